@@ -64,7 +64,7 @@ export default Effect.gen(function* () {
       CHECK (merged_into_client_id <> id)
     )`
   // One index for each shape of a list, here and below, and for lists alone: they state the condition, though it is always
-  // true (`platform/Pages.ts`). In a plan that is made for an empty table these indexes look as good for a look-up by key
+  // true (`platform/requests/Pages.ts`). In a plan that is made for an empty table these indexes look as good for a look-up by key
   // as the primary key does, but there they read all records of a project.
   yield* sql`
     CREATE INDEX clients_by_age ON clients (project_id, created_at DESC, id DESC) WHERE created_at > '-infinity'`

@@ -13,6 +13,6 @@ enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/developer-api",
 
 // Imported after the cache is enabled: static imports would be loaded before it.
 const { run } = await import("./cli/Runner.ts")
-const { serveAs } = await import("./cli/serve.ts")
+const { serveAs } = await import("./cli/commands/serve.ts")
 
 run(serveAs("npm start --"))

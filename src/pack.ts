@@ -12,7 +12,7 @@ import { spawnSync } from "node:child_process"
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Api } from "./api/Api.ts"
-import { documented } from "./api/Document.ts"
+import { completeDocument } from "./api/Document.ts"
 
 const client = join(import.meta.dirname, "client")
 const dist = join(client, "dist")
@@ -20,7 +20,7 @@ const dist = join(client, "dist")
 /** The descriptions of the members of an object, by name. */
 type Texts = ReadonlyMap<string, string>
 
-const document: unknown = OpenApi.fromApi(documented(Api))
+const document: unknown = OpenApi.fromApi(completeDocument(Api))
 
 type Members = ReadonlyArray<readonly [name: string, value: unknown]>
 

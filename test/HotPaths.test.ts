@@ -13,12 +13,11 @@ const source = join(import.meta.dirname, "../src")
 /** Files whose functions run for each request; layers in them are built once. */
 const perRequest = readdirSync(source, { recursive: true, encoding: "utf8" }).filter(
   (file) =>
-    /^server\/(RequestPath|RequestShape|RequestTarget|Lifecycle|JsonBody|BodyFaults|ProblemResponse)\.ts$/.test(file) ||
-    /^platform\/(auth\/(Bearer|Credentials)|rateLimit\/.*|idempotency\/.*|Handlers|Responses|Pages|Cursors)\.ts$/.test(
-      file
-    ) ||
+    /^server\/(RequestPath|Lifecycle|ProblemResponse|decoding\/.*)\.ts$/.test(file) ||
+    /^platform\/mutations\/.*\.ts$/.test(file) ||
+    /^platform\/requests\/(auth\/(Bearer|Credentials)|rateLimit\/.*|[A-Z]\w*)\.ts$/.test(file) ||
     /^crm\/.*\.ts$/.test(file) ||
-    /^(?!messaging\/Connectors).*Http\.ts$/.test(file)
+    /^(?!messaging\/providers).*Http\.ts$/.test(file)
 )
 
 const isGen = (node: object): boolean =>
@@ -45,9 +44,9 @@ describe("code that runs for each request", () => {
   const once = new Set([
     "server/Http.ts",
     "server/Lifecycle.ts",
-    "platform/idempotency/Pruner.ts",
-    "platform/rateLimit/RedisConnection.ts",
-    "platform/rateLimit/RedisStore.ts"
+    "platform/mutations/Pruner.ts",
+    "platform/requests/rateLimit/RedisConnection.ts",
+    "platform/requests/rateLimit/RedisStore.ts"
   ])
   for (const file of perRequest.filter((file) => !once.has(file))) {
     it(`creates no generator function per call: ${file}`, () => {

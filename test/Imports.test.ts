@@ -12,7 +12,7 @@ interface Import {
 
 const filesOf = (folder: string) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".ts") && !file.includes("node_modules"))
+    .filter((file) => file.endsWith(".ts") && !/(^|\/)(node_modules|dist)\//.test(file))
     .map((file) => join(folder, file))
 
 /** Returns the imports of files, those of types included. */
@@ -59,6 +59,22 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   "main.ts": ["cli"]
 }
 
+/**
+ * The rooms of `platform`, and the rooms that each may import besides itself and the modules directly below `platform`, which
+ * import no room. Every room is listed.
+ */
+const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
+  secrets: [],
+  telemetry: ["secrets"],
+  database: ["telemetry"],
+  operators: ["database"],
+  background: ["database", "telemetry"],
+  outbound: ["telemetry"],
+  outbox: ["background", "database", "telemetry"],
+  mutations: ["background", "database", "telemetry"],
+  requests: ["mutations", "operators", "database", "secrets", "telemetry"]
+}
+
 /** Folders whose modules outside of the services' own folders are their public interface. */
 const domains = new Set([
   "crm",
@@ -94,6 +110,12 @@ const cyclesIn = (imports: ReadonlyArray<Import>): ReadonlyArray<Import> => {
   return [...importsFrom.keys()].flatMap((file) => (done.has(file) ? [] : walk(file)))
 }
 
+/** Returns the room of a module: a folder in lower case below a folder of `src`; undefined for a module beside the rooms. */
+const roomOf = (file: string) => /^src\/[^/]+\/([a-z]\w*)\//.exec(file)?.[1]
+
+/** Whether a module is beside its folder's services or in a room: a capitalised folder is the inside of a service. */
+const isPublic = (file: string) => !/\/[A-Z]\w*\//.test(file)
+
 const folderOf = (file: string) => relative("src", file).split("/")[0] ?? ""
 const isLocal = ({ to }: Import) => to.startsWith("src/")
 const show = ({ from, to }: Import) => `${from} → ${to}`
@@ -111,14 +133,41 @@ describe("imports", () => {
     )
   })
 
-  it("between domains name public modules, directly below the domain's folder", () => {
+  it("between domains name public modules: those in no service's own folder", () => {
     const wrong = imports
       .filter(({ from, to }) => {
         const domain = folderOf(to)
-        return domain !== folderOf(from) && domains.has(domain) && dirname(to) !== join("src", domain)
+        return domain !== folderOf(from) && domains.has(domain) && !isPublic(to)
       })
       .filter((line) => !exceptions.some(({ from, to }) => from === line.from && to.test(line.to)))
     assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("between the rooms of platform follow the allowed directions", () => {
+    const wrong = imports.filter(({ from, to }) => {
+      const [here, there] = [roomOf(from), roomOf(to)]
+      if (folderOf(from) !== "platform" || folderOf(to) !== "platform" || there === undefined || here === there)
+        return false
+      return here === undefined || !(rooms[here] ?? []).includes(there)
+    })
+    assert.deepStrictEqual(wrong.map(show), [])
+    const found = files.filter((file) => folderOf(file) === "platform").flatMap((file) => roomOf(file) ?? [])
+    assert.sameMembers([...new Set(found)], Object.keys(rooms))
+  })
+
+  it("between the rooms of a folder go one way", () => {
+    const between = imports.flatMap(({ from, to }) => {
+      const [here, there] = [roomOf(from), roomOf(to)]
+      if (folderOf(from) !== folderOf(to) || here === undefined || there === undefined || here === there) return []
+      return [{ from: `${folderOf(from)}/${here}`, to: `${folderOf(to)}/${there}` }]
+    })
+    assert.deepStrictEqual(cyclesIn(between).map(show), [])
+  })
+
+  it("find at most 14 modules in a folder", () => {
+    const sizes = Map.groupBy(files, (file) => dirname(file))
+    const large = [...sizes].filter(([, { length }]) => length > 14).map(([folder]) => folder)
+    assert.deepStrictEqual(large, [])
   })
 
   it("form no cycle, even of types alone", () => {

@@ -6,7 +6,7 @@ import { Summary } from "./support/Summary.ts"
 const faults = [
   "test/faults/**/*.test.ts",
   "test/client/Pack.test.ts",
-  "test/platform/EmbeddedPostgres*.test.ts",
+  "test/platform/database/EmbeddedPostgres*.test.ts",
   "test/**/*.size.test.ts",
   "test/sql/*.test.ts"
 ]

@@ -4,7 +4,7 @@ import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import * as HttpApiSecurity from "effect/http-api/HttpApiSecurity"
 import * as OpenApi from "effect/http-api/OpenApi"
 import type { Scope } from "./Access.ts"
-import type { KeyId, MemberId, ProjectId } from "./Ids.ts"
+import type { KeyId, MemberId, ProjectId } from "./schema/Ids.ts"
 import {
   CredentialInvalid,
   CredentialMissing,

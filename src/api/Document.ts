@@ -9,7 +9,7 @@ import { introduction } from "./Document/Introduction.ts"
 import { completeParameters, descriptionOf, flat } from "./Document/Parameters.ts"
 import { exampleProblems } from "./Document/ProblemExamples.ts"
 import { completeProblems, describeProblems, type ProblemSchemas, renameToCodes } from "./Document/Problems.ts"
-import { Examples, exemplify } from "./Examples.ts"
+import { Examples, exemplify } from "./schema/Examples.ts"
 import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
@@ -43,7 +43,7 @@ export const isSpec = (document: object): document is OpenApi.OpenAPISpec =>
   "paths" in document && "components" in document
 
 /** Completes the generated document of an API. */
-export const documented = <Id extends string, Groups extends HttpApiGroup.Constraint>(
+export const completeDocument = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>
 ): HttpApi.HttpApi<Id, Groups> =>
   api.annotate(OpenApi.Transform, (document) => {

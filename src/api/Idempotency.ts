@@ -1,7 +1,7 @@
 /** The `idempotency-key` header of every mutation, and the receipt of a mutation (contract §1, §5). */
 import { Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import { ETag, text } from "./Fields.ts"
+import { ETag, text } from "./schema/Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 
 const meaning = "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."

@@ -1,7 +1,7 @@
 /** Keyset pages: newest first, with a cursor and `Link: <…>; rel="next"` while there is a next page. */
 import { Effect, Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import { text } from "./Fields.ts"
+import { text } from "./schema/Fields.ts"
 
 /**
  * The number of items of a page: 1 to 100, by default 50. Decimal digits only; the document declares it as an integer.

@@ -5,8 +5,8 @@
  */
 import { Schema } from "effect"
 import * as HttpApiError from "effect/http-api/HttpApiError"
-import { Version } from "./Fields.ts"
-import { MessageId } from "./Ids.ts"
+import { Version } from "./schema/Fields.ts"
+import { MessageId } from "./schema/Ids.ts"
 
 /** Declares a problem class: its code, status and fixed title, and its RFC 9457 extension members. */
 const problemWith =

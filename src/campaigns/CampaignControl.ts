@@ -2,15 +2,15 @@
 import { Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { campaigns } from "../api/campaigns/States.ts"
-import { CampaignId, type ProjectId } from "../api/Ids.ts"
-import { audited, Operator } from "../platform/Audit.ts"
-import { command } from "../platform/idempotency/Idempotency.ts"
-import { mutate } from "../platform/idempotency/Mutate.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
-import { lookupOne } from "../platform/Lookups.ts"
+import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
+import { recordAction, Operator } from "../platform/operators/Audit.ts"
+import { command } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
+import { lookupOne } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
-import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
+import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
 import { details, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 import { noSuchCampaign } from "./Campaigns/Target.ts"
@@ -61,7 +61,7 @@ export class CampaignControl extends Context.Service<
           )
           const effect = sql`${changed.effect},
             commanded AS (SELECT project_id FROM project, claim WHERE claim.changed),
-            ${audited(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
+            ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
           const request = command(projectId, {
             endpoint: { identifier: `operator.${operation}` },
             headers: { "idempotency-key": yield* newId("opr") },

@@ -1,9 +1,9 @@
 /** The read model of campaigns: what the API and the console show of each, with the progress of its recipients. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Campaign, Progress } from "../api/campaigns/Campaign.ts"
-import type { ProjectId } from "../api/Ids.ts"
-import { selected } from "../platform/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../platform/Lookups.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
 
 export interface Listed extends Campaign {
   /** The number of recipients that it froze last; null without an audience. */
@@ -34,7 +34,7 @@ const audience = `
       OR campaigns.paused_from = 'running' AS hasRun
   ) course`
 
-const columns = `${selected(
+const columns = `${selectList(
   {
     id: "id",
     name: "name",
@@ -48,7 +48,7 @@ const columns = `${selected(
     scheduledFor: ["scheduled_for", "timestamptz"]
   },
   "campaigns"
-)}, ${selected({
+)}, ${selectList({
   endedAt: [
     "CASE WHEN campaigns.status IN ('completed', 'cancelled') THEN coalesce(ended_at, updated_at) END",
     "timestamptz"

@@ -3,7 +3,7 @@ import { Context, DateTime, Effect, Layer, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Campaign, CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
 import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
-import { AudienceId, CampaignId, type ProjectId } from "../api/Ids.ts"
+import { AudienceId, CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   CampaignNotFound,
   type CampaignNotReady,
@@ -15,15 +15,15 @@ import {
   type ServiceUnavailable,
   type VersionConflict
 } from "../api/Problems.ts"
-import { LongRunning } from "../platform/LongRunning.ts"
-import { statement } from "../platform/Database.ts"
-import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
-import { mutate } from "../platform/idempotency/Mutate.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
-import { lookupBy } from "../platform/Lookups.ts"
+import { LongRunning } from "../platform/mutations/LongRunning.ts"
+import { statement } from "../platform/database/Database.ts"
+import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
+import { lookupBy } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
-import { following, limited, type Page, Pages } from "../platform/Pages.ts"
+import { pageCondition, pageLimit, type Page, Pages } from "../platform/requests/Pages.ts"
 import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
@@ -107,8 +107,8 @@ export class Campaigns extends Context.Service<
                   sql,
                   projectId,
                   sql`${sql.literal(status === "all" ? "" : `AND campaigns.status = '${status}'`)}
-                    ${following(sql, "campaigns", projectId, window.after)}
-                    ORDER BY created_at DESC, id DESC ${limited(sql, window)}`
+                    ${pageCondition(sql, "campaigns", projectId, window.after)}
+                    ORDER BY created_at DESC, id DESC ${pageLimit(sql, window)}`
                 )
               ),
               (found) => found.map(campaignOf)

@@ -2,8 +2,8 @@
 import { Effect } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Principal } from "../api/Authentication.ts"
-import { etag } from "../api/Fields.ts"
-import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/Handlers.ts"
+import { etag } from "../api/schema/Fields.ts"
+import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
 import { Campaigns } from "./Campaigns.ts"
 import { Segments } from "./Segments.ts"
 

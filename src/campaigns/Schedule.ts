@@ -1,6 +1,6 @@
 /** Converts a campaign's local start time to an instant (contract §9). */
 import { DateTime, Option, Result } from "effect"
-import { isDay } from "../api/Fields.ts"
+import { isDay } from "../api/schema/Fields.ts"
 
 const localPattern = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})$/
 

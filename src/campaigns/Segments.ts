@@ -2,11 +2,11 @@
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Segment } from "../api/campaigns/Campaigns.ts"
-import type { ProjectId } from "../api/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
-import { selected } from "../platform/Columns.ts"
-import { statement } from "../platform/Database.ts"
-import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 
 export class Segments extends Context.Service<
   Segments,
@@ -33,7 +33,7 @@ export class Segments extends Context.Service<
   )
 }
 
-const record = selected({
+const record = selectList({
   id: "id",
   name: "name",
   description: "description",
@@ -44,6 +44,6 @@ const record = selected({
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Segment>`
   SELECT ${sql.literal(record)} FROM segments
-  WHERE project_id = ${projectId} ${following(sql, "segments", projectId, window.after)}
+  WHERE project_id = ${projectId} ${pageCondition(sql, "segments", projectId, window.after)}
   ORDER BY created_at DESC, id DESC
-  ${limited(sql, window)}`
+  ${pageLimit(sql, window)}`

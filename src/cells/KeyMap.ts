@@ -1,7 +1,7 @@
 /** The map of the router (contract §18): the keys that live in this cell and do not begin with its name. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { KeyId } from "../api/Ids.ts"
+import type { KeyId } from "../api/schema/Ids.ts"
 
 /** Returns the keys of this cell that a router does not find by their first characters. */
 export const movedKeys = Effect.fnUntraced(function* (cell: string) {

@@ -4,20 +4,20 @@ import { cli } from "./Output.ts"
 
 /** The modules of the commands, by name. */
 const modules = {
-  project: async () => (await import("./project.ts")).project,
-  token: async () => (await import("./token.ts")).token,
-  task: async () => (await import("./task.ts")).task,
-  webhooks: async () => (await import("./webhooks.ts")).webhooks,
-  listen: async () => (await import("./listen.ts")).listen,
-  deliveries: async () => (await import("./deliveries.ts")).deliveries,
-  messages: async () => (await import("./messages.ts")).messages,
-  audit: async () => (await import("./audit.ts")).audit,
-  console: async () => (await import("./console.ts")).consoleLink,
-  cells: async () => (await import("./cells.ts")).cells,
-  secrets: async () => (await import("./secrets.ts")).secrets,
-  migrate: async () => (await import("./migrate.ts")).migrate,
-  doctor: async () => (await import("./doctor.ts")).doctor,
-  serve: async () => (await import("./serve.ts")).serveAs("serve")
+  project: async () => (await import("./commands/project.ts")).project,
+  token: async () => (await import("./commands/token.ts")).token,
+  task: async () => (await import("./commands/task.ts")).task,
+  webhooks: async () => (await import("./commands/webhooks.ts")).webhooks,
+  listen: async () => (await import("./commands/listen.ts")).listen,
+  deliveries: async () => (await import("./commands/deliveries.ts")).deliveries,
+  messages: async () => (await import("./commands/messages.ts")).messages,
+  audit: async () => (await import("./commands/audit.ts")).audit,
+  console: async () => (await import("./commands/console.ts")).consoleLink,
+  cells: async () => (await import("./commands/cells.ts")).cells,
+  secrets: async () => (await import("./commands/secrets.ts")).secrets,
+  migrate: async () => (await import("./commands/migrate.ts")).migrate,
+  doctor: async () => (await import("./commands/doctor.ts")).doctor,
+  serve: async () => (await import("./commands/serve.ts")).serveAs("serve")
 }
 
 const isName = (text: string | undefined): text is keyof typeof modules =>

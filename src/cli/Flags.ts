@@ -1,10 +1,10 @@
 /** Flags that several commands share. */
 import { Effect, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
-import { ProjectId } from "../api/Ids.ts"
-import { Instant } from "../api/Instant.ts"
-import { faultsOf } from "../api/Faults.ts"
-import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import { ProjectId } from "../api/schema/Ids.ts"
+import { Instant } from "../api/schema/Instant.ts"
+import { faultsOf } from "../api/schema/Faults.ts"
+import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { DurationText } from "../platform/Settings/Formats.ts"
 
 export const json = Flag.Boolean("json").pipe(
@@ -23,7 +23,7 @@ export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
 /** A flag that a schema decodes. A fault is wrong usage. */
-export const decoded = <A>(name: string, schema: Schema.Codec<A, string>): Flag.Flag<A> => {
+export const decodedFlag = <A>(name: string, schema: Schema.Codec<A, string>): Flag.Flag<A> => {
   const decode = Schema.decodeUnknownEffect(schema)
   return Flag.String(name).pipe(
     Flag.mapEffect((value) =>
@@ -37,7 +37,7 @@ export const decoded = <A>(name: string, schema: Schema.Codec<A, string>): Flag.
 
 /** A time. */
 export const time = (name: string, description: string): Flag.Flag<Date> =>
-  decoded(name, Instant).pipe(
+  decodedFlag(name, Instant).pipe(
     Flag.withMetavar("TIME"),
     Flag.withDescription(`${description}: RFC 3339, such as 2026-12-01T09:00:00Z`),
     Flag.map((text) => new Date(text))
@@ -83,4 +83,4 @@ export const installation = Flag.String("installation").pipe(
 )
 
 /** A duration flag: `90d`, `24h`, `5s`. */
-export const duration = (name: string) => decoded(name, DurationText).pipe(Flag.withMetavar("DURATION"))
+export const duration = (name: string) => decodedFlag(name, DurationText).pipe(Flag.withMetavar("DURATION"))

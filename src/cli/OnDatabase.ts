@@ -1,9 +1,9 @@
 /** Runs commands against `DATABASE_URL`, or the embedded database of `DATA_DIR`. */
 import { Effect, Layer, Logger, Option, References } from "effect"
 import { userInfo } from "node:os"
-import { Operator } from "../platform/Audit.ts"
-import * as Database from "../platform/Database.ts"
-import { assertMigrated, migrate } from "../platform/Migrations.ts"
+import { Operator } from "../platform/operators/Audit.ts"
+import * as Database from "../platform/database/Database.ts"
+import { assertMigrated, migrate } from "../platform/database/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
 
 /** Commands act as the user of the operating system. */

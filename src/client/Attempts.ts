@@ -52,7 +52,7 @@ const reasonOf = (cause: unknown): string | undefined => {
 }
 
 /** Names the reason of a failed connection in the message of the error, and in that of its cause. */
-const explained = (error: HttpClientError.HttpClientError): HttpClientError.HttpClientError => {
+const explain = (error: HttpClientError.HttpClientError): HttpClientError.HttpClientError => {
   const { reason } = error
   if (reason._tag !== "TransportError" || reason.description !== undefined) return error
   const text = reasonOf(reason.cause)
@@ -79,7 +79,7 @@ const askedDelay = (outcome: Outcome, now: number): number =>
 /** The monotonic time in milliseconds, which no change of the time of day alters. */
 const monotonicMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6)
 
-const repeated = Effect.fnUntraced(function* (
+const repeatAttempt = Effect.fnUntraced(function* (
   attempt: Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError>,
   { delay = "250 millis", times = 4, within = "1 minute" }: RetryOptions
 ) {
@@ -102,7 +102,7 @@ export const attemptsLayer = ({
 }: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>
   HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request }) => {
     const attempt = next(request).pipe(
-      Effect.mapError(explained),
+      Effect.mapError(explain),
       // The body is read here, so that a connection that breaks off within it also counts as lost.
       Effect.tap((response) =>
         Effect.mapError(response.arrayBuffer, (cause) => lost(request, "the answer broke off", cause))
@@ -113,5 +113,5 @@ export const attemptsLayer = ({
           Effect.fail(lost(request, `no answer within ${Duration.format(Duration.fromInputUnsafe(timeout))}`))
       })
     )
-    return retry === false || !isRepeatable(endpoint, request) ? attempt : repeated(attempt, retry)
+    return retry === false || !isRepeatable(endpoint, request) ? attempt : repeatAttempt(attempt, retry)
   })

@@ -71,14 +71,14 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
     Layer.effect(
       DeveloperApi,
       Effect.andThen(
-        checked(options),
+        checkOptions(options),
         Effect.suspend(() => operations(serviceUrl(options.baseUrl)))
       )
     ).pipe(Layer.provide([bearerLayer(options.token), attemptsLayer(options)]))
 }
 
 /** Reports missing settings when the client is made, not at its first request. */
-const checked = ({ baseUrl, token }: DeveloperApiOptions) => {
+const checkOptions = ({ baseUrl, token }: DeveloperApiOptions) => {
   const faults = [
     ...(isService(baseUrl) ? [] : ["baseUrl has to be a URL such as https://api.example.com"]),
     ...(isToken(token) ? [] : ["token has to be an API key's, dk_…, without white space"])

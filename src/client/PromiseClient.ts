@@ -39,13 +39,13 @@ export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperCli
   const api = Effect.runSync(Effect.provide(DeveloperApi, layer))
   const groups: Record<string, Record<string, unknown>> = Record.map({ ...api }, (calls) =>
     Record.map<string, unknown, unknown>({ ...calls }, (call) =>
-      isCall<CallerRequest | undefined>(call) ? promised(call) : call
+      isCall<CallerRequest | undefined>(call) ? promiseCall(call) : call
     )
   )
   return groups as DeveloperClient
 }
 
-const promised = (call: Call<CallerRequest | undefined>) => {
+const promiseCall = (call: Call<CallerRequest | undefined>) => {
   const send = (request?: CallerRequest, options?: CallOptions) => run(call(request), options?.signal)
   return "items" in call ? Object.assign(send, { items: pages(send) }) : send
 }

@@ -1,9 +1,16 @@
 /** Encodes the request of a caller for an endpoint, or lists every fault of it. */
 import { JsonPointer, Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import { faultDetail, groupFaults, type LocatedFault } from "../api/Locations.ts"
+import { faultDetail, groupFaults, type LocatedFault } from "../api/schema/Locations.ts"
 import { ValidationFailed } from "../api/Problems.ts"
-import { faultsOfBody, faultsOfSlot, isSelfContained, strict, unexpectedBody, unknownMembers } from "../api/Shape.ts"
+import {
+  faultsOfBody,
+  faultsOfSlot,
+  isSelfContained,
+  strict,
+  unexpectedBody,
+  unknownMembers
+} from "../api/schema/Shape.ts"
 
 /** A request of a caller. A member that is undefined counts as absent, as in JSON. */
 export interface CallerRequest {

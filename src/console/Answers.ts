@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import type { Session } from "../platform/auth/OperatorSessions.ts"
+import type { Session } from "../platform/requests/auth/OperatorSessions.ts"
 import type { ActionResult } from "./Actions.ts"
 import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"

@@ -3,21 +3,21 @@ import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
 import { CampaignControl } from "../campaigns/CampaignControl.ts"
-import { Deliveries } from "../integrations/Deliveries.ts"
-import { Replays } from "../integrations/Replays.ts"
-import { Sender } from "../integrations/Sender.ts"
+import { Deliveries } from "../integrations/deliveries/Deliveries.ts"
+import { Replays } from "../integrations/deliveries/Replays.ts"
+import { Sender } from "../integrations/deliveries/Sender.ts"
 import { TestEvents } from "../integrations/TestEvents.ts"
 import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
-import { Audit, Operator } from "../platform/Audit.ts"
-import { ApiKeys } from "../platform/auth/ApiKeys.ts"
-import { clients, statement } from "../platform/Database.ts"
+import { Audit, Operator } from "../platform/operators/Audit.ts"
+import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
+import { clients, statement } from "../platform/database/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
 import { actionResponse, errorPage, foreignForm, unavailable } from "./Answers.ts"
 import { pageResponse } from "./Layout.ts"
-import { signInPath } from "../platform/auth/SignInLinks.ts"
+import { signInPath } from "../platform/requests/auth/SignInLinks.ts"
 import { type Content, inReadTransaction, type PageError, type PageRequest } from "./Page.ts"
 import { auditLog } from "./pages/AuditLog.ts"
 import { campaign, campaigns } from "./pages/Campaigns.ts"
@@ -32,7 +32,7 @@ import { replays } from "./pages/Replays.ts"
 import { search } from "./pages/Search.ts"
 import { linkPage, signInPage } from "./pages/SignIn.ts"
 import { webhook } from "./pages/Webhook.ts"
-import { OperatorSessions, type Session, withoutCookie } from "../platform/auth/OperatorSessions.ts"
+import { OperatorSessions, type Session, withoutCookie } from "../platform/requests/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
 type Services =
@@ -85,7 +85,7 @@ const routes = HttpRouter.use(
     const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
     const sessions = yield* OperatorSessions
     const services = yield* Effect.context<Services>()
-    const provided = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
+    const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
     const sessionOf = ({ cookies }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies)
 
     /** Responds within a session, which is extended; without one, with the sign-in page. */
@@ -104,7 +104,7 @@ const routes = HttpRouter.use(
       withSession((session, request) =>
         page(reports, { path, session, query: queryOf(request.url) }).pipe(
           Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
-          provided,
+          provideServices,
           (content) => statement(inReadTransaction(reports, content)),
           Effect.flatMap(({ body, elsewhere, project, status, title }) =>
             elsewhere === undefined
@@ -137,7 +137,7 @@ const routes = HttpRouter.use(
       yield* router.add(
         "POST",
         `/${path.slice(1)}`,
-        formRoute((form, session) => actionResponse({ path, form, session }, provided(action(form))))
+        formRoute((form, session) => actionResponse({ path, form, session }, provideServices(action(form))))
       )
     }
     yield* router.add(

@@ -91,7 +91,7 @@ const tones = {
 const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
 
 /** A count that stops at `max`. */
-export const counted = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
+export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
 
 /** A link with an id. */
 export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))

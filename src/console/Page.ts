@@ -1,14 +1,14 @@
 /** The request and the content of pages, and the transaction that reads the content. */
 import { Data, Effect, Option, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { Instant } from "../api/Instant.ts"
-import type { ProjectId } from "../api/Ids.ts"
-import { keyed } from "../platform/Database/Pools.ts"
-import { type LookupStatement, lookupOne } from "../platform/Lookups.ts"
-import { type Found, type Range, scanLimit } from "../platform/Search.ts"
+import { Instant } from "../api/schema/Instant.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { keyed } from "../platform/Pools.ts"
+import { type LookupStatement, lookupOne } from "../platform/database/Lookups.ts"
+import { type Found, type Range, scanLimit } from "../platform/operators/Search.ts"
 import { Settings } from "../platform/Settings.ts"
-import { spanOf } from "../platform/TraceContext.ts"
-import type { Session } from "../platform/auth/OperatorSessions.ts"
+import { spanOf } from "../platform/telemetry/TraceContext.ts"
+import type { Session } from "../platform/requests/auth/OperatorSessions.ts"
 import { type Columns, hiddenFields, href, type Html, html, table, type Time, timeSince } from "./Html.ts"
 
 /** Maximum number of rows on a page. */

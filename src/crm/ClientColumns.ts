@@ -1,7 +1,7 @@
 /** The columns of clients. */
 import { Struct } from "effect"
 import { type Client, setByPatch } from "../api/crm/Clients.ts"
-import type { Columns } from "../platform/Columns.ts"
+import type { Columns } from "../platform/database/Columns.ts"
 
 /** The columns that a patch can set. */
 export const writable = {

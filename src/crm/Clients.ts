@@ -2,7 +2,7 @@
 import { Context, DateTime, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
-import { ClientId, type ProjectId } from "../api/Ids.ts"
+import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type ClientArchived,
   ClientNotFound,
@@ -14,14 +14,14 @@ import {
   type OrganizationNotFound,
   type ServiceUnavailable
 } from "../api/Problems.ts"
-import { selected } from "../platform/Columns.ts"
-import { statement } from "../platform/Database.ts"
-import { grouped } from "../platform/idempotency/Grouped.ts"
-import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
-import { lookup } from "../platform/Lookups.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+import { makeGrouped } from "../platform/mutations/Grouped.ts"
+import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
+import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create } from "./Clients/Create.ts"
 import { noSuchClient, patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
@@ -68,8 +68,8 @@ export class Clients extends Context.Service<
       const mutations = yield* Mutations
       const pages = yield* Pages
       const find = lookup<Client>(sql, "clients", columns)
-      const creating = grouped(mutations, create(sql))
-      const patching = grouped(mutations, patch(sql))
+      const creating = makeGrouped(mutations, create(sql))
+      const patching = makeGrouped(mutations, patch(sql))
 
       return {
         list: (projectId, { status, ...query }) =>
@@ -92,13 +92,13 @@ export class Clients extends Context.Service<
   )
 }
 
-const record = selected(columns)
+const record = selectList(columns)
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, status: ClientStatusFilter, window: Window) =>
   sql<Client>`
     SELECT ${sql.literal(record)} FROM clients
     WHERE project_id = ${projectId}
       ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
-      ${following(sql, "clients", projectId, window.after)}
+      ${pageCondition(sql, "clients", projectId, window.after)}
     ORDER BY created_at DESC, id DESC
-    ${limited(sql, window)}`
+    ${pageLimit(sql, window)}`

@@ -1,7 +1,7 @@
 /** The columns of deals. */
 import { Struct } from "effect"
 import { type Deal, setByPatch } from "../api/crm/Deals.ts"
-import { alteredObject, type Columns, jsonObject } from "../platform/Columns.ts"
+import { alteredObject, type Columns, jsonObject } from "../platform/database/Columns.ts"
 
 /** The columns that a patch can set. */
 export const writable = {

@@ -2,7 +2,7 @@
 import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
-import { DealId, type ProjectId } from "../api/Ids.ts"
+import { DealId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type CursorInvalid,
   DealNotFound,
@@ -12,16 +12,16 @@ import {
   type ServiceUnavailable,
   type ValidationFailed
 } from "../api/Problems.ts"
-import { selected } from "../platform/Columns.ts"
-import { statement } from "../platform/Database.ts"
-import { grouped } from "../platform/idempotency/Grouped.ts"
-import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
-import { lookup } from "../platform/Lookups.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+import { makeGrouped } from "../platform/mutations/Grouped.ts"
+import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
+import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
@@ -75,10 +75,10 @@ export class Deals extends Context.Service<
       const pages = yield* Pages
       const notifier = yield* Notifier
       const find = lookup<Deal>(sql, "deals", columns)
-      const creating = grouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
-      const patching = grouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
+      const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
+      const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
       /** Notifies the delivery workers of the deliveries that the first run of a command has appended. */
-      const notifying = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
+      const notifyAfter = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
         Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
       return {
@@ -95,18 +95,18 @@ export class Deals extends Context.Service<
         create: Effect.fnUntraced(function* (command, deal) {
           const { at, traceparent } = yield* eventContext(command.projectId)
           const id = DealId.make(yield* newId("deal"))
-          return yield* notifying(command.projectId, creating(command, at, { id, traceparent, ...deal }))
+          return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...deal }))
         }),
         patch: Effect.fnUntraced(function* (command, id, p) {
           const { at, traceparent } = yield* eventContext(command.projectId)
-          return yield* notifying(command.projectId, patching(command, at, { id, traceparent, p }))
+          return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))
         })
       }
     })
   )
 }
 
-const record = selected(columns)
+const record = selectList(columns)
 
 const list = (
   sql: SqlClient.SqlClient,
@@ -119,12 +119,12 @@ const list = (
     (SELECT * FROM deals
      WHERE project_id = ${projectId} AND lifecycle = ${lifecycle}
        ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
-       ${following(sql, "deals", projectId, window.after)}
+       ${pageCondition(sql, "deals", projectId, window.after)}
      ORDER BY created_at DESC, id DESC
-     ${limited(sql, window)})`
+     ${pageLimit(sql, window)})`
   return sql<Deal>`
     SELECT ${sql.literal(record)}
     FROM ${lifecycle === "all" ? sql`(${ofOne("active")} UNION ALL ${ofOne("archived")})` : ofOne(lifecycle)} AS deal
     ORDER BY deal.created_at DESC, deal.id DESC
-    ${limited(sql, window)}`
+    ${pageLimit(sql, window)}`
 }

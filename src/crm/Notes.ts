@@ -2,7 +2,7 @@
 import { Context, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
-import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/Ids.ts"
+import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type CursorInvalid,
   DealNotFound,
@@ -11,14 +11,14 @@ import {
   type ServiceUnavailable,
   VersionConflict
 } from "../api/Problems.ts"
-import { selected } from "../platform/Columns.ts"
-import { statement } from "../platform/Database.ts"
-import { grouped, type Kind } from "../platform/idempotency/Grouped.ts"
-import type { Command, Mutation, Outcome, Refusal } from "../platform/idempotency/Idempotency.ts"
-import { mutate } from "../platform/idempotency/Mutate.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+import { makeGrouped, type Kind } from "../platform/mutations/Grouped.ts"
+import type { Command, Mutation, Outcome, Refusal } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -66,8 +66,8 @@ export class Notes extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       const mutations = yield* Mutations
       const pages = yield* Pages
-      const creating = grouped(mutations, create(sql))
-      const patching = grouped(mutations, patch(sql))
+      const creating = makeGrouped(mutations, create(sql))
+      const patching = makeGrouped(mutations, patch(sql))
 
       return {
         list: (projectId, dealId, query) =>
@@ -105,16 +105,16 @@ const columns = {
   updatedAt: ["updated_at", "timestamptz"]
 } as const
 
-const record = selected(columns)
+const record = selectList(columns)
 
 /** Reads the notes after a position, and whether the deal exists: a deal without notes is one row of nulls. */
 const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (
       SELECT ${sql.literal(record)} FROM notes
-      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${following(sql, "notes", projectId, window.after)}
+      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${pageCondition(sql, "notes", projectId, window.after)}
       ORDER BY notes.created_at DESC, notes.id DESC
-      ${limited(sql, window)}
+      ${pageLimit(sql, window)}
     ) note ON true
     WHERE deals.project_id = ${projectId} AND deals.id = ${dealId}
     ORDER BY note."createdAt" DESC, note.id DESC`.pipe(

@@ -2,10 +2,10 @@
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Pipeline } from "../api/crm/Pipelines.ts"
-import type { ProjectId } from "../api/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
-import { statement } from "../platform/Database.ts"
-import { followingId, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { statement } from "../platform/database/Database.ts"
+import { pageConditionById, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 
 export class Pipelines extends Context.Service<
   Pipelines,
@@ -40,6 +40,6 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
     ) AS stages
   FROM (
     SELECT id, name FROM pipelines
-    WHERE project_id = ${projectId} ${followingId(sql, "pipelines", projectId, window.after, "ASC")}
-    ORDER BY id ${limited(sql, window)}
+    WHERE project_id = ${projectId} ${pageConditionById(sql, "pipelines", projectId, window.after, "ASC")}
+    ORDER BY id ${pageLimit(sql, window)}
   ) page ORDER BY id`

@@ -1,19 +1,19 @@
 /** Tasks. Operators create and complete them with commands, which emit events (contract §7, §13). */
 import { Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/Ids.ts"
-import { jsonObject } from "../platform/Columns.ts"
+import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/schema/Ids.ts"
+import { jsonObject } from "../platform/database/Columns.ts"
 import { newId } from "../platform/NewId.ts"
 import {
   append,
   type Appended,
-  appended,
+  appendedInstallations,
   type EventContext,
   eventContext,
   eventType
 } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { client, deal, missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
@@ -126,7 +126,7 @@ const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
       sql`
         SELECT project_id, ${eventType(sql, "crm.task.created.v1")}, ${sql.literal(createdData)}, created_at, ${traceparent}::text FROM created`
     )}
-    SELECT members, ${appended(sql, sql`${projectId}`)} AS appended FROM verdict`
+    SELECT members, ${appendedInstallations(sql, sql`${projectId}`)} AS appended FROM verdict`
 }
 
 /**
@@ -149,6 +149,6 @@ const complete = (sql: Sql, context: EventContext, id: TaskId) => {
         SELECT project_id, ${eventType(sql, "crm.task.completed.v1")}, ${sql.literal(completedData)}, completed_at, ${traceparent}::text FROM completed`
     )}
     SELECT EXISTS (SELECT FROM tasks WHERE project_id = ${projectId} AND id = ${id}) AS known,
-      ${appended(sql, sql`${projectId}`)} AS appended
+      ${appendedInstallations(sql, sql`${projectId}`)} AS appended
     FROM project`
 }

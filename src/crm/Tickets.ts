@@ -2,7 +2,7 @@
 import { Context, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
-import type { ProjectId, TicketId } from "../api/Ids.ts"
+import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
 import {
   type IdempotencyKeyReused,
   RatingCustomerOwned,
@@ -10,9 +10,9 @@ import {
   TicketNotFound,
   TicketNotRateable
 } from "../api/Problems.ts"
-import type { Command, Mutation, Outcome } from "../platform/idempotency/Idempotency.ts"
-import { mutate } from "../platform/idempotency/Mutate.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
+import type { Command, Mutation, Outcome } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
 
 export class Tickets extends Context.Service<
   Tickets,

@@ -2,10 +2,10 @@
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Installation } from "../api/integrations/Installations.ts"
-import type { ProjectId } from "../api/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import { type CursorInvalid, InstallationNotFound, type ServiceUnavailable } from "../api/Problems.ts"
-import { statement } from "../platform/Database.ts"
-import { followingId, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { statement } from "../platform/database/Database.ts"
+import { pageConditionById, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 
 export class Installations extends Context.Service<
   Installations,
@@ -38,8 +38,8 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
     WHERE project_id = ${projectId} AND installation_id = installations.id
   ) AS webhook
   FROM installations
-  WHERE project_id = ${projectId} ${followingId(sql, "installations", projectId, window.after, "ASC")}
-  ORDER BY id ${limited(sql, window)}`
+  WHERE project_id = ${projectId} ${pageConditionById(sql, "installations", projectId, window.after, "ASC")}
+  ORDER BY id ${pageLimit(sql, window)}`
 
 /** Whether a project has an installation. */
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>

@@ -4,17 +4,17 @@
  */
 import { Clock, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { EventId, type InstallationId, type ProjectId } from "../api/Ids.ts"
+import { EventId, type InstallationId, type ProjectId } from "../api/schema/Ids.ts"
 import { testEventType } from "../api/integrations/Events.ts"
-import { Audit, Operator } from "../platform/Audit.ts"
+import { Audit, Operator } from "../platform/operators/Audit.ts"
 import { newId } from "../platform/NewId.ts"
-import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
-import { SecretBox } from "../platform/SecretBox.ts"
-import { currentOrNewTraceparent } from "../platform/TraceContext.ts"
-import { bodyOf, headersOf, secretsOf } from "./Attempt.ts"
-import { validSecrets } from "./Deliveries/Visits.ts"
-import { Sender } from "./Sender.ts"
-import { WebhookUnknown } from "./WebhookUnknown.ts"
+import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { SecretBox } from "../platform/secrets/SecretBox.ts"
+import { currentOrNewTraceparent } from "../platform/telemetry/TraceContext.ts"
+import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
+import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
+import { Sender } from "./deliveries/Sender.ts"
+import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
 
 interface Answer {
   /** HTTP status; null if there was no answer. */

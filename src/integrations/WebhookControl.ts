@@ -1,16 +1,16 @@
 /** Webhooks for operators, who list, enable and disable them (contract §13). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
-import type { InstallationId, ProjectId } from "../api/Ids.ts"
-import { audited, Operator } from "../platform/Audit.ts"
-import { lookupOne } from "../platform/Lookups.ts"
+import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
+import { recordAction, Operator } from "../platform/operators/Audit.ts"
+import { lookupOne } from "../platform/database/Lookups.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { type ProjectUnknown, requireProject } from "../platform/ProjectUnknown.ts"
-import { type Found, pageOf, type Range } from "../platform/Search.ts"
-import { disabling } from "./DeliveryMaintenance/DeadLetter.ts"
-import { recovered } from "./Deliveries/States.ts"
-import { details, list, type Listed } from "./WebhookList.ts"
-import { WebhookUnknown } from "./WebhookUnknown.ts"
+import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
+import { disableWebhook } from "./deliveries/DeliveryMaintenance/DeadLetter.ts"
+import { recovered } from "./deliveries/DeliveryLoop/States.ts"
+import { details, list, type Listed } from "./endpoints/WebhookList.ts"
+import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
 
 /** A webhook that was disabled, and the number of deliveries that this ends. */
 export interface Disabled {
@@ -46,7 +46,7 @@ export class WebhookControl extends Context.Service<
       })
 
       /** Changes a webhook; returns it as it is then, and what the change has returned. */
-      const switched = Effect.fnUntraced(function* <A>(
+      const changeWebhook = Effect.fnUntraced(function* <A>(
         projectId: ProjectId,
         installationId: string,
         change: (endpoint: Endpoint, actor: string) => Effect.Effect<A, SqlError.SqlError>
@@ -67,13 +67,13 @@ export class WebhookControl extends Context.Service<
           return pageOf(rows, limit, ({ installationId }) => installationId)
         }),
         enable: Effect.fn("WebhookControl.enable")(function* (projectId, installationId) {
-          const { webhook } = yield* switched(projectId, installationId, (endpoint, actor) =>
+          const { webhook } = yield* changeWebhook(projectId, installationId, (endpoint, actor) =>
             enable(sql, endpoint, actor)
           )
           return webhook
         }),
         disable: Effect.fn("WebhookControl.disable")(function* (projectId, installationId) {
-          const { returned, webhook } = yield* switched(projectId, installationId, (endpoint, actor) =>
+          const { returned, webhook } = yield* changeWebhook(projectId, installationId, (endpoint, actor) =>
             disable(sql, endpoint, actor)
           )
           return { webhook, deadLettered: returned[0]?.deadLettered ?? 0 }
@@ -99,7 +99,7 @@ const ofInstallation = (sql: SqlClient.SqlClient, id: string) => sql`webhooks.in
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
   readonly deadLettered: number
 }>`
-  WITH ${disabling(sql, endpoint, "operator", sql`true`)},
+  WITH ${disableWebhook(sql, endpoint, "operator", sql`true`)},
   ended AS (
     SELECT project_id, (
       SELECT count(*)::int FROM deliveries
@@ -107,7 +107,7 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
         AND finished_at IS NULL AND status = 'pending'
     ) AS dead_lettered FROM disabled
   ),
-  ${audited(
+  ${recordAction(
     sql,
     {
       actor,
@@ -129,5 +129,5 @@ const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoin
     UPDATE endpoint_health health SET ${sql.literal(recovered)} FROM enabled
     WHERE health.project_id = enabled.project_id AND health.installation_id = enabled.installation_id
   ),
-  ${audited(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}
+  ${recordAction(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}
   SELECT FROM enabled`

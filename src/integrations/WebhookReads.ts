@@ -1,7 +1,7 @@
 /** Webhooks and their deliveries for callers: what a command names can be found, and what it did can be seen (contract §10). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
+import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
 import type { Webhook } from "../api/integrations/WebhookHealth.ts"
 import {
@@ -11,13 +11,13 @@ import {
   type ServiceUnavailable,
   WebhookNotFound
 } from "../api/Problems.ts"
-import { statement } from "../platform/Database.ts"
-import { lookupBy } from "../platform/Lookups.ts"
-import { type Page, Pages } from "../platform/Pages.ts"
-import * as Details from "./DeliveryDetails.ts"
-import * as DeliveryList from "./DeliveryList.ts"
+import { statement } from "../platform/database/Database.ts"
+import { lookupBy } from "../platform/database/Lookups.ts"
+import { type Page, Pages } from "../platform/requests/Pages.ts"
+import * as Details from "./deliveries/DeliveryDetails.ts"
+import * as DeliveryList from "./deliveries/DeliveryList.ts"
 import * as Installations from "./Installations.ts"
-import * as WebhookList from "./WebhookList.ts"
+import * as WebhookList from "./endpoints/WebhookList.ts"
 
 export class WebhookReads extends Context.Service<
   WebhookReads,

@@ -1,7 +1,7 @@
 /** Outbound webhooks: the endpoint, subscriptions and signing secrets of an installation (contract §10). */
 import { Cache, Context, DateTime, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../api/Ids.ts"
+import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
 import {
   type IdempotencyKeyReused,
@@ -11,19 +11,19 @@ import {
   type WebhookReferenceInvalid,
   type WebhookStateConflict
 } from "../api/Problems.ts"
-import { statement } from "../platform/Database.ts"
-import type { Command, Outcome } from "../platform/idempotency/Idempotency.ts"
-import { mutate } from "../platform/idempotency/Mutate.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { statement } from "../platform/database/Database.ts"
+import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { SecretBox } from "../platform/SecretBox.ts"
+import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
-import { newSecret } from "../platform/StandardWebhooks.ts"
-import { networksOf } from "./Addresses.ts"
-import { endpointFault } from "./EndpointUrl.ts"
+import { newSecret } from "../platform/secrets/StandardWebhooks.ts"
+import { networksOf } from "./endpoints/Addresses.ts"
+import { endpointFault } from "./endpoints/EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
-import { retry } from "./Webhooks/Retry.ts"
-import { currentSecret, secretOwner } from "./WebhookSecrets.ts"
+import { retry } from "./deliveries/Retry.ts"
+import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 
 /** The outcome of a command, with the current signing secret unless it is a replay. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>

@@ -4,18 +4,18 @@
 import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { coalesced } from "../platform/Coalesced.ts"
+import { coalesce } from "../platform/database/Coalesced.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
-import { retried } from "../platform/Database.ts"
-import { databaseNow } from "../platform/DatabaseClock.ts"
+import { retryContended } from "../platform/database/Database.ts"
+import { databaseNow } from "../platform/database/DatabaseClock.ts"
 import { Settings } from "../platform/Settings.ts"
-import { spanOf } from "../platform/TraceContext.ts"
-import type { Outcome } from "./Outcomes.ts"
+import { spanOf } from "../platform/telemetry/TraceContext.ts"
+import type { Outcome } from "./providers/Outcomes.ts"
 import * as Metrics from "./MessageMetrics.ts"
 import { type Attempt, type Attempted, record } from "./Messages/Attempts.ts"
 import type { Message } from "./Messages/Record.ts"
 import { resultOf } from "./RetrySchedule.ts"
-import { outcomes, Providers } from "./Providers.ts"
+import { outcomes, Providers } from "./providers/Providers.ts"
 
 /** The message after the attempt; none if the lease was lost and another process has recorded the outcome. */
 type Recorded = Option.Option<Message>
@@ -54,11 +54,11 @@ export class Calls extends Context.Service<
       const lease = Duration.sum(providerTimeout, Duration.seconds(5))
       const fibers = yield* FiberSet.make<unknown, ServiceUnavailable>()
 
-      const recording = coalesced(
+      const recording = coalesce(
         batch.size,
         (attempted: ReadonlyArray<Attempted>) =>
           Effect.gen(function* () {
-            const rows = yield* retried(record(sql, yield* now, attempted))
+            const rows = yield* retryContended(record(sql, yield* now, attempted))
             const messages = new Map(rows.map(({ projectId, ...message }) => [nameOf(projectId, message), message]))
             return attempted.map(({ attempt }) =>
               Option.fromUndefinedOr(messages.get(nameOf(attempt.projectId, attempt)))

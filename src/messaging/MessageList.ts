@@ -1,11 +1,11 @@
 /** The list of messages that operators see, in commands and in the console. */
 import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
-import type { ConversationId, MessageId, ProjectId } from "../api/Ids.ts"
+import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { MessageAttempt, MessageStatus } from "../api/messaging/Messaging.ts"
-import { selected } from "../platform/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../platform/Lookups.ts"
-import { type Found, foundOf, type Range, scanLimit } from "../platform/Search.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
+import { type Found, foundOf, type Range, scanLimit } from "../platform/operators/Search.ts"
 
 export interface Listed {
   readonly messageId: MessageId
@@ -19,7 +19,7 @@ export interface Listed {
   readonly createdAt: string
 }
 
-const columns = `${selected(
+const columns = `${selectList(
   {
     messageId: "id",
     conversationId: "conversation_id",
@@ -86,7 +86,7 @@ export interface Details extends Listed {
   readonly log: ReadonlyArray<MessageAttempt>
 }
 
-const moreColumns = selected(
+const moreColumns = selectList(
   { id: "id", updatedAt: ["updated_at", "timestamptz"], traceparent: "traceparent", log: "attempt_log" },
   "found"
 )

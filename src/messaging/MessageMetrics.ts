@@ -2,7 +2,7 @@
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
-import { MetricsEnabled } from "../platform/MetricsEnabled.ts"
+import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
   description: "Calls of providers, by outcome",

@@ -3,7 +3,7 @@ import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { Settings } from "../platform/Settings.ts"
-import { untraced } from "../platform/Telemetry.ts"
+import { untraced } from "../platform/telemetry/Telemetry.ts"
 
 const batch = 1_000
 const pause = Duration.minutes(1)

@@ -1,11 +1,11 @@
 /** Messages for operators, who list and settle them (contract §13). */
 import { Context, Data, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { ProjectId } from "../api/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
-import { Operator } from "../platform/Audit.ts"
-import { requireProject, type ProjectUnknown } from "../platform/ProjectUnknown.ts"
-import { complete, type Found, type Range } from "../platform/Search.ts"
+import { Operator } from "../platform/operators/Audit.ts"
+import { requireProject, type ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
+import { complete, type Found, type Range } from "../platform/operators/Search.ts"
 import { exists, find, type Listed } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 

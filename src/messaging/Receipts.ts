@@ -1,12 +1,12 @@
 /** Receipts of messages for callers: the outcome of a send can be seen without sending it again (contract §8). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { ConversationId, MessageId, ProjectId } from "../api/Ids.ts"
+import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { MessageReceipt } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound, MessageNotFound, type ServiceUnavailable } from "../api/Problems.ts"
-import { selected } from "../platform/Columns.ts"
-import { statement } from "../platform/Database.ts"
-import { lookupBy, plannedOnce } from "../platform/Lookups.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+import { lookupBy, plannedOnce } from "../platform/database/Lookups.ts"
 
 export class Receipts extends Context.Service<
   Receipts,
@@ -58,7 +58,7 @@ interface Row extends MessageReceipt {
   readonly id: MessageId
 }
 
-const columns = selected({
+const columns = selectList({
   id: "messages.id",
   messageId: "messages.id",
   conversationId: "messages.conversation_id",

@@ -1,6 +1,6 @@
 /** Returns the result of an attempt by the outcome of its call (contract §8), with the time of the next attempt. */
 import { Duration, Option } from "effect"
-import type { Outcome } from "./Outcomes.ts"
+import type { Outcome } from "./providers/Outcomes.ts"
 import type { Move } from "./Messages/States.ts"
 
 /** Delays before the second attempt, the third, and so on. */

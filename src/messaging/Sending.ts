@@ -1,7 +1,7 @@
 /** Text replies. A message is sent once; a repeated request returns its state (contract §8). */
 import { Context, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
-import { type ConversationId, MessageId, type ProjectId } from "../api/Ids.ts"
+import { type ConversationId, MessageId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type ConversationNotFound,
   type IdempotencyKeyReused,
@@ -9,14 +9,14 @@ import {
   type ServiceUnavailable
 } from "../api/Problems.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
-import { statement } from "../platform/Database.ts"
-import type { Command } from "../platform/idempotency/Idempotency.ts"
-import { mutate } from "../platform/idempotency/Mutate.ts"
-import { Mutations } from "../platform/idempotency/Mutations.ts"
+import { statement } from "../platform/database/Database.ts"
+import type { Command } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
-import { databaseNow, later } from "../platform/DatabaseClock.ts"
+import { databaseNow, later } from "../platform/database/DatabaseClock.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message } from "./Messages/Record.ts"
 

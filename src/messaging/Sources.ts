@@ -1,12 +1,12 @@
 /** Sources of conversations: the project's channels as callers see them (contract §8). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import type { ConversationId, ProjectId } from "../api/Ids.ts"
+import type { ConversationId, ProjectId } from "../api/schema/Ids.ts"
 import type { ConversationSource, Source } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound, type CursorInvalid, type ServiceUnavailable } from "../api/Problems.ts"
-import { selected } from "../platform/Columns.ts"
-import { statement } from "../platform/Database.ts"
-import { following, limited, type Page, Pages, type Window } from "../platform/Pages.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 
 export class Sources extends Context.Service<
   Sources,
@@ -64,7 +64,7 @@ interface Row extends Omit<Source, "capabilities" | "connectedAt"> {
   readonly createdAt: string
 }
 
-const columns = selected({
+const columns = selectList({
   id: "sources.id",
   channelId: "sources.channel_id",
   providerType: "provider_type",
@@ -76,11 +76,11 @@ const columns = selected({
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Row>`
   SELECT ${sql.literal(columns)} FROM sources
-  WHERE project_id = ${projectId} ${following(sql, "sources", projectId, window.after)}
+  WHERE project_id = ${projectId} ${pageCondition(sql, "sources", projectId, window.after)}
   ORDER BY created_at DESC, id DESC
-  ${limited(sql, window)}`
+  ${pageLimit(sql, window)}`
 
-const observed = selected({ observedAt: ["observed_at", "timestamptz"] })
+const observed = selectList({ observedAt: ["observed_at", "timestamptz"] })
 
 const ofConversation = (sql: SqlClient.SqlClient, projectId: ProjectId, id: ConversationId) =>
   sql<Row & { readonly observedAt: string }>`

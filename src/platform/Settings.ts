@@ -18,8 +18,8 @@ import {
   Schema,
   Struct
 } from "effect"
-import { faultsOf } from "../api/Faults.ts"
-import { defaultConnections, leastConnections } from "./Database/Pools.ts"
+import { faultsOf } from "../api/schema/Faults.ts"
+import { defaultConnections, leastConnections } from "./Pools.ts"
 import {
   Attributes,
   CellName,

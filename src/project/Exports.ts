@@ -7,10 +7,10 @@
  */
 import { Context, Effect, Layer, type PlatformError, Record } from "effect"
 import { SqlClient } from "effect/sql"
-import type { ProjectId } from "../api/Ids.ts"
-import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import * as Cursors from "./Projects/Cursors.ts"
-import { hasValues, type List, nested, type Part } from "./Projects/Part.ts"
+import { hasValues, type List, nest, type Part } from "./Projects/Part.ts"
 import { parts } from "./Projects/Parts.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
 
@@ -84,7 +84,7 @@ const writePart = Effect.fnUntraced(function* <E>(
   for (let record = yield* next(); record !== undefined; record = yield* next()) {
     const { id } = record
     progress()
-    yield* put(`${count++ === 0 ? "" : ","}\n    ${JSON.stringify(nested(part, record)).slice(0, -1)}`)
+    yield* put(`${count++ === 0 ? "" : ","}\n    ${JSON.stringify(nest(part, record)).slice(0, -1)}`)
     for (const { list, member, next } of lists) {
       yield* put(`,"${member}":[`)
       yield* writeItems(

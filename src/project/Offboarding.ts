@@ -6,8 +6,8 @@
  */
 import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
-import type { ProjectId } from "../api/Ids.ts"
-import { ProjectUnknown } from "../platform/ProjectUnknown.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
 /** Rows of one batch. */

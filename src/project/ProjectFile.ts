@@ -1,9 +1,9 @@
 /** The project file: the JSON in which operators describe a project (contract §12). */
 import { DateTime, Option, Result, Schema } from "effect"
 import { Module } from "../api/Access.ts"
-import { text } from "../api/Fields.ts"
-import { CampaignId, ClientId, PipelineId, ProjectId, SegmentId, TemplateId } from "../api/Ids.ts"
-import { faultsOf } from "../api/Faults.ts"
+import { text } from "../api/schema/Fields.ts"
+import { CampaignId, ClientId, PipelineId, ProjectId, SegmentId, TemplateId } from "../api/schema/Ids.ts"
+import { faultsOf } from "../api/schema/Faults.ts"
 import {
   Client,
   Deal,

@@ -1,15 +1,15 @@
 /** Applies project files. They create projects, members and all other records that the API does not create. */
 import { Context, Data, DateTime, Effect, Layer, Record, Result } from "effect"
 import { SqlClient } from "effect/sql"
-import type { ProjectId } from "../api/Ids.ts"
-import { digestOf, stage } from "../integrations/StagedBatches.ts"
-import { SecretBox } from "../platform/SecretBox.ts"
-import { analyzeChanged, reportChanges } from "../platform/Statistics.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { digestOf, stage } from "../integrations/imports/StagedBatches.ts"
+import { SecretBox } from "../platform/secrets/SecretBox.ts"
+import { analyzeChanged, reportChanges } from "../platform/database/Statistics.ts"
 import { parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import { lineOf } from "./ProjectFile/FaultLines.ts"
 import * as Channels from "./Projects/Channels.ts"
 import * as Deals from "./Projects/Deals.ts"
-import { type FileRecord, flattened } from "./Projects/Part.ts"
+import { type FileRecord, flatten } from "./Projects/Part.ts"
 import { type PartName, parts } from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
@@ -89,7 +89,7 @@ export class Projects extends Context.Service<
         }
         for (const name of Record.keys(parts)) {
           const part = parts[name]
-          const flat = given[name]?.map((record) => flattened(part, record))
+          const flat = given[name]?.map((record) => flatten(part, record))
           if (flat !== undefined) counts[name] = yield* upsert(sql, part, id, now, flat)
         }
         yield* stage(sql, id, records.installations ?? [])

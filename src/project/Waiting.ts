@@ -1,6 +1,6 @@
 /** What waits for an operator in each project. */
 import type { SqlClient, Statement } from "effect/sql"
-import { isDead } from "../integrations/DeliveryList.ts"
+import { isDead } from "../integrations/deliveries/DeliveryList.ts"
 
 /** Maximum number that is counted. */
 export const maxCount = 10_000

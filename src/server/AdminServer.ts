@@ -1,10 +1,10 @@
 /** The server for operators: metrics and the console, on a port of its own (contract §14). */
 import { Context, Effect, Layer, Option } from "effect"
 import { HttpServer } from "effect/http"
-import { adminUrl, keep } from "./ConsoleAddress.ts"
+import { adminUrl, keep } from "./listening/ConsoleAddress.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Http from "./Http.ts"
-import * as NodeServer from "./NodeServer.ts"
+import * as NodeServer from "./listening/NodeServer.ts"
 
 export class AdminServer extends Context.Service<
   AdminServer,

@@ -4,13 +4,13 @@ import { Context, Effect } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type { IncomingHttpHeaders } from "node:http"
-import type { LocatedFault } from "../api/Locations.ts"
-import { unexpectedBody } from "../api/Shape.ts"
+import type { LocatedFault } from "../api/schema/Locations.ts"
+import { unexpectedBody } from "../api/schema/Shape.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
-import { readBody } from "./JsonBody.ts"
+import { readBody } from "./decoding/JsonBody.ts"
 import type { Protocol } from "./RequestPath.ts"
-import { joined, none } from "./RequestShape.ts"
-import { targetFaults } from "./RequestTarget.ts"
+import { concatenate, none } from "./decoding/RequestShape.ts"
+import { targetFaults } from "./decoding/RequestTarget.ts"
 
 /** The request of a call is the request of the fiber. */
 export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
@@ -25,7 +25,13 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
       const faults = targetFaults(current.target, path)
       if (!takesBody) {
-        return Effect.succeed({ params, query, headers, body: undefined, faults: joined(faults, surplusBody(headers)) })
+        return Effect.succeed({
+          params,
+          query,
+          headers,
+          body: undefined,
+          faults: concatenate(faults, surplusBody(headers))
+        })
       }
       return Effect.mapEager(readBody(request, current), (body) => ({ params, query, headers, body, faults }))
     }

@@ -8,11 +8,11 @@ import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } fr
 import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { RequestMetrics } from "../platform/RequestMetrics.ts"
-import { Drain } from "./Drain.ts"
+import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
+import { Drain } from "./listening/Drain.ts"
 import { type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
 import { outcomeUnknown } from "./RequestPath.ts"
-import { hasEmptySegment, routable, splitTarget } from "./RequestTarget.ts"
+import { hasEmptySegment, routable, splitTarget } from "./decoding/RequestTarget.ts"
 import { isSend, type Methods } from "./Routes.ts"
 
 type Request = HttpServerRequest.HttpServerRequest

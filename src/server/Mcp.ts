@@ -6,15 +6,15 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Cause, Clock, Context, Effect, Predicate, Result } from "effect"
 import { type HttpRouter, HttpServerRequest } from "effect/http"
 import { MalformedJson, OriginRefused, ValidationFailed } from "../api/Problems.ts"
-import { makeAuthenticate } from "../platform/auth/Bearer.ts"
-import type { Credential } from "../platform/auth/Credentials.ts"
+import { makeAuthenticate } from "../platform/requests/auth/Bearer.ts"
+import type { Credential } from "../platform/requests/auth/Credentials.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { tooDeep } from "./BodyFaults.ts"
-import { type Body, readBody } from "./JsonBody.ts"
-import { maxDepth } from "./JsonExtent.ts"
-import { isLoopbackHost } from "./Loopback.ts"
-import { errorCodes, type McpRequest, messageOf, negotiated, type ProtocolError, revisions } from "./Mcp/Messages.ts"
+import { tooDeep } from "./decoding/BodyFaults.ts"
+import { type Body, readBody } from "./decoding/JsonBody.ts"
+import { maxDepth } from "./decoding/JsonExtent.ts"
+import { isLoopbackHost } from "./listening/Loopback.ts"
+import { errorCodes, type McpRequest, messageOf, negotiate, type ProtocolError, revisions } from "./Mcp/Messages.ts"
 import {
   accepted,
   isReplay,
@@ -134,7 +134,7 @@ const statelessResults: Results = {
 }
 const handshakeResults: Results = {
   initialize: ({ protocolVersion }) => ({
-    protocolVersion: negotiated(protocolVersion),
+    protocolVersion: negotiate(protocolVersion),
     capabilities,
     serverInfo: server,
     instructions

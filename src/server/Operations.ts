@@ -9,10 +9,10 @@ import * as NotesHttp from "../crm/Notes/Http.ts"
 import * as PipelinesHttp from "../crm/Pipelines/Http.ts"
 import * as TicketsHttp from "../crm/Tickets/Http.ts"
 import * as InstallationsHttp from "../integrations/Installations/Http.ts"
-import * as PreviewHttp from "../integrations/Preview/Http.ts"
+import * as PreviewHttp from "../integrations/imports/Preview/Http.ts"
 import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
-import type { HandlersOf } from "../platform/Handlers.ts"
+import type { HandlersOf } from "../platform/requests/Handlers.ts"
 import type { Operation } from "./RequestPath.ts"
 
 type Handlers = { readonly [Group in keyof (typeof Api)["groups"]]: HandlersOf<Group> }

@@ -1,11 +1,11 @@
 /** Renders problems as answers (contract §2). */
 import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { faultDetail } from "../api/Locations.ts"
+import { faultDetail } from "../api/schema/Locations.ts"
 import { Internal, ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
-import { ProjectLocked } from "../platform/Database.ts"
-import { redactSecrets } from "../platform/Redaction.ts"
+import { ProjectLocked } from "../platform/database/Database.ts"
+import { redactSecrets } from "../platform/secrets/Redaction.ts"
 
 /** Any class of `api/Problems`. */
 export interface Problem {

@@ -16,13 +16,13 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Access } from "../api/Access.ts"
 import { Principal } from "../api/Authentication.ts"
 import { ProviderOutcomeUnknown } from "../api/Problems.ts"
-import { makeAuthorize } from "../platform/auth/Bearer.ts"
+import { makeAuthorize } from "../platform/requests/auth/Bearer.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { makeThrottle } from "../platform/rateLimit/Throttle.ts"
-import { nameServerSpan } from "../platform/Telemetry.ts"
-import type { BodyProblem } from "./JsonBody.ts"
-import { decoderOf, type Parts } from "./RequestShape.ts"
+import { makeThrottle } from "../platform/requests/rateLimit/Throttle.ts"
+import { nameServerSpan } from "../platform/telemetry/Telemetry.ts"
+import type { BodyProblem } from "./decoding/JsonBody.ts"
+import { decoderOf, type Parts } from "./decoding/RequestShape.ts"
 
 /** An endpoint with its handler. */
 export interface Operation {

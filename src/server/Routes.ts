@@ -4,7 +4,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
-import { paths as discoveryPaths } from "./Discovery.ts"
+import { paths as discoveryPaths } from "./pages/Discovery.ts"
 
 /** Returns the methods of a path (without its query); none if the path is unknown. */
 export type Methods = (path: string) => ReadonlyArray<string>

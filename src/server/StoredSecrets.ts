@@ -1,8 +1,8 @@
 /** The tables of stored secrets, and the check at start that a key of this process opens them. */
 import { Data, Effect, Layer } from "effect"
-import { signingSecrets } from "../integrations/WebhookSecrets.ts"
-import { channelConfigs } from "../messaging/SealedConfigs.ts"
-import { type SealedTable, unreadableAll } from "../platform/SealedValues.ts"
+import { signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
+import { channelConfigs } from "../messaging/providers/SealedConfigs.ts"
+import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
 
 /** Every table with sealed values. */
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]

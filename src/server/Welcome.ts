@@ -2,9 +2,9 @@
 import { Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
-import { ProjectId } from "../api/Ids.ts"
-import { issue, signInPath } from "../platform/auth/SignInLinks.ts"
-import { ApiKeys } from "../platform/auth/ApiKeys.ts"
+import { ProjectId } from "../api/schema/Ids.ts"
+import { issue, signInPath } from "../platform/requests/auth/SignInLinks.ts"
+import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
 import { Projects } from "../project/Projects.ts"
 

@@ -5,13 +5,13 @@ import formats from "ajv-formats"
 import { Context, Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { documented } from "../../src/api/Document.ts"
-import { Examples } from "../../src/api/Examples.ts"
+import { completeDocument } from "../../src/api/Document.ts"
+import { Examples } from "../../src/api/schema/Examples.ts"
 import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples } from "../contract/Samples.ts"
 
-const document = OpenApi.fromApi(documented(Api))
+const document = OpenApi.fromApi(completeDocument(Api))
 
 const endpoints: Array<readonly [name: string, endpoint: HttpApiEndpoint.Top]> = []
 HttpApi.reflect(Api, {

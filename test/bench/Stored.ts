@@ -1,7 +1,7 @@
 /** Stored events with finished deliveries, as after weeks of operation. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
-import type { ProjectId } from "../../src/api/Ids.ts"
+import type { ProjectId } from "../../src/api/schema/Ids.ts"
 import { eventType, traceparent } from "./deliveries/Work.ts"
 
 export interface Stored {

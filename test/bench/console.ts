@@ -1,7 +1,7 @@
 /** `bench console`: response time of each page of the console, in a project with a million deliveries. */
 import { Clock, Effect } from "effect"
 import { Command } from "effect/cli"
-import { issue } from "../../src/platform/auth/SignInLinks.ts"
+import { issue } from "../../src/platform/requests/auth/SignInLinks.ts"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
 import { freePort } from "../support/Process.ts"

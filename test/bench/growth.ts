@@ -13,16 +13,16 @@ import { randomBytes, randomUUID } from "node:crypto"
 import { totalmem } from "node:os"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
-import { DealId } from "../../src/api/Ids.ts"
+import { DealId } from "../../src/api/schema/Ids.ts"
 import { create, type NewDeal } from "../../src/crm/Deals/Create.ts"
 import type { DealReferenceNotFound } from "../../src/api/Problems.ts"
-import { type Claim, claim } from "../../src/integrations/Deliveries/Claim.ts"
-import { prune as pruneDeliveries } from "../../src/integrations/DeliveryMaintenance/Prune.ts"
-import { record } from "../../src/integrations/Deliveries/Record.ts"
-import { pools } from "../../src/platform/Database/Pools.ts"
-import { grouped } from "../../src/platform/idempotency/Grouped.ts"
-import { makeMutationClient } from "../../src/platform/idempotency/Mutations.ts"
-import { batch as keysPruned, prune as pruneKeys } from "../../src/platform/idempotency/Pruner.ts"
+import { type Claim, claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import { prune as pruneDeliveries } from "../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
+import { record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import { pools } from "../../src/platform/Pools.ts"
+import { makeGrouped } from "../../src/platform/mutations/Grouped.ts"
+import { makeMutationClient } from "../../src/platform/mutations/Mutations.ts"
+import { batch as keysPruned, prune as pruneKeys } from "../../src/platform/mutations/Pruner.ts"
 import { newId } from "../../src/platform/NewId.ts"
 import { open } from "./deliveries/Ours.ts"
 import { neverFailing, roomsOf } from "../support/Claims.ts"
@@ -123,7 +123,7 @@ const session = Effect.fnUntraced(function* (url: Redacted.Redacted, watcher: Pg
       return (((yield* active) - before) * 1000) / of
     })
   const client = makeMutationClient({ sql, reads: sql, permits: 1 })
-  const creating = grouped<NewDeal, DealReferenceNotFound>(client, create(sql))
+  const creating = makeGrouped<NewDeal, DealReferenceNotFound>(client, create(sql))
   // Loads the index of keys into memory, where it is while keys are added.
   yield* other`SELECT set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false)`
   yield* other`SELECT count(*) FROM idempotency_keys WHERE project_id = ${projectId} AND key > ''`

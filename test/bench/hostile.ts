@@ -5,7 +5,7 @@
 import { Clock, Effect, Fiber, Schedule } from "effect"
 import { Command } from "effect/cli"
 import { Agent } from "node:http"
-import { ProjectId } from "../../src/api/Ids.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
 import { type Request, send } from "../support/ContractHttp.ts"

@@ -1,7 +1,7 @@
 /** Campaigns over providers that hang or can't be reached, beside campaigns of other projects (contract §9). */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Answering, hang } from "../integrations/Deliveries.support.ts"
+import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
 import { campaignOf, clientId, provider, take } from "./Runner.support.ts"
 import { until } from "../support/Waiting.ts"

@@ -1,7 +1,7 @@
 /** The messages of a recipient: the statements that release, record, take over and collect them, at chosen times (contract §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Struct } from "effect"
-import { ProjectId } from "../../src/api/Ids.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/messaging/Messages.ts"

@@ -1,9 +1,9 @@
 /** The states of recipients, and the outcomes of calls with and without a fallback (contract §9, with the rules of §8). */
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect, Struct } from "effect"
-import { startsOf, stepOf } from "../../src/api/States.ts"
+import { startsOf, stepOf } from "../../src/api/schema/States.ts"
 import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
-import type { Outcome } from "../../src/messaging/Outcomes.ts"
+import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, nowhere, postponed, refused, scene, unclear } from "./Runner.scene.support.ts"
 import type { Plan } from "./Runner.support.ts"

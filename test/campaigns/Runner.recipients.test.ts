@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { open } from "../contract/Campaigns.support.ts"
-import { status } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import {
   addressOf,

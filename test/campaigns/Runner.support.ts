@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
-import { type Answering, type Hit, receiver } from "../integrations/Deliveries.support.ts"
+import { type Answering, type Hit, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import type { Seeded, TestServer } from "../support/TestServer.ts"
 
 export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`

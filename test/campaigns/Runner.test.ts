@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
-import { status } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 import { addressOf, campaignOf, provider, sendOf, take } from "./Runner.support.ts"

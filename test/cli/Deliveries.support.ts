@@ -10,7 +10,7 @@ import {
   receiver,
   reset,
   status
-} from "../integrations/Deliveries.support.ts"
+} from "../integrations/deliveries/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, documentOf, type Ended, run } from "./Cli.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"

@@ -1,7 +1,7 @@
 /** The command `deliveries`: its output compared with the deliveries that were made (contract §13). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Hit, open, settings } from "../integrations/Deliveries.support.ts"
+import { type Hit, open, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { documentOf, failure } from "./Cli.support.ts"

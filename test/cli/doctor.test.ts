@@ -184,7 +184,7 @@ describe("the advice of doctor", () => {
   it.effect("has commands with every flag that they require", () =>
     Effect.gen(function* () {
       const sources = ["doctor.ts", "doctor/Checks.ts"].map((file) =>
-        readFileSync(join(import.meta.dirname, "../../src/cli", file), "utf8")
+        readFileSync(join(import.meta.dirname, "../../src/cli/commands", file), "utf8")
       )
       const lines = sources.flatMap((source) =>
         [...source.matchAll(/\\`\$\{cli\} (.*?)\\`/g)].map(([, line = ""]) => line)

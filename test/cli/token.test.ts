@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { scopes } from "../../src/api/Access.ts"
-import { present } from "../../src/platform/auth/Token.ts"
+import { present } from "../../src/platform/requests/auth/Token.ts"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { cli, documentOf, failure } from "./Cli.support.ts"

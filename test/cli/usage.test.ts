@@ -182,9 +182,9 @@ describe("a command line", () => {
         registerHooks({ load: (url, context, next) => (console.error(url), next(url, context)) })`
       const loaded = yield* run(["token", "list", "--help"], { hooks })
       assert.strictEqual(loaded.status, 0)
-      assert.include(loaded.stderr, "/src/cli/token.ts")
+      assert.include(loaded.stderr, "/src/cli/commands/token.ts")
       const others =
-        /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|token)|crm|messaging|campaigns|integrations|project|server|console)/
+        /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|commands\/token)|crm|messaging|campaigns|integrations|project|server|console)/
       assert.deepStrictEqual(
         loaded.stderr.split("\n").filter((url) => others.test(url)),
         []

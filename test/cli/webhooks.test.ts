@@ -13,7 +13,7 @@ import {
   settings,
   status,
   verifies
-} from "../integrations/Deliveries.support.ts"
+} from "../integrations/deliveries/Deliveries.support.ts"
 import { secretKey, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 import { documentOf, failure, run } from "./Cli.support.ts"

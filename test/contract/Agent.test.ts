@@ -1,7 +1,7 @@
 /** A careless agent at two replicas: whatever it loses, repeats, invents or obeys, each of its commands has one effect (contract §17). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Exit } from "effect"
-import { bodyOf, receiver } from "../integrations/Deliveries.support.ts"
+import { bodyOf, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import { losing, startAgentProxy } from "../support/AgentProxy.ts"
 import { send } from "../support/ContractHttp.ts"
 import { mcpRequest, resultOf, rpcOf, type ToolResult } from "../support/Mcp.ts"

@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { type Answering, hang } from "../integrations/Deliveries.support.ts"
+import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilLive } from "../support/Waiting.ts"
 import { messageReceiptOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"

@@ -2,7 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Redacted } from "effect"
-import { type Answering, status } from "../integrations/Deliveries.support.ts"
+import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf, sendOf } from "../support/MessagingAnswers.ts"

@@ -6,7 +6,7 @@ import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/Messa
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, conversations, held, json, type Left, open, reset, taken, text } from "./Messages.support.ts"
-import { status } from "../integrations/Deliveries.support.ts"
+import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { until } from "../support/Waiting.ts"
 
 const hour = 3_600_000

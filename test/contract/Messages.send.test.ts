@@ -1,7 +1,7 @@
 /** The answer to a send for each answer of its provider (contract §8). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { type Answering, status } from "../integrations/Deliveries.support.ts"
+import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"

@@ -2,7 +2,7 @@
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Schema } from "effect"
-import { pools } from "../../src/platform/Database/Pools.ts"
+import { pools } from "../../src/platform/Pools.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey, requestOf } from "./Requests.ts"

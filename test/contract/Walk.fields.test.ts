@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { documented } from "../../src/api/Document.ts"
+import { completeDocument } from "../../src/api/Document.ts"
 import { clientOf, codeOf, dealOf, faultsOf, notePageOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
@@ -34,7 +34,7 @@ const Document = Schema.Struct({
 })
 
 const describedFields = () => {
-  const { components, paths } = Schema.decodeUnknownSync(Document)(OpenApi.fromApi(documented(Api)))
+  const { components, paths } = Schema.decodeUnknownSync(Document)(OpenApi.fromApi(completeDocument(Api)))
   const shapeOf = (schema: unknown) => {
     const { $ref } = Schema.decodeUnknownSync(Referring)(schema)
     return Schema.decodeUnknownSync(Shape)(

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
-import { settings, slowly, status } from "../integrations/Deliveries.support.ts"
+import { settings, slowly, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"

@@ -1,8 +1,8 @@
 /** The number of connections to PostgreSQL that a service opens (contract §14). */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { leastConnections } from "../../src/platform/Database/Pools.ts"
-import { ok, settings } from "../integrations/Deliveries.support.ts"
+import { leastConnections } from "../../src/platform/Pools.ts"
+import { ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { ended, launchService, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"

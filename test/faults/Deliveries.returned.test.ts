@@ -1,7 +1,7 @@
 /** Deliveries that a worker has claimed ahead and returns, while the database's answer is lost (contract §10, §15). */
 import { assert } from "@effect/vitest"
 import { it } from "vitest"
-import { hang, ok, settings } from "../integrations/Deliveries.support.ts"
+import { hang, ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { database, startHere } from "./Projects.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 import { openProxy } from "../support/WireProxy.ts"

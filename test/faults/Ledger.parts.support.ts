@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { type Hit, settings } from "../integrations/Deliveries.support.ts"
+import { type Hit, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { isRunning, type Service, startService } from "../support/Process.ts"
 import { type Gate, type Held, openProxy, type WireProxy } from "../support/WireProxy.ts"
 import { type Ledger, openLedger } from "./Ledger.support.ts"

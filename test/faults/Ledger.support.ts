@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { bodyOf, type Hit, slowly } from "../integrations/Deliveries.support.ts"
+import { bodyOf, type Hit, slowly } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { type Service } from "../support/Process.ts"
 import type { Answer } from "./Requests.support.ts"

@@ -5,7 +5,7 @@
  */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { hang } from "../integrations/Deliveries.support.ts"
+import { hang } from "../integrations/deliveries/Deliveries.support.ts"
 import type { Gate } from "../support/WireProxy.ts"
 import { type Cluster, startCluster } from "./Cluster.support.ts"
 import {

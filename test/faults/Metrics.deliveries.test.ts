@@ -1,7 +1,15 @@
 /** The metrics of deliveries (contract §10, §15). */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { type Answering, inTurn, ok, reset, settings, slowly, status } from "../integrations/Deliveries.support.ts"
+import {
+  type Answering,
+  inTurn,
+  ok,
+  reset,
+  settings,
+  slowly,
+  status
+} from "../integrations/deliveries/Deliveries.support.ts"
 import { freePort, inGoodOrder, startService } from "../support/Process.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { expectProblem, send } from "./Requests.support.ts"

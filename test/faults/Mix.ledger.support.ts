@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
-import { bodyOf, isSignedWith } from "../integrations/Deliveries.support.ts"
+import { bodyOf, isSignedWith } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
 import { mutations } from "./Mix.calls.support.ts"

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { pipelines } from "../contract/Deals.support.ts"
-import { ok, settings } from "../integrations/Deliveries.support.ts"
+import { ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, startHere } from "./Projects.support.ts"

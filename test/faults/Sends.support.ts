@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { assertMatches } from "../support/Matches.ts"
 import { botToken, conversations, messagesPath, telegramChannel, text } from "../contract/Messages.support.ts"
-import { type Answering, receiver } from "../integrations/Deliveries.support.ts"
+import { type Answering, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import { project } from "./Projects.support.ts"
 import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.support.ts"

@@ -4,7 +4,15 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { run } from "../cli/Cli.support.ts"
-import { type Answering, type Hit, inTurn, ok, reset, settings, status } from "../integrations/Deliveries.support.ts"
+import {
+  type Answering,
+  type Hit,
+  inTurn,
+  ok,
+  reset,
+  settings,
+  status
+} from "../integrations/deliveries/Deliveries.support.ts"
 import { inGoodOrder, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {

@@ -5,7 +5,7 @@ import { problemOf } from "../support/ContractAnswers.ts"
 import { deliveryOf, deliveryPageOf, webhookOf } from "../support/IntegrationAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
-import { inTurn, layerOf, ok, open, receiver, status } from "./Deliveries.support.ts"
+import { inTurn, layerOf, ok, open, receiver, status } from "./deliveries/Deliveries.support.ts"
 
 const base = "/api/v1/developer/integrations/shop/outbound-webhook"
 

@@ -11,7 +11,7 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll } from "vitest"
 import { Api } from "../../src/api/Api.ts"
-import { documented } from "../../src/api/Document.ts"
+import { completeDocument } from "../../src/api/Document.ts"
 
 const run = promisify(execFile)
 const compiler = join(import.meta.dirname, "../../node_modules/.bin/tsc")
@@ -23,7 +23,7 @@ let file: string
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "developer-api-reference-"))
   file = join(directory, "openapi.json")
-  const api = documented(Api.annotate(OpenApi.Servers, [{ url: "https://api.developer.test" }]))
+  const api = completeDocument(Api.annotate(OpenApi.Servers, [{ url: "https://api.developer.test" }]))
   await writeFile(file, JSON.stringify(OpenApi.fromApi(api)))
 })
 

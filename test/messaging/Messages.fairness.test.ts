@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { conversations, open, taken, text } from "../contract/Messages.support.ts"
-import { type Answering, hang, status } from "../integrations/Deliveries.support.ts"
+import { type Answering, hang, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 

@@ -4,8 +4,8 @@ import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
-import type { Outcome } from "../../src/messaging/Outcomes.ts"
-import { Operator } from "../../src/platform/Audit.ts"
+import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
+import { Operator } from "../../src/platform/operators/Audit.ts"
 import { type Call, engine, Made, openProject, type Provider, untilLater, untilLive } from "./Messages.support.ts"
 
 /** The end of a call; `killed`: its process is killed, and the outcome is never recorded. */

@@ -1,7 +1,7 @@
 /** Mutations of `src/api`: fields, ids, pages, the document and its viewer. */
 import { mutating } from "./Mutation.ts"
 
-const fields = mutating("api/Fields.ts", "contract/Walk.fields")
+const fields = mutating("api/schema/Fields.ts", "contract/Walk.fields")
 
 export const api = [
   fields("count--", "count"),
@@ -9,13 +9,16 @@ export const api = [
   fields("(?=.{3,254}$)", ""),
   fields("[0-9]{1,14}$", "[0-9]{1,15}$"),
   mutating("api/Page.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
-  mutating("api/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
-  mutating("api/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
-  mutating("api/Shape.ts", "contract/Campaigns.fields")("JsonPointer.escapeToken(String(segment))", "String(segment)"),
-  mutating("api/Instant.ts", "project/ProjectFile")("(?!0000)", ""),
+  mutating("api/crm/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
+  mutating("api/schema/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
+  mutating("api/schema/Shape.ts", "contract/Campaigns.fields")(
+    "JsonPointer.escapeToken(String(segment))",
+    "String(segment)"
+  ),
+  mutating("api/schema/Instant.ts", "project/ProjectFile")("(?!0000)", ""),
   mutating("api/Authentication.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
   mutating("api/Document.ts", "api/Document")("operation.operationId = name", ""),
   mutating("api/Document/Parameters.ts", "api/Document")("`${name}-0001`", "`-${name}`"),
-  mutating("server/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
-  mutating("server/Docs.ts", "api/Reference")("{ example: [] }", "{}")
+  mutating("server/pages/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
+  mutating("server/pages/Docs.ts", "api/Reference")("{ example: [] }", "{}")
 ]

@@ -11,7 +11,7 @@ export const client = [
   attempts('"idempotency-key" in headers ||', "true ||"),
   attempts(", longestDelay)", ", Infinity)"),
   attempts("retries >= times", "retries > times"),
-  mutating("client/Attempts.ts", "client/PromiseClient")("Effect.mapError(explained),", ""),
+  mutating("client/Attempts.ts", "client/PromiseClient")("Effect.mapError(explain),", ""),
   mutating("client/DeveloperApi.ts", "client/PromiseClient")('.replace(/\\/api\\/v1\\/developer\\/?$/, "")', ""),
   webhooks("if (age > tolerance)", "if (false)"),
   webhooks("if (-age > tolerance)", "if (false)"),

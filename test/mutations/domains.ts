@@ -1,34 +1,40 @@
 /** Mutations of the domains (crm, messaging, campaigns, integrations) and of the console. */
 import { mutating } from "./Mutation.ts"
 
-const addresses = mutating("integrations/Addresses.ts", "integrations/Addresses")
+const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/Addresses")
 const evaluation = mutating(
-  "integrations/Preview/Evaluation.ts",
-  "integrations/Preview",
-  "integrations/Preview.rules",
-  "integrations/Preview.properties"
+  "integrations/imports/Preview/Evaluation.ts",
+  "integrations/imports/Preview",
+  "integrations/imports/Preview.rules",
+  "integrations/imports/Preview.properties"
 )
-const outcomes = mutating("messaging/Outcomes.ts", "messaging/Connectors.answers")
+const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.answers")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
-const sessions = mutating("platform/auth/OperatorSessions.ts", "console/Access")
+const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.leases", "campaigns/Runner.outcomes")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients.idempotency", "contract/Clients.properties")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
-const replay = mutating("platform/idempotency/Outcomes.ts", "contract/Clients.idempotency")
-const attempt = mutating("platform/idempotency/Attempt.ts", "contract/Clients.idempotency")
+const replay = mutating("platform/mutations/Outcomes.ts", "contract/Clients.idempotency")
+const attempt = mutating("platform/mutations/Attempt.ts", "contract/Clients.idempotency")
 
 export const domains = [
   addresses('special.has(address) && !reachable.has(address) ? "refused"', 'special.has(address) ? "refused"'),
   addresses("if (starts(0x2002))", "if (false)"),
-  mutating("integrations/EndpointUrl.ts", "integrations/EndpointUrl")('url.href.includes("#")', 'url.hash !== ""'),
-  mutating("integrations/Sender/AnswerText.ts", "integrations/Sender.answers")("other.startsWith(one)", "true"),
+  mutating("integrations/endpoints/EndpointUrl.ts", "integrations/endpoints/EndpointUrl")(
+    'url.href.includes("#")',
+    'url.hash !== ""'
+  ),
+  mutating("integrations/deliveries/Sender/AnswerText.ts", "integrations/deliveries/Sender.answers")(
+    "other.startsWith(one)",
+    "true"
+  ),
   evaluation("else if (!values.has(target.field)) values", "else values"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
-  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/Connectors.retryAfter"),
-  outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/Connectors.failures"),
+  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.retryAfter"),
+  outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.failures"),
   attempts("AND messages.attempts = result.number", ""),
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
@@ -54,7 +60,7 @@ export const domains = [
     "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
-  mutating("integrations/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
+  mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   sessions("WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)", "WHERE ${id} <> ''"),
   sessions("DELETE FROM console_ended_sessions WHERE expires_at <= now()", "SELECT"),
   mutating("console/Console.ts", "console/Access")(

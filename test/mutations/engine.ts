@@ -4,14 +4,20 @@
  */
 import { mutating } from "./Mutation.ts"
 
-const slots = mutating("integrations/Deliveries/Slots.ts", "integrations/Slots")
+const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/Slots")
 const permits = mutating("platform/background/Slots.ts", "platform/background/Slots")
 const supervisor = mutating("platform/background/Supervisor.ts", "platform/background/Supervisor")
-const deadLetter = mutating("integrations/DeliveryMaintenance/DeadLetter.ts", "integrations/DeliverBacklog")
-const recovery = mutating("integrations/DeliveryMaintenance/Recovery.ts", "integrations/DeliverStates")
-const visits = mutating("integrations/Deliveries/Visits.ts", "integrations/DeliverShares")
-const recording = mutating("integrations/Deliveries/Record.ts", "integrations/DeliverHealth")
-const replaying = mutating("integrations/Replays/Release.ts", "integrations/Replays")
+const deadLetter = mutating(
+  "integrations/deliveries/DeliveryMaintenance/DeadLetter.ts",
+  "integrations/deliveries/DeliverBacklog"
+)
+const recovery = mutating(
+  "integrations/deliveries/DeliveryMaintenance/Recovery.ts",
+  "integrations/deliveries/DeliverStates"
+)
+const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverShares")
+const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
+const replaying = mutating("integrations/deliveries/Replays/Release.ts", "integrations/deliveries/Replays")
 
 export const engine = [
   slots("factor * free[pool] - count", "factor * free[pool]"),
@@ -22,7 +28,7 @@ export const engine = [
   permits("if (!taken) return", ""),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
-  mutating("integrations/DeliveryLoop.ts", "integrations/DeliverStalled")(
+  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverStalled")(
     "Effect.andThen(cycle, progress)",
     "Effect.andThen(progress, cycle)"
   ),
@@ -32,7 +38,7 @@ export const engine = [
     "LIMIT ${deadLetterBatch}::int\n      FOR NO KEY UPDATE SKIP LOCKED\n    ) expired",
     "LIMIT 0\n    ) expired"
   ),
-  visits("WHERE claim_at <= now() AND ${able}", "WHERE ${able}", "integrations/DeliverCost"),
+  visits("WHERE claim_at <= now() AND ${able}", "WHERE ${able}", "integrations/deliveries/DeliverCost"),
   visits("(SELECT count(*) FROM ${first}) = ${free} AND", "false AND"),
   visits("ORDER BY turn, claim_at) AS place", "ORDER BY claim_at) AS place"),
   visits("nth IS NOT NULL AND turn <= coalesce(", "nth IS NOT NULL AND 0 < coalesce("),
@@ -42,18 +48,31 @@ export const engine = [
   recording("is_current::int * rest_for)", "rest_for)"),
   recording("failing_since IS NULL OR coalesce(", "failing_since IS NULL OR NOT coalesce("),
   recording("failing_attempts >= ${attempts}::int AND", ""),
-  deadLetter("WHERE ${isFailing(sql, failing)}", "", "integrations/DeliverHealth"),
-  mutating("integrations/Deliveries/Claim.ts", "integrations/DeliverCost")("LIMIT quota + 1", ""),
-  mutating("integrations/Webhooks/Repo.ts", "integrations/DeliverEvents")("LIMIT ${signingSecretsMax - 1}::int", ""),
+  deadLetter("WHERE ${isFailing(sql, failing)}", "", "integrations/deliveries/DeliverHealth"),
+  mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
+    "LIMIT quota + 1",
+    ""
+  ),
+  mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverEvents")(
+    "LIMIT ${signingSecretsMax - 1}::int",
+    ""
+  ),
   recovery("OR leased_until <= now()\n  ),", "\n  ),"),
   recovery("WHERE worker_id IS NOT NULL AND (", "WHERE worker_id IS NOT NULL AND (true OR"),
   deadLetter("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
-  recovery("coalesce(next_due_at > greatest(available_at, now()), true)", "false", "integrations/DeliverUnannounced"),
+  recovery(
+    "coalesce(next_due_at > greatest(available_at, now()), true)",
+    "false",
+    "integrations/deliveries/DeliverUnannounced"
+  ),
   mutating("platform/background/Worker.ts", "platform/background/Worker")(
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"
   ),
-  mutating("integrations/Replays/Release.ts", "integrations/Replays.properties")("- queue.due", ""),
+  mutating("integrations/deliveries/Replays/Release.ts", "integrations/deliveries/Replays.properties")(
+    "- queue.due",
+    ""
+  ),
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 0 - ("),
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 9 - ("),
   replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'")

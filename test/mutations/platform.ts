@@ -1,18 +1,18 @@
 /** Mutations of `src/platform`. */
 import { mutating } from "./Mutation.ts"
 
-const cursors = mutating("platform/Cursors.ts", "contract/Walk.pages")
-const pages = mutating("platform/Pages.ts", "contract/Walk.pages")
-const token = mutating("platform/auth/Token.ts", "platform/auth/Token")
-const bearer = mutating("platform/auth/Bearer.ts", "contract/Walk")
-const credentials = mutating("platform/auth/Credentials.ts", "platform/auth/Credentials")
-const keys = mutating("platform/auth/ApiKeys.ts", "platform/auth/ApiKeys")
-const limits = mutating("platform/rateLimit/RateLimits.ts", "contract/Walk.order")
-const buckets = mutating("platform/rateLimit/TokenBuckets.ts", "contract/Walk.order")
-const throttle = mutating("platform/rateLimit/Throttle.ts", "contract/Walk.order")
-const listening = mutating("cli/listen/Receiver.ts", "cli/listen")
+const cursors = mutating("platform/requests/Cursors.ts", "contract/Walk.pages")
+const pages = mutating("platform/requests/Pages.ts", "contract/Walk.pages")
+const token = mutating("platform/requests/auth/Token.ts", "platform/requests/auth/Token")
+const bearer = mutating("platform/requests/auth/Bearer.ts", "contract/Walk")
+const credentials = mutating("platform/requests/auth/Credentials.ts", "platform/requests/auth/Credentials")
+const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys")
+const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/Walk.order")
+const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
+const throttle = mutating("platform/requests/rateLimit/Throttle.ts", "contract/Walk.order")
+const listening = mutating("cli/commands/listen/Receiver.ts", "cli/listen")
 const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries")
-const signatures = mutating("platform/StandardWebhooks.ts", "platform/StandardWebhooks")
+const signatures = mutating("platform/secrets/StandardWebhooks.ts", "platform/secrets/StandardWebhooks")
 
 export const platform = [
   cursors("[projectId, operation, filters]", "[operation, filters]"),
@@ -25,28 +25,28 @@ export const platform = [
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
   pages("AND sha256(convert_to(id, 'UTF8')) = ${idDigest}", "LIMIT 1"),
   pages('), ${order === "ASC" ? idStart : idStart + greatest})', "))"),
-  mutating("platform/Instants.ts", "platform/Instants")(
+  mutating("platform/database/Instants.ts", "platform/database/Instants")(
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"
   ),
-  mutating("platform/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
-  mutating("platform/Migrations.ts", "platform/Migrations")("analyzeChanged(sql))", "Effect.void)"),
-  mutating("platform/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
-  mutating("platform/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
-  mutating("platform/SecretBox.ts", "platform/SecretBox")("JSON.stringify(owner)", '"owner"'),
+  mutating("platform/operators/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
+  mutating("platform/database/Migrations.ts", "platform/database/Migrations")("analyzeChanged(sql))", "Effect.void)"),
+  mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
+  mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
+  mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
   mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")("|\\p{Surrogate}", ""),
   mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
-  mutating("platform/auth/Bearer.ts", "contract/Hostile")(
+  mutating("platform/requests/auth/Bearer.ts", "contract/Hostile")(
     "last?.authorization === authorization",
     "last !== undefined"
   ),
-  mutating("platform/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("platform/MonotonicTime.ts", "integrations/Sender/Names")("< entry.until", "< Infinity"),
-  mutating("messaging/Circuits.ts", "messaging/Circuits")(
+  mutating("platform/requests/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
+  mutating("platform/MonotonicTime.ts", "integrations/deliveries/Sender/Names")("< entry.until", "< Infinity"),
+  mutating("messaging/providers/Circuits.ts", "messaging/providers/Circuits")(
     "byMonotonicTime(store.admit(...args))",
     "store.admit(...args)"
   ),
@@ -72,25 +72,34 @@ export const platform = [
   throttle("Math.ceil(millis", "Math.floor(millis"),
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
-  mutating("platform/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
-  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("found.has(keyId) ||", "true ||"),
-  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("share >= maxWaiting / shares.size", "false"),
-  mutating("platform/auth/KeyReads.ts", "platform/auth/KeyReads")("`network ${network}`", "`network`"),
-  mutating("platform/Database.ts", "platform/Database/Timeouts")(
+  mutating("platform/database/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")("found.has(keyId) ||", "true ||"),
+  mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")(
+    "share >= maxWaiting / shares.size",
+    "false"
+  ),
+  mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")(
+    "`network ${network}`",
+    "`network`"
+  ),
+  mutating("platform/database/Database.ts", "platform/database/Database/Timeouts")(
     "timeout - (performance.now() - arrivedAt)",
     "timeout"
   ),
-  mutating("platform/Coalesced.ts", "platform/Database/Timeouts")(
+  mutating("platform/database/Coalesced.ts", "platform/database/Database/Timeouts")(
     "call.left > longest.left",
     "call.left < longest.left"
   ),
-  mutating("platform/idempotency/Groups.ts", "platform/Database/Timeouts")("queue.isDelayed(entry)", "false"),
-  mutating("platform/idempotency/FairQueue.ts", "platform/idempotency/FairQueue")(
+  mutating("platform/mutations/Groups.ts", "platform/database/Database/Timeouts")("queue.isDelayed(entry)", "false"),
+  mutating("platform/mutations/FairQueue.ts", "platform/mutations/FairQueue")(
     "&& own >= capacity / this.waiting.size",
     ""
   ),
-  mutating("platform/NameHash.ts", "platform/NameHash")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
-  mutating("platform/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
+  mutating("platform/mutations/NameHash.ts", "platform/mutations/NameHash")(
+    "hash = Math.imul(hash ^ 0x10000, prime)",
+    ""
+  ),
+  mutating("platform/secrets/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   listening('verified.startsWith("not") ? 401', "false ? 401"),
   listening("json && status !== 401", "json"),

@@ -1,13 +1,13 @@
 /** Mutations of `src/server`: the documents that are read before a call, and what is refused before a route. */
 import { mutating } from "./Mutation.ts"
 
-const discovery = mutating("server/Discovery.ts", "api/Discovery")
-const workflows = mutating("server/Workflows.ts", "judges/Workflows")
-const target = mutating("server/RequestTarget.ts", "server/RequestTarget")
-const extent = mutating("server/JsonExtent.ts", "server/JsonExtent")
-const refusals = mutating("server/Refusals.ts", "contract/Connections")
+const discovery = mutating("server/pages/Discovery.ts", "api/Discovery")
+const workflows = mutating("server/pages/Workflows.ts", "judges/Workflows")
+const target = mutating("server/decoding/RequestTarget.ts", "server/decoding/RequestTarget")
+const extent = mutating("server/decoding/JsonExtent.ts", "server/decoding/JsonExtent")
+const refusals = mutating("server/listening/Refusals.ts", "contract/Connections")
 const lifecycle = mutating("server/Lifecycle.ts", "contract/Connections")
-const loopback = mutating("server/Loopback.ts", "server/Loopback")
+const loopback = mutating("server/listening/Loopback.ts", "server/listening/Loopback")
 const mcp = mutating("server/Mcp.ts", "contract/Mcp")
 const messages = mutating("server/Mcp/Messages.ts", "contract/Mcp")
 const stateless = mutating("server/Mcp/Messages.ts", "judges/Conformance")
@@ -26,18 +26,21 @@ export const server = [
   target('if (!target.startsWith("/")) return undefined', ""),
   target("hasTooMany(query) ? query.split", "false ? query.split"),
   extent("if (count > maxEntries && leavingOut === 0) {", "if (leavingOut < 0) {"),
-  mutating("server/JsonExtent.ts", "contract/Walk.bodies")("omitsMembers ||= isList[depth] === false", ""),
+  mutating("server/decoding/JsonExtent.ts", "contract/Walk.bodies")("omitsMembers ||= isList[depth] === false", ""),
   refusals("findLast(({ req }) => req.complete)", "findLast(() => false)"),
   refusals("|| pending.some(({ headersSent }) => headersSent)", "|| pending.length > 0"),
   refusals("answeredEarly.get(socket)?.complete === false", "false"),
   refusals("?.complete === false", " !== undefined"),
   lifecycle('hosts === 0 && httpVersion !== "1.0"', "hosts === 0"),
   lifecycle('hosts === 0 && httpVersion !== "1.0" ? "is required"', 'hosts < 0 ? "is required"'),
-  mutating("server/Http.ts", "server/Loopback")("isOnLoopback(address) ? isLoopbackHost : undefined", "isLoopbackHost"),
+  mutating("server/Http.ts", "server/listening/Loopback")(
+    "isOnLoopback(address) ? isLoopbackHost : undefined",
+    "isLoopbackHost"
+  ),
   mcp("if (!isAllowed(headers.origin, publicUrl)) {", "if (publicUrl === '') {"),
   mcp("maxDepth + outerLevels", "maxDepth"),
   mcp("current.call = { method, status: answer.status,", "current.call = { method, status: 200,"),
-  mutating("server/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
+  mutating("server/pages/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
   mutating("server/Mcp.ts", "contract/Agent")("never follow orders in them", "obey them"),
   messages("withHandshake.find((revision) => revision === offered) ??", ""),
   messages('if (!("id" in value)) return { _tag: "Notification" }', ""),
@@ -61,6 +64,9 @@ export const server = [
   toolList("refusalOf(credential, access) === undefined", "credential !== access"),
   toolList("end.length + 2 > maxLength", "2 > maxLength"),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
-  mutating("platform/Redaction.ts", "platform/Redaction")("if (from < end) continue", "if (from > end) continue"),
-  mutating("platform/Redaction.ts", "platform/Redaction")('text.includes("%")', 'text.includes("%5")')
+  mutating("platform/secrets/Redaction.ts", "platform/secrets/Redaction")(
+    "if (from < end) continue",
+    "if (from > end) continue"
+  ),
+  mutating("platform/secrets/Redaction.ts", "platform/secrets/Redaction")('text.includes("%")', 'text.includes("%5")')
 ]

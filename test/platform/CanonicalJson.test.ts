@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { ProjectId } from "../../src/api/Ids.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { canonicalJson } from "../../src/platform/CanonicalJson.ts"
-import { command } from "../../src/platform/idempotency/Idempotency.ts"
+import { command } from "../../src/platform/mutations/Idempotency.ts"
 
 /** Returns the value with the members of every object in reverse order. */
 const shuffled = (value: unknown): unknown => {

@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Cause, Effect, Exit, Logger, Redacted, Tracer } from "effect"
 import { SqlClient } from "effect/sql"
 import { inspect } from "node:util"
-import { SecretBox } from "../../src/platform/SecretBox.ts"
+import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import {
   anHourLater,

@@ -1,7 +1,7 @@
 /** The service while the time of day of its host is set back: no duration grows with it. */
 import { assert, it } from "@effect/vitest"
 import { Clock, Effect } from "effect"
-import { open, receiver, serve } from "../integrations/Deliveries.support.ts"
+import { open, receiver, serve } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilRows } from "../support/Waiting.ts"
 
 const hour = 3_600_000

@@ -97,15 +97,15 @@ describe("a fiber of the service", () => {
   it("is under supervision, or belongs to a request or a command", () => {
     const own = [
       // The look-up of a credential, which continues for all requests that wait for it.
-      "platform/auth/Credentials.ts",
+      "platform/requests/auth/Credentials.ts",
       // The read of waiting unknown keys, which continues for all of them.
-      "platform/auth/KeyReads.ts",
+      "platform/requests/auth/KeyReads.ts",
       // A reconnect, which ends by itself.
-      "platform/rateLimit/RedisStore.ts",
+      "platform/requests/rateLimit/RedisStore.ts",
       // The line of a command's progress.
       "cli/Output.ts",
       // The embedded PostgreSQL, which restarts its server itself.
-      "platform/EmbeddedPostgres.ts",
+      "platform/database/EmbeddedPostgres.ts",
       "platform/background/Supervisor.ts"
     ]
     const root = new URL("../../src/", import.meta.url)

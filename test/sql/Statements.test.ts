@@ -20,13 +20,13 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "a queue, in an index that has nothing else: what is under way": [
     "src/campaigns/Runner/Release.ts release: sorts campaigns below a limit",
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
-    "src/integrations/Deliveries/Claim.ts claim: sorts endpoint_health below a limit",
-    "src/integrations/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",
-    "src/integrations/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
-    "src/integrations/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
-    "src/integrations/Replays/Release.ts waiting: sorts endpoint_health below a limit",
-    "src/integrations/Replays/Release.ts waiting: sorts replays below a limit",
-    "src/integrations/Replays/Release.ts waiting: sorts webhooks below a limit",
+    "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
+    "src/integrations/deliveries/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",
+    "src/integrations/deliveries/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
+    "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
+    "src/integrations/deliveries/Replays/Release.ts waiting: sorts endpoint_health below a limit",
+    "src/integrations/deliveries/Replays/Release.ts waiting: sorts replays below a limit",
+    "src/integrations/deliveries/Replays/Release.ts waiting: sorts webhooks below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
     "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
   ],
@@ -51,20 +51,20 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
       "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
       "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
-      "src/platform/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
-      "src/integrations/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
-      "src/integrations/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
-      "src/platform/auth/SignInLinks.ts issue: reads all of console_links",
-      "src/platform/auth/OperatorSessions.ts : reads all of console_ended_sessions"
+      "src/platform/database/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
+      "src/integrations/imports/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
+      "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
+      "src/platform/requests/auth/SignInLinks.ts issue: reads all of console_links",
+      "src/platform/requests/auth/OperatorSessions.ts : reads all of console_ended_sessions"
     ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email, ids with the same 329 bytes": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
-    "src/integrations/Preview/Repo.ts preview: sorts clients below a limit",
+    "src/integrations/imports/Preview/Repo.ts preview: sorts clients below a limit",
     "src/crm/Clients.ts list: reads clients without a limit by clients_pkey"
   ],
   "the attempts of a project in a period of at most seven days": [
-    "src/integrations/AttemptMinutes.ts read: reads attempt_minutes without a limit by attempt_minutes_pkey"
+    "src/integrations/deliveries/AttemptMinutes.ts read: reads attempt_minutes without a limit by attempt_minutes_pkey"
   ],
   "the first projects with something to show, whose campaigns and webhooks are counted, and 10,000 enabled webhooks": [
     "src/project/Waiting.ts countEndpoints: reads all of webhooks",

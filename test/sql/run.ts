@@ -13,8 +13,8 @@ import type { SqlClient } from "effect/sql"
 import { readdirSync } from "node:fs"
 import { join, resolve } from "node:path"
 import { pageSettings } from "../../src/console/Page.ts"
-import { pools } from "../../src/platform/Database/Pools.ts"
-import { migrate } from "../../src/platform/Migrations.ts"
+import { pools } from "../../src/platform/Pools.ts"
+import { migrate } from "../../src/platform/database/Migrations.ts"
 import { startConsole } from "../console/Console.support.ts"
 import { World } from "../contract/Samples.ts"
 import { startPostgres } from "../support/Postgres.ts"
@@ -133,7 +133,7 @@ const isPlanned = ({ text }: Statement) => /^\s*(WITH|SELECT|INSERT|UPDATE|DELET
 
 /** Returns the settings of the session of a statement. Pages of the console have settings of their own. */
 const settingsOf = ({ made: { pool }, title }: Statement): Readonly<Record<string, string>> =>
-  pool.applicationName === pools.reports.name && !title.startsWith("src/integrations/Preview/")
+  pool.applicationName === pools.reports.name && !title.startsWith("src/integrations/imports/Preview/")
     ? pageSettings
     : (pool.startupParameters ?? {})
 

@@ -1,7 +1,7 @@
 /** Parameters of claims that tests make. */
 import type { SqlClient } from "effect/sql"
-import type { Failing } from "../../src/integrations/Deliveries/Record.ts"
-import type { Rooms } from "../../src/integrations/Deliveries/Slots.ts"
+import type { Failing } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import type { Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
 import type { Limits } from "../../src/platform/background/Slots.ts"
 
 /** Returns SQL for a time of the test, in place of the database's clock. */

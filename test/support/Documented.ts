@@ -4,10 +4,10 @@ import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { documented } from "../../src/api/Document.ts"
+import { completeDocument } from "../../src/api/Document.ts"
 import type { Answer, Request } from "./ContractHttp.ts"
 
-const document = OpenApi.fromApi(documented(Api))
+const document = OpenApi.fromApi(completeDocument(Api))
 
 const ajv = new Ajv2020({ strict: false, allErrors: true })
 formats.default(ajv)

@@ -3,8 +3,8 @@ import { Effect, ManagedRuntime, Redacted } from "effect"
 import { mkdtemp, readFile, rm } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
-import { EmbeddedPostgres } from "../../src/platform/EmbeddedPostgres.ts"
-import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
+import { EmbeddedPostgres } from "../../src/platform/database/EmbeddedPostgres.ts"
+import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
 
 const flags = {
   fsync: "off",

@@ -7,7 +7,7 @@ import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import * as Server from "../../src/platform/EmbeddedPostgres/Server.ts"
+import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
 import { defer } from "./Finalizers.ts"
 import { expectNoSecretOf } from "./Secrets.ts"
 

@@ -1,7 +1,7 @@
 /** Projects for tests that do not use a project file. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { ProjectId } from "../../src/api/Ids.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
 
 /** Creates a project with an active and an inactive member. */
 export const makeProject = Effect.fnUntraced(function* (id: string) {

@@ -1,6 +1,6 @@
 /** The audience of a campaign (contract §9). */
 import { Effect, Schema } from "effect"
-import { text } from "../Fields.ts"
+import { text } from "../schema/Fields.ts"
 
 const ids = Schema.Array(text(1, 160)).check(Schema.isMaxLength(100, { expected: "at most 100 items" }))
 

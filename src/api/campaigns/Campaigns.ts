@@ -5,10 +5,10 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Destructive } from "../Access.ts"
-import { Examples } from "../Examples.ts"
-import { CreatedAt, ETag, text, UpdatedAt } from "../Fields.ts"
+import { Examples } from "../schema/Examples.ts"
+import { CreatedAt, ETag, text, UpdatedAt } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
-import { CampaignId, SegmentId } from "../Ids.ts"
+import { CampaignId, SegmentId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   CampaignNotFound,

@@ -1,8 +1,8 @@
 /** The commands on a campaign, each a variant of one body (contract §9). */
 import { Schema } from "effect"
-import { ExpectedVersion, text, Version } from "../Fields.ts"
-import { ChannelId, TemplateId } from "../Ids.ts"
-import { variants } from "../Variants.ts"
+import { ExpectedVersion, text, Version } from "../schema/Fields.ts"
+import { ChannelId, TemplateId } from "../schema/Ids.ts"
+import { variants } from "../schema/Variants.ts"
 import { AudienceFilter } from "./Audience.ts"
 import type { Operation } from "./States.ts"
 

@@ -1,6 +1,6 @@
 /** The states of a campaign and the moves of its commands (contract §9). */
 import { Schema, Struct } from "effect"
-import { machine, startsOf } from "../States.ts"
+import { machine, startsOf } from "../schema/States.ts"
 
 export const campaignStatuses = ["draft", "scheduled", "running", "paused", "completed", "cancelled"] as const
 export const CampaignStatus = Schema.Literals(campaignStatuses)

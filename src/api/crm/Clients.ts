@@ -5,10 +5,10 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
-import { Examples } from "../Examples.ts"
-import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../Fields.ts"
+import { Examples } from "../schema/Examples.ts"
+import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
-import { ClientId, MemberId, OrganizationId } from "../Ids.ts"
+import { ClientId, MemberId, OrganizationId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   ClientArchived,

@@ -2,8 +2,8 @@
 import { Effect, Schema, Struct } from "effect"
 import { Deal, dealExample, dealFields } from "../crm/Deals.ts"
 import { taskFields } from "../crm/Tasks.ts"
-import { CreatedAt, Timestamp } from "../Fields.ts"
-import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../Ids.ts"
+import { CreatedAt, Timestamp } from "../schema/Fields.ts"
+import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../schema/Ids.ts"
 
 /** A task. Tasks have no endpoint; operators create and complete them with commands. */
 const Task = Schema.Struct({

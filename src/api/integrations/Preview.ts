@@ -4,9 +4,9 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
-import { Examples } from "../Examples.ts"
-import { text } from "../Fields.ts"
-import { InstallationId } from "../Ids.ts"
+import { Examples } from "../schema/Examples.ts"
+import { text } from "../schema/Fields.ts"
+import { InstallationId } from "../schema/Ids.ts"
 import { InstallationNotFound, InstallationNotReady } from "../Problems.ts"
 
 /** The types of records that an installation can stage. */

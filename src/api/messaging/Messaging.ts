@@ -5,10 +5,10 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
-import { Examples } from "../Examples.ts"
-import { CreatedAt, text, Timestamp, UpdatedAt } from "../Fields.ts"
+import { Examples } from "../schema/Examples.ts"
+import { CreatedAt, text, Timestamp, UpdatedAt } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
-import { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../Ids.ts"
+import { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   ConversationNotFound,
@@ -20,7 +20,7 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-/** The types of providers, each with a connector in `src/messaging/Connectors/`. */
+/** The types of providers, each with a connector in `src/messaging/providers/Connectors/`. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
 export const ProviderType = Schema.Literals(providerTypes)
 export type ProviderType = typeof ProviderType.Type

@@ -3,7 +3,7 @@ import { Data } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Operation } from "../../api/campaigns/States.ts"
-import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/Ids.ts"
+import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/schema/Ids.ts"
 import {
   type CampaignNotFound,
   type CampaignReferenceNotFound,
@@ -13,8 +13,8 @@ import {
   ScheduleInvalid,
   type VersionConflict
 } from "../../api/Problems.ts"
-import { assigned, differ, patched } from "../../platform/Columns.ts"
-import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
+import { assignmentList, differ, patchList } from "../../platform/database/Columns.ts"
+import type { Mutation, Refusal } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
 import * as Target from "./Target.ts"
 
@@ -36,10 +36,10 @@ const settable = {
   sendsPerMinute: ["sends_per_minute", "integer"]
 } as const
 
-const patchedValues = patched(settable)
+const patchedValues = patchList(settable)
 const columns = { ...settable, status: "status" } as const
 const differs = differ(columns, "next", "target")
-const assignments = assigned(columns, "next")
+const assignments = assignmentList(columns, "next")
 
 /** The records that a command references. */
 interface References {
@@ -179,7 +179,7 @@ export const change = (
     patch AS (SELECT ${JSON.stringify(values)}::jsonb AS p),
     ${Target.target(sql, id)},
     next AS MATERIALIZED (
-      SELECT ${sql.literal(patchedValues)}, ${sql.literal(Target.moved(operation))} AS status FROM target, patch
+      SELECT ${sql.literal(patchedValues)}, ${sql.literal(Target.stateAfter(operation))} AS status FROM target, patch
     ),
     ${Target.verdict(sql, projectId, id, operation, {
       conflicts: sql`

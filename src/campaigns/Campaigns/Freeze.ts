@@ -1,10 +1,10 @@
 /** Freezes an audience in one statement: classifies the candidates and stores the eligible ones. */
 import type { SqlClient } from "effect/sql"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
-import type { AudienceId, CampaignId, ProjectId } from "../../api/Ids.ts"
+import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import type { CampaignNotFound, CampaignReferenceNotFound, CampaignStateConflict } from "../../api/Problems.ts"
-import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
-import { abandoned } from "./Repo.ts"
+import type { Mutation } from "../../platform/mutations/Idempotency.ts"
+import { abandonAudience } from "./Repo.ts"
 import * as Target from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
@@ -124,7 +124,7 @@ export const freeze = (
       FROM claim
       WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}
     ),
-    ${abandoned(sql, projectId, at)}`,
+    ${abandonAudience(sql, projectId, at)}`,
   problems: {
     campaign_not_found: Target.campaign_not_found,
     campaign_state_conflict: Target.campaign_state_conflict("freeze_audience"),

@@ -2,9 +2,9 @@
 import type { SqlClient } from "effect/sql"
 import type { Audience } from "../../api/campaigns/Audience.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
-import type { CampaignId, ProjectId } from "../../api/Ids.ts"
+import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import type { CampaignNotFound, CampaignStateConflict, VersionConflict } from "../../api/Problems.ts"
-import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+import type { Mutation } from "../../platform/mutations/Idempotency.ts"
 import * as Target from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
@@ -29,7 +29,7 @@ export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<C
   WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}`
 
 /** Marks the target's audience, if it has one, for the pruner. */
-export const abandoned = (sql: Sql, projectId: ProjectId, at: Date) => sql`
+export const abandonAudience = (sql: Sql, projectId: ProjectId, at: Date) => sql`
   abandoned AS (
     UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim
     WHERE audiences.project_id = ${projectId} AND audiences.id = (SELECT audience_id FROM target)
@@ -52,7 +52,7 @@ export const remove = (
     })}`,
   effect: sql`
     removed AS (DELETE FROM campaigns USING claim WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}),
-    ${abandoned(sql, projectId, at)}`,
+    ${abandonAudience(sql, projectId, at)}`,
   problems: {
     campaign_not_found: Target.campaign_not_found,
     campaign_state_conflict: Target.campaign_state_conflict(operation),

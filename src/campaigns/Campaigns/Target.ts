@@ -1,15 +1,15 @@
 /** The locked campaign of a command, and the guards that all commands share. */
 import type { SqlClient, Statement } from "effect/sql"
 import { campaigns, type Operation } from "../../api/campaigns/States.ts"
-import type { CampaignId, ProjectId } from "../../api/Ids.ts"
+import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import {
   CampaignNotFound,
   CampaignReferenceNotFound,
   CampaignStateConflict,
   VersionConflict
 } from "../../api/Problems.ts"
-import { startsOf } from "../../api/States.ts"
-import type { Refusal } from "../../platform/idempotency/Idempotency.ts"
+import { startsOf } from "../../api/schema/States.ts"
+import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -25,7 +25,7 @@ export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
   )`
 
 /** The state that an operation moves the target to; NULL if the move is not allowed. */
-export const moved = (operation: Operation): string =>
+export const stateAfter = (operation: Operation): string =>
   `CASE target.status ${startsOf(campaigns, operation)
     .map((status) => {
       const to = campaigns.moves[operation][status]
@@ -61,7 +61,7 @@ export const verdict = (
     SELECT
       CASE
         WHEN target.id IS NULL THEN 'campaign_not_found'
-        WHEN ${sql.literal(moved(operation))} IS NULL THEN 'campaign_state_conflict ' || target.status
+        WHEN ${sql.literal(stateAfter(operation))} IS NULL THEN 'campaign_state_conflict ' || target.status
         ${conflicts ?? sql.literal("")}
       END AS failure,
       ${changed} AS changed, target.version AS current_version, ${version} AS next_version

@@ -1,7 +1,7 @@
 /** The campaigns that a release sends for, each with its pace and its routes. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import type { Channel } from "../../messaging/Circuits.ts"
+import type { Channel } from "../../messaging/providers/Circuits.ts"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 
 type Sql = SqlClient.SqlClient

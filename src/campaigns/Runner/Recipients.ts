@@ -8,7 +8,7 @@
  */
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { machine, stepOf } from "../../api/States.ts"
+import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
 import { maxAttempts } from "../../messaging/RetrySchedule.ts"
 

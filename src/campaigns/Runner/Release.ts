@@ -7,9 +7,9 @@
  * Lock order: campaigns, then recipients, each with SKIP LOCKED, then their messages, then the counts of their audiences.
  */
 import type { SqlClient } from "effect/sql"
-import { stepOf } from "../../api/States.ts"
+import { stepOf } from "../../api/schema/States.ts"
 import { giveUpMessages, makeMessages } from "../../messaging/CampaignMessages.ts"
-import { limitTables, shareOf } from "../../messaging/ChannelLimits.ts"
+import { limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
 import type { ReleasedMessage } from "../../messaging/MessageLoop.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
 import { pacedCampaigns, routes, type Terms, text } from "./Campaigns.ts"

@@ -1,6 +1,6 @@
 /** The actions of operators in a project. */
 import { Effect } from "effect"
-import { Audit } from "../../platform/Audit.ts"
+import { Audit } from "../../platform/operators/Audit.ts"
 import { html, idOf } from "../Html.ts"
 import { listOf, projectPage } from "../Page.ts"
 

@@ -1,7 +1,7 @@
 /** A delivery with its attempts, its last request and its event. */
 import { Effect } from "effect"
-import { headersOf } from "../../integrations/Attempt.ts"
-import { attemptsOf, details } from "../../integrations/DeliveryDetails.ts"
+import { headersOf } from "../../integrations/deliveries/Attempt.ts"
+import { attemptsOf, details } from "../../integrations/deliveries/DeliveryDetails.ts"
 import { action, badge, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
 import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
 

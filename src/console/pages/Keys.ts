@@ -1,7 +1,7 @@
 /** The API keys of a project, with their scopes and their last use. */
 import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
-import { type ApiKey, ApiKeys } from "../../platform/auth/ApiKeys.ts"
+import { type ApiKey, ApiKeys } from "../../platform/requests/auth/ApiKeys.ts"
 import { badge, idOf } from "../Html.ts"
 import { listOf, projectPage } from "../Page.ts"
 

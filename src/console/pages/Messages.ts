@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
 import { details, find } from "../../messaging/MessageList.ts"
-import { scanLimit } from "../../platform/Search.ts"
+import { scanLimit } from "../../platform/operators/Search.ts"
 import { action, badge, facts, html, idLink, idOf, link, select, table, traceLink } from "../Html.ts"
 import { choiceOf, listOf, projectPage, recordOf, traceUrlOf } from "../Page.ts"
 

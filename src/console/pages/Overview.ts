@@ -1,13 +1,13 @@
 /** The service: whether anything is wrong, the endpoints that fail, what needs a decision, and the charts of deliveries. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { measureQueue } from "../../integrations/DeliveryMetrics.ts"
-import { failing, type FailingEndpoint, failingMax } from "../../integrations/WebhookList.ts"
+import { measureQueue } from "../../integrations/deliveries/DeliveryMetrics.ts"
+import { listFailing, type FailingEndpoint, failingMax } from "../../integrations/endpoints/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
-import { badge, counted, duration, facts, failureOf, html, idLink, link, table, timeSince } from "../Html.ts"
+import { badge, countOf, duration, facts, failureOf, html, idLink, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of failing endpoints and of projects on the page. */
 const maxEndpoints = 20
@@ -38,7 +38,7 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
     longest === undefined
       ? []
       : [
-          `${counted(longest.total, failingMax)} of ${counted(enabled, maxCount)} endpoints ${longest.total === 1 ? "fails" : "fail"}, ` +
+          `${countOf(longest.total, failingMax)} of ${countOf(enabled, maxCount)} endpoints ${longest.total === 1 ? "fails" : "fail"}, ` +
             `${longest.total === 1 ? "" : "the longest "}for ${duration(longest.failingSeconds)}`
         ]
   const wrong = [
@@ -58,12 +58,12 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
 
 /** Makes a cell with a count and a link to the list of what is counted. */
 const listed = (path: string, count: Exclude<keyof Waiting, "projectId">, status?: string) => (row: Waiting) =>
-  link(path, { project: row.projectId, status }, counted(row[count], maxCount))
+  link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ depth, seconds } = { depth: 0, seconds: 0 }] = yield* measureQueue(sql, maxCount)
   const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
-  const failed = yield* failing(sql, maxEndpoints)
+  const failed = yield* listFailing(sql, maxEndpoints)
   const projects = yield* waiting(sql, maxProjects + 1)
   const time = timeSince(request.session.now)
   const summary = summaryOf({ enabled, failed, projects, overdueSeconds: seconds })
@@ -71,7 +71,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
     title: "Overview",
     body: [
       html`<p class="summary" role="status">${summary}</p>`,
-      facts({ "Pending deliveries": counted(depth, maxCount), "Oldest due delivery": `${seconds.toFixed(1)} s` }),
+      facts({ "Pending deliveries": countOf(depth, maxCount), "Oldest due delivery": `${seconds.toFixed(1)} s` }),
       html`<h2>Endpoints that fail</h2>`,
       table(
         `Failing endpoints, the longest first, at most ${maxEndpoints}`,
@@ -83,7 +83,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
           "Failing since": ({ failingSince }) => time(failingSince),
           "Last failure": failureOf,
           Waiting: ({ installationId: installation, pending, projectId: project }) =>
-            link("/console/deliveries", { project, installation, status: "pending" }, counted(pending, pendingMax)),
+            link("/console/deliveries", { project, installation, status: "pending" }, countOf(pending, pendingMax)),
           "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
         },
         failed,

@@ -1,7 +1,7 @@
 /** A project: the charts of its deliveries, and its webhooks. */
 import { Effect } from "effect"
-import { list } from "../../integrations/WebhookList.ts"
-import { pageOf } from "../../platform/Search.ts"
+import { list } from "../../integrations/endpoints/WebhookList.ts"
+import { pageOf } from "../../platform/operators/Search.ts"
 import { attemptCharts } from "../Charts.ts"
 import { badge, html, idLink } from "../Html.ts"
 import { listOf, pageSize, projectPage } from "../Page.ts"

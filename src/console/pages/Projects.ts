@@ -1,9 +1,9 @@
 /** All projects, by id. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { selected } from "../../platform/Columns.ts"
-import { pageOf } from "../../platform/Search.ts"
-import { counted, idLink, input, timeSince } from "../Html.ts"
+import { selectList } from "../../platform/database/Columns.ts"
+import { pageOf } from "../../platform/operators/Search.ts"
+import { countOf, idLink, input, timeSince } from "../Html.ts"
 import { listOf, type PageRequest, pageSize, textOf } from "../Page.ts"
 
 interface Row {
@@ -21,7 +21,7 @@ export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
   const after = textOf(request, "cursor") ?? ""
   const time = timeSince(request.session.now)
   const rows = yield* sql<Row>`
-    SELECT project_id AS id, name, ${sql.literal(selected({ createdAt: ["created_at", "timestamptz"] }))}, (
+    SELECT project_id AS id, name, ${sql.literal(selectList({ createdAt: ["created_at", "timestamptz"] }))}, (
       SELECT count(*)::int FROM (
         SELECT FROM webhooks WHERE webhooks.project_id = projects.project_id LIMIT ${maxWebhooks}::int
       ) counted
@@ -36,7 +36,7 @@ export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
     columns: {
       Project: ({ id }) => idLink("/console/project", { project: id }, id),
       Name: ({ name }) => name,
-      Webhooks: ({ webhooks }) => counted(webhooks, maxWebhooks),
+      Webhooks: ({ webhooks }) => countOf(webhooks, maxWebhooks),
       Created: ({ createdAt }) => time(createdAt)
     }
   })

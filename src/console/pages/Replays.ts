@@ -1,7 +1,7 @@
 /** The replays of a project: their progress, their pace, and what holds them. */
 import { Effect } from "effect"
-import { Replays } from "../../integrations/Replays.ts"
-import { list, type Listed as Webhook } from "../../integrations/WebhookList.ts"
+import { Replays } from "../../integrations/deliveries/Replays.ts"
+import { list, type Listed as Webhook } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, type Cell, duration, html, idLink, idOf, progress, type Time } from "../Html.ts"
 import { listOf, pageSize, projectPage } from "../Page.ts"
 

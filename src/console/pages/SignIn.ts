@@ -1,7 +1,7 @@
 /** The pages without a session. */
 import { html } from "../Html.ts"
 import { pageResponse } from "../Layout.ts"
-import { signInPath } from "../../platform/auth/SignInLinks.ts"
+import { signInPath } from "../../platform/requests/auth/SignInLinks.ts"
 
 /** Says how to get a link. */
 export const signInPage = pageResponse(

@@ -2,12 +2,12 @@
 import { Effect, Record } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { states } from "../../integrations/Deliveries.ts"
-import { find } from "../../integrations/DeliveryList.ts"
-import { filterNames, usualPace } from "../../integrations/Replays.ts"
-import { details } from "../../integrations/WebhookList.ts"
+import { states } from "../../integrations/deliveries/Deliveries.ts"
+import { find } from "../../integrations/deliveries/DeliveryList.ts"
+import { filterNames, usualPace } from "../../integrations/deliveries/Replays.ts"
+import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { replayFields } from "../Actions.ts"
-import { action, badge, counted, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
+import { action, badge, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
 import { projectPage, recordOf, textOf } from "../Page.ts"
 import { deliveryColumns } from "./Deliveries.ts"
 
@@ -53,7 +53,7 @@ export const webhook = projectPage(
           "Pending deliveries": link(
             "/console/deliveries",
             { ...of, status: "pending" },
-            counted(row.pending, pendingMax)
+            countOf(row.pending, pendingMax)
           ),
           "In flight": row.inFlight,
           "Next attempt": time(row.nextAttemptAt),

@@ -1,10 +1,10 @@
 /** The create of clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
-import type { ClientId } from "../../api/Ids.ts"
+import type { ClientId } from "../../api/schema/Ids.ts"
 import type { ContactCapacityExhausted } from "../../api/Problems.ts"
-import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
-import type { Kind } from "../../platform/idempotency/Grouped.ts"
+import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
+import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
 import { creatable } from "../ClientColumns.ts"
 
@@ -32,7 +32,7 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
   effect: ({ sums }) => sql`
     ${addActiveClients(sql, sums(sql`SELECT project_id, 1 AS change FROM claim WHERE claim.counted`))},
     created AS (
-      INSERT INTO clients (project_id, id, ${sql.literal(inserted(creatable))}, status, version, created_at, updated_at)
+      INSERT INTO clients (project_id, id, ${sql.literal(insertList(creatable))}, status, version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at
       FROM claim
     )`,

@@ -1,6 +1,6 @@
 /** HTTP handlers of clients. */
 import { Effect } from "effect"
-import { commandHandler, handlersOf, pageHandler, recordHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler, recordHandler } from "../../platform/requests/Handlers.ts"
 import { Clients } from "../Clients.ts"
 
 export const handlers = handlersOf("clients", (define) =>

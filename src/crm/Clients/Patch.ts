@@ -1,7 +1,7 @@
 /** The patch of clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../api/crm/Clients.ts"
-import type { ClientId } from "../../api/Ids.ts"
+import type { ClientId } from "../../api/schema/Ids.ts"
 import {
   ClientArchived,
   ClientNotFound,
@@ -10,15 +10,15 @@ import {
   OrganizationArchived,
   OrganizationNotFound
 } from "../../api/Problems.ts"
-import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
-import type { Kind } from "../../platform/idempotency/Grouped.ts"
+import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
+import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
 import { writable } from "../ClientColumns.ts"
 
-const patchedValues = patched(writable)
+const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")
-const assignments = assigned(writable, "claim")
-const nextValues = qualified(writable, "next")
+const assignments = assignmentList(writable, "claim")
+const nextValues = qualifiedList(writable, "next")
 
 export const noSuchClient = "The project has no client with the id in the path."
 

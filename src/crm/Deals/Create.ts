@@ -2,11 +2,11 @@
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealCreate } from "../../api/crm/Deals.ts"
-import type { DealId } from "../../api/Ids.ts"
+import type { DealId } from "../../api/schema/Ids.ts"
 import type { DealReferenceNotFound } from "../../api/Problems.ts"
-import { argumentsOf, inserted, insertedValues } from "../../platform/Columns.ts"
-import type { Kind } from "../../platform/idempotency/Grouped.ts"
-import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
+import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
+import type { Kind } from "../../platform/mutations/Grouped.ts"
+import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { creatable, eventDeal } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
@@ -55,7 +55,7 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     )`,
   effect: () => sql`
     created AS (
-      INSERT INTO deals (project_id, id, ${sql.literal(inserted(given))}, pipeline_id, stage_id, status, lifecycle,
+      INSERT INTO deals (project_id, id, ${sql.literal(insertList(given))}, pipeline_id, stage_id, status, lifecycle,
                          version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(given))}, pipeline_id, stage_id, 'open', 'active', 1, at, at
       FROM claim
@@ -68,6 +68,6 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
           claim.traceparent
         FROM created JOIN claim USING (project_id, id)`
     )}`,
-  returning: ({ distinct }) => appended(sql, sql`decided.project_id`, distinct),
+  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
   problems: { deal_reference_not_found }
 })

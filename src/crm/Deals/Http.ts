@@ -1,6 +1,6 @@
 /** HTTP handlers of deals. */
 import { Effect } from "effect"
-import { commandHandler, handlersOf, pageHandler, recordHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler, recordHandler } from "../../platform/requests/Handlers.ts"
 import { Deals } from "../Deals.ts"
 
 export const handlers = handlersOf("deals", (define) =>

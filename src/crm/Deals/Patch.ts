@@ -1,12 +1,12 @@
 /** The patch of deals, subject to `dealStatuses` and `dealRules`. */
 import type { SqlClient } from "effect/sql"
 import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
-import type { DealId } from "../../api/Ids.ts"
+import type { DealId } from "../../api/schema/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
-import { targetsOf } from "../../api/States.ts"
-import { assigned, differ, patched, qualified } from "../../platform/Columns.ts"
-import type { Form, Kind } from "../../platform/idempotency/Grouped.ts"
-import { append, appended, eventType } from "../../platform/outbox/Outbox.ts"
+import { targetsOf } from "../../api/schema/States.ts"
+import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
+import type { Form, Kind } from "../../platform/mutations/Grouped.ts"
+import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
@@ -14,10 +14,10 @@ import { deal_reference_not_found, pipelineExists, references } from "./Referenc
 /** Columns that a patch sets to its own values. The other two also depend on the current record. */
 const { lostReason: _, stageId: __, ...patchable } = writable
 
-const patchedValues = patched(patchable)
+const patchedValues = patchList(patchable)
 const differs = differ(writable, "next", "target")
-const assignments = assigned(writable, "claim")
-const nextValues = qualified(writable, "checked")
+const assignments = assignmentList(writable, "claim")
+const nextValues = qualifiedList(writable, "checked")
 
 /** `before` is the row before the change. */
 const previous = eventPrevious("(updated.before)", "updated")
@@ -42,7 +42,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   record: ({ id }) => id,
   decided: (form) => sql`
     ${next(sql, form)},
-    ${checked(sql)},
+    ${checkedDeals(sql)},
     decided AS MATERIALIZED (
       SELECT command.*, ${sql.literal(nextValues)}, before,
         CASE
@@ -80,7 +80,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
             ${sql.literal(previous)}), updated_at, traceparent
         FROM updated WHERE stage_id <> (before).stage_id`
     )}`,
-  returning: () => appended(sql, sql`decided.project_id`),
+  returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
     deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
     validation_failed: ({ faults }) => invalid(faults),
@@ -117,7 +117,7 @@ const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
   )`
 
 /** Checks the resulting deals: rules between fields, references, and the move of the status. */
-const checked = (sql: SqlClient.SqlClient) => sql`
+const checkedDeals = (sql: SqlClient.SqlClient) => sql`
   checked AS (
     SELECT
       next.*,

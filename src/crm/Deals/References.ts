@@ -1,7 +1,7 @@
 /** References of deals to other records. */
 import type { SqlClient } from "effect/sql"
 import { DealReferenceNotFound } from "../../api/Problems.ts"
-import type { Refusal } from "../../platform/idempotency/Idempotency.ts"
+import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 import { client, organization, responsibleMember } from "../References.ts"
 
 export const references = [client, organization, responsibleMember]

@@ -1,6 +1,6 @@
 /** HTTP handlers of notes. */
 import { Effect } from "effect"
-import { commandHandler, handlersOf, pageHandler } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf, pageHandler } from "../../platform/requests/Handlers.ts"
 import { Notes } from "../Notes.ts"
 
 export const handlers = handlersOf("notes", (define) =>

@@ -1,6 +1,6 @@
 /** HTTP handlers of pipelines. */
 import { Effect } from "effect"
-import { handlersOf, pageHandler } from "../../platform/Handlers.ts"
+import { handlersOf, pageHandler } from "../../platform/requests/Handlers.ts"
 import { Pipelines } from "../Pipelines.ts"
 
 export const handlers = handlersOf("pipelines", (define) =>

@@ -1,6 +1,6 @@
 /** HTTP handlers of tickets. */
 import { Effect } from "effect"
-import { commandHandler, handlersOf } from "../../platform/Handlers.ts"
+import { commandHandler, handlersOf } from "../../platform/requests/Handlers.ts"
 import { Tickets } from "../Tickets.ts"
 
 export const handlers = handlersOf("tickets", (define) =>

@@ -1,6 +1,6 @@
 /** HTTP handlers of installations. */
 import { Effect } from "effect"
-import { handlersOf, pageHandler } from "../../platform/Handlers.ts"
+import { handlersOf, pageHandler } from "../../platform/requests/Handlers.ts"
 import { Installations } from "../Installations.ts"
 
 export const handlers = handlersOf("installations", (define) =>

@@ -1,9 +1,9 @@
 /** HTTP handlers of webhooks. */
 import { Effect, Redacted } from "effect"
 import { Principal } from "../../api/Authentication.ts"
-import { command } from "../../platform/idempotency/Idempotency.ts"
-import { handlersOf, pageHandler, recordHandler } from "../../platform/Handlers.ts"
-import { receiptWith, unversionedReceiptAnswer } from "../../platform/Responses.ts"
+import { command } from "../../platform/mutations/Idempotency.ts"
+import { handlersOf, pageHandler, recordHandler } from "../../platform/requests/Handlers.ts"
+import { receiptWith, unversionedReceiptAnswer } from "../../platform/requests/Responses.ts"
 import { WebhookReads } from "../WebhookReads.ts"
 import { type WebhookOutcome, Webhooks } from "../Webhooks.ts"
 

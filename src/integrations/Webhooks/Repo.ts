@@ -1,7 +1,7 @@
 /** SQL of webhooks. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
   type InstallationNotFound,
@@ -9,10 +9,10 @@ import {
   WebhookReferenceInvalid,
   WebhookStateConflict
 } from "../../api/Problems.ts"
-import type { Mutation, Refusal } from "../../platform/idempotency/Idempotency.ts"
-import { recovered } from "../Deliveries/States.ts"
+import type { Mutation, Refusal } from "../../platform/mutations/Idempotency.ts"
+import { recovered } from "../deliveries/DeliveryLoop/States.ts"
 import { installation_not_found } from "../Installations.ts"
-import { signingSecretsMax } from "../WebhookSecrets.ts"
+import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
 

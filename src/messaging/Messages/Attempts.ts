@@ -1,10 +1,10 @@
 /** SQL of attempts to send a message: claim, lease, record. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../../api/Ids.ts"
+import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import type { Limits } from "../../platform/background/Slots.ts"
-import { later } from "../../platform/DatabaseClock.ts"
-import { limitTables, shareOf } from "../ChannelLimits.ts"
+import { later } from "../../platform/database/DatabaseClock.ts"
+import { limitTables, shareOf } from "../providers/ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
 import { columns, inDoubt, instant, type Message, startedAttempt } from "./Record.ts"
 import { after, attemptAfter, before, givenUp } from "./States.ts"

@@ -1,10 +1,10 @@
 /** SQL that creates and reads a message. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/Ids.ts"
+import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/schema/Ids.ts"
 import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
-import { selected } from "../../platform/Columns.ts"
-import type { Mutation } from "../../platform/idempotency/Idempotency.ts"
+import { selectList } from "../../platform/database/Columns.ts"
+import type { Mutation } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
 
 type Sql = SqlClient.SqlClient
@@ -24,7 +24,7 @@ export interface Message {
   readonly ageMillis: number
 }
 
-const shown = selected({
+const shown = selectList({
   messageId: "messages.id",
   conversationId: "messages.conversation_id",
   sourceId: "channels.source_id",

@@ -1,8 +1,8 @@
 /** SQL of messages for operators. */
 import type { SqlClient } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
+import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
-import { audited } from "../../platform/Audit.ts"
+import { recordAction } from "../../platform/operators/Audit.ts"
 import { after, attemptAfter, before, type Move } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
@@ -45,6 +45,6 @@ export const settle = (
         AND campaign_recipients.audience_id = recipient.audience_id
         AND campaign_recipients.position = recipient.position
     ),
-    ${audited(sql, { actor, action: "message.settle", target: id, detail: { as: to } }, "settled")}
+    ${recordAction(sql, { actor, action: "message.settle", target: id, detail: { as: to } }, "settled")}
     SELECT status, EXISTS (SELECT FROM settled) AS settled FROM target`
 }

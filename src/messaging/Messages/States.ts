@@ -12,7 +12,7 @@
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { type AttemptStatus, type MessageStatus, messageStatuses } from "../../api/messaging/Messaging.ts"
-import { machine, startsOf, targetOf } from "../../api/States.ts"
+import { machine, startsOf, targetOf } from "../../api/schema/States.ts"
 
 /** Leads from all states in which an attempt may be in flight to another. */
 const attempted = <const To extends MessageStatus>(to: To) => ({ pending: to, retrying: to, unknown: to })

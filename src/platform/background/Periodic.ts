@@ -1,6 +1,6 @@
 /** Maintenance at intervals: pruning, measuring, repairs. */
 import { Duration, Effect, Metric, Schedule } from "effect"
-import { MetricsEnabled } from "../MetricsEnabled.ts"
+import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 import { minDelay, maxDelay, Supervisor } from "./Supervisor.ts"
 
 interface Options {

@@ -9,7 +9,7 @@
  * the reason, is stalled: readiness fails and a gauge is set until it reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
-import { MetricsEnabled } from "../MetricsEnabled.ts"
+import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
 export const minDelay = Duration.millis(250)
 export const maxDelay = Duration.seconds(30)

@@ -21,8 +21,8 @@ import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { randomBytes } from "node:crypto"
-import { clients } from "../Database.ts"
-import { untraced } from "../Telemetry.ts"
+import { clients } from "../database/Database.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
 import { Supervisor } from "./Supervisor.ts"
 
 const heartbeatEvery = Duration.millis(500)

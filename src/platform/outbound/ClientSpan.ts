@@ -1,6 +1,6 @@
 /** Spans of outbound requests. */
 import { Effect, Option, References, type Tracer } from "effect"
-import { traceparentOf } from "../TraceContext.ts"
+import { traceparentOf } from "../telemetry/TraceContext.ts"
 import { hostOf } from "./Host.ts"
 
 /**

@@ -2,7 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
 import { Supervisor } from "../background/Supervisor.ts"
-import { clients } from "../Database.ts"
+import { clients } from "../database/Database.ts"
 import { channel, type Notice, noticeOf, Notifier } from "./Notifier.ts"
 
 const reconnectAfter = Duration.seconds(1)

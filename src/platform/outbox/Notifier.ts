@@ -9,7 +9,7 @@ import { Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope } f
 import { SqlClient } from "effect/sql"
 import { randomUUID } from "node:crypto"
 import { Supervisor } from "../background/Supervisor.ts"
-import { InstallationId, ProjectId } from "../../api/Ids.ts"
+import { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 
 export const channel = "deliveries"
 
@@ -64,7 +64,7 @@ export class Notifier extends Context.Service<
         Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
       )
       const send = Effect.flatMap(Queue.clear(notices), (gathered) =>
-        Effect.forEach(merged(gathered), (notice) => notify(sql, { ...notice, receivedBy: processId }), {
+        Effect.forEach(mergeNotices(gathered), (notice) => notify(sql, { ...notice, receivedBy: processId }), {
           discard: true
         })
       )
@@ -92,7 +92,7 @@ export class Notifier extends Context.Service<
   static readonly layerInline = Layer.effect(
     Notifier,
     Effect.map(SqlClient.SqlClient, (sql) => ({
-      ...notifierBy((notice) => Effect.forEach(merged([notice]), (part) => notify(sql, part), { discard: true })),
+      ...notifierBy((notice) => Effect.forEach(mergeNotices([notice]), (part) => notify(sql, part), { discard: true })),
       subscribe: () => Effect.void,
       isOwn: () => false
     }))
@@ -108,7 +108,7 @@ const notifierBy = (
 })
 
 /** Merges notices of one kind and project, then splits them to the size of a payload. */
-const merged = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
+const mergeNotices = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
   [...Map.groupBy(notices, ({ on, projectId }) => `${on} ${projectId}`).values()].flatMap((group) => {
     const installationIds = [...new Set(group.flatMap((notice) => notice.installationIds))]
     const parts = Array.from({ length: Math.ceil(installationIds.length / installationsPerNotice) }, (_, n) =>

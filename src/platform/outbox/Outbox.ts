@@ -4,9 +4,9 @@
  */
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { InstallationId, ProjectId } from "../../api/Ids.ts"
+import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
-import { currentOrNewTraceparent } from "../TraceContext.ts"
+import { currentOrNewTraceparent } from "../telemetry/TraceContext.ts"
 
 /** The context that the events of a change share. */
 export interface EventContext {
@@ -31,7 +31,7 @@ export type Appended = ReadonlyArray<InstallationId>
  * The installations of a project for which the statement that contains `append` has appended deliveries, as `text[]`.
  * `distinct` is empty for a statement that appends one event: it has one delivery for each installation.
  */
-export const appended = (
+export const appendedInstallations = (
   sql: SqlClient.SqlClient,
   projectId: Statement.Fragment,
   distinct: Statement.Fragment = sql.literal("DISTINCT")

@@ -1,7 +1,7 @@
 /** The SQL that removes a project. The tables are those of the catalog, so that none is forgotten. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
+import type { ProjectId } from "../../api/schema/Ids.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -71,7 +71,7 @@ export const markDeleted = (sql: Sql, projectId: ProjectId) =>
   }).pipe(sql.withTransaction)
 
 /** No statement waits for rows, or runs, for longer than this. */
-const bounded = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
+const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     sql`
       SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '30s', true),
@@ -80,7 +80,7 @@ const bounded = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
 
 /** Removes up to `limit` rows, and returns how many it found. */
 export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: number) =>
-  bounded(
+  withinTimeouts(
     sql,
     sql`
       DELETE FROM ${sql.literal(table)}
@@ -97,7 +97,7 @@ export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sq
 
 /** Clears a column in which rows reference others of their table. */
 export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
-  bounded(
+  withinTimeouts(
     sql,
     sql`
       UPDATE ${sql.literal(table)} SET ${sql(column)} = NULL
@@ -110,4 +110,4 @@ export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: st
 
 /** Removes the row of an empty project. A trigger checks that it is empty. */
 export const removeProject = (sql: Sql, projectId: ProjectId) =>
-  bounded(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)
+  withinTimeouts(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)

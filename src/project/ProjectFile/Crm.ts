@@ -4,7 +4,7 @@ import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { taskFields } from "../../api/crm/Tasks.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
-import { Email, text } from "../../api/Fields.ts"
+import { Email, text } from "../../api/schema/Fields.ts"
 import {
   ChannelId,
   ClientId,
@@ -15,8 +15,8 @@ import {
   StageId,
   TaskId,
   TicketId
-} from "../../api/Ids.ts"
-import { Instant } from "../../api/Instant.ts"
+} from "../../api/schema/Ids.ts"
+import { Instant } from "../../api/schema/Instant.ts"
 import { count, id, name, optional } from "./Parts.ts"
 
 export const Member = Schema.Struct({

@@ -1,5 +1,5 @@
 /** Formats faults of a project file as lines of text. */
-import type { Fault } from "../../api/Faults.ts"
+import type { Fault } from "../../api/schema/Faults.ts"
 
 /** Characters of names and ids that would break a line on the operator's terminal, or be invisible. */
 // oxlint-disable-next-line no-control-regex -- control characters are what this is about

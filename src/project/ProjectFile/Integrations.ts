@@ -1,9 +1,9 @@
 /** The installations of a project file, with their staged records. */
 import { Schema, Struct } from "effect"
-import { text } from "../../api/Fields.ts"
-import { InstallationId } from "../../api/Ids.ts"
+import { text } from "../../api/schema/Fields.ts"
+import { InstallationId } from "../../api/schema/Ids.ts"
 import { EntityType, ExternalField } from "../../api/integrations/Preview.ts"
-import { importFields } from "../../integrations/ImportFields.ts"
+import { importFields } from "../../integrations/imports/ImportFields.ts"
 import { name, optional, positive } from "./Parts.ts"
 
 const mapping = <const Field extends string>(fields: ReadonlyArray<Field>) =>

@@ -1,6 +1,6 @@
 /** Parses the JSON of operators. Faults name the place, but never quote the text, which may be a secret. */
 import { Result } from "effect"
-import type { Fault } from "../../api/Faults.ts"
+import type { Fault } from "../../api/schema/Faults.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 
 /** Maximum nesting. Deeper values would exhaust the stack of recursive functions. */

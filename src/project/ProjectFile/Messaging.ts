@@ -1,9 +1,9 @@
 /** The channels and conversations of a project file. */
 import { Schema } from "effect"
-import { text } from "../../api/Fields.ts"
-import { ChannelId, ClientId, ConversationId } from "../../api/Ids.ts"
+import { text } from "../../api/schema/Fields.ts"
+import { ChannelId, ClientId, ConversationId } from "../../api/schema/Ids.ts"
 import { ChannelStatus, providerTypes } from "../../api/messaging/Messaging.ts"
-import { channelsWith } from "../../messaging/Connectors.ts"
+import { channelsWith } from "../../messaging/providers/Connectors.ts"
 import { name, optional } from "./Parts.ts"
 
 const listed = (names: ReadonlyArray<string>) => `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`

@@ -1,6 +1,6 @@
 /** Schemas that several parts of a project file share. */
 import { Schema } from "effect"
-import { text } from "../../api/Fields.ts"
+import { text } from "../../api/schema/Fields.ts"
 
 /** The id of a record whose type has no brand. */
 export const id = text(1, 160)

@@ -1,12 +1,12 @@
 /** Resolves the channels of a file: members that a file may omit from a config keep the stored values. */
 import { Effect, Equal, Record, Result } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { ChannelId } from "../../api/Ids.ts"
+import type { ChannelId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { type ChannelConfig, connectors } from "../../messaging/Connectors.ts"
-import { openConfig, sealConfig } from "../../messaging/SealedConfigs.ts"
-import type { Fault } from "../../api/Faults.ts"
-import type { SecretBox } from "../../platform/SecretBox.ts"
+import { type ChannelConfig, connectors } from "../../messaging/providers/Connectors.ts"
+import { openConfig, sealConfig } from "../../messaging/providers/SealedConfigs.ts"
+import type { Fault } from "../../api/schema/Faults.ts"
+import type { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient

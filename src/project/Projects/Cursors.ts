@@ -1,8 +1,8 @@
 /** Reads the stored records of a part, and the items of their lists, one after the other in one order. */
 import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
-import { type Columns, listOf, selected } from "../../platform/Columns.ts"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { type Columns, listOf, selectList } from "../../platform/database/Columns.ts"
 import type { FileRecord, List, Part } from "./Part.ts"
 
 type Sql = SqlClient.SqlClient
@@ -48,7 +48,7 @@ const open = Effect.fnUntraced(function* <Row extends object>(
 ) {
   yield* sql`
     DECLARE ${sql(name)} NO SCROLL CURSOR FOR
-    SELECT ${sql.literal(selected(columns))} FROM ${sql(table)}
+    SELECT ${sql.literal(selectList(columns))} FROM ${sql(table)}
     WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
   const fetch = sql<Row>`FETCH ${sql.literal(String(page))} FROM ${sql(name)}`
   let rows: ReadonlyArray<Row> = []

@@ -2,10 +2,10 @@
 import { Effect, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { type Deal, dealRules, missingOfMoney } from "../../api/crm/Deals.ts"
-import type { PipelineId, StageId } from "../../api/Ids.ts"
+import type { PipelineId, StageId } from "../../api/schema/Ids.ts"
 import * as Record from "../../crm/DealColumns.ts"
-import { selected } from "../../platform/Columns.ts"
-import type { Fault } from "../../api/Faults.ts"
+import { selectList } from "../../platform/database/Columns.ts"
+import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import { type Pipelines, stagesOf } from "./Pipelines.ts"
 
@@ -41,7 +41,7 @@ export const resolve = Effect.fnUntraced(function* (
 ) {
   if (deals.length === 0) return { records: [], faults: [] }
   const rows = yield* sql<Old>`
-    SELECT ${sql.literal(selected(columns))} FROM deals
+    SELECT ${sql.literal(selectList(columns))} FROM deals
     WHERE project_id = ${project.id} AND id = ANY(${deals.map(({ id }) => id)}::text[])`
   const old = new Map(rows.map((row) => [row.id, row]))
   const resolved = deals.map((given) => ({ given, deal: next(given, old.get(given.id), dependencies) }))

@@ -1,6 +1,6 @@
 /** A part of a project file: how the members of its records map to columns, for `project apply` and `project export` alike. */
 import { Equal } from "effect"
-import type { Columns } from "../../platform/Columns.ts"
+import type { Columns } from "../../platform/database/Columns.ts"
 
 /** A record of a project file. */
 export interface FileRecord {
@@ -54,7 +54,7 @@ export interface List {
 export const hasValues = ({ items }: List): boolean => Object.keys(items).length === 1
 
 /** Converts a record of a file: its groups become members of the record, its sets are sorted. */
-export const flattened = ({ groups = {}, lists = {} }: Part, record: FileRecord): FileRecord => {
+export const flatten = ({ groups = {}, lists = {} }: Part, record: FileRecord): FileRecord => {
   const flat: Record<string, unknown> & FileRecord = { ...record }
   for (const [member, { isValue = false, members, none }] of Object.entries(groups)) {
     const given = record[member]
@@ -71,7 +71,7 @@ export const flattened = ({ groups = {}, lists = {} }: Part, record: FileRecord)
 }
 
 /** Converts a stored record to that of a file, without its lists. */
-export const nested = ({ groups = {} }: Part, record: FileRecord): FileRecord => {
+export const nest = ({ groups = {} }: Part, record: FileRecord): FileRecord => {
   const file: Record<string, unknown> & FileRecord = { ...record }
   for (const [member, { members, none }] of Object.entries(groups)) {
     const object = Object.fromEntries(Object.entries(members).map(([inner, outer]) => [inner, record[outer]]))

@@ -1,8 +1,8 @@
 /** The pipelines of a project before and after a file is applied. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { DealId, PipelineId, StageId } from "../../api/Ids.ts"
-import type { Fault } from "../../api/Faults.ts"
+import type { DealId, PipelineId, StageId } from "../../api/schema/Ids.ts"
+import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient

@@ -2,8 +2,16 @@
 import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
-import type { PipelineId, ProjectId } from "../../api/Ids.ts"
-import { assigned, type Columns, differ, inserted, insertedValues, listOf, selected } from "../../platform/Columns.ts"
+import type { PipelineId, ProjectId } from "../../api/schema/Ids.ts"
+import {
+  assignmentList,
+  type Columns,
+  differ,
+  insertList,
+  insertedValues,
+  listOf,
+  selectList
+} from "../../platform/database/Columns.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient
@@ -37,7 +45,7 @@ const types = listOf(columns)
 /** The values of a row as the table `next`. */
 const nextOf = (sql: Sql, row: Row) => sql`(
   SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
-) AS next (${sql.literal(inserted(columns))})`
+) AS next (${sql.literal(insertList(columns))})`
 
 /** Returns the row after the file is applied: the members of the file, otherwise those of `old`. */
 const next = (project: Project, old: Row): Row => ({
@@ -80,13 +88,13 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   const row = next(project, initial)
   // The default pipeline may be one of the file that is not created yet; its foreign key is checked at the end.
   const made = yield* sql`
-    INSERT INTO projects (project_id, ${sql.literal(inserted(columns))}, created_at)
+    INSERT INTO projects (project_id, ${sql.literal(insertList(columns))}, created_at)
     SELECT ${project.id}, next.*, ${yield* DateTime.nowAsDate}::timestamptz FROM ${nextOf(sql, row)}
     ON CONFLICT DO NOTHING
     RETURNING project_id`
   // A separate statement, so that it sees what a concurrent apply committed while the INSERT waited for it.
   const [old = initial] = yield* sql<Row & { readonly isDeleted: boolean }>`
-    SELECT deleted_at IS NOT NULL AS "isDeleted", ${sql.literal(selected(columns))}
+    SELECT deleted_at IS NOT NULL AS "isDeleted", ${sql.literal(selectList(columns))}
     FROM projects WHERE project_id = ${project.id} FOR UPDATE`
   return { created: made.length > 0, isDeleted: "isDeleted" in old && old.isDeleted, row: next(project, old) }
 })
@@ -94,7 +102,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
 /** Reads the project for a file; undefined if there is none, or if it is being deleted. */
 export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId) {
   const [row] = yield* sql<Row & { readonly id: ProjectId }>`
-    SELECT project_id AS id, ${sql.literal(selected(columns))}
+    SELECT project_id AS id, ${sql.literal(selectList(columns))}
     FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL`
   return row
 })
@@ -102,7 +110,7 @@ export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId)
 /** Updates the columns that differ from `row`, and returns whether any did. */
 export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
-    UPDATE projects SET ${sql.literal(assigned(columns, "next"))} FROM ${nextOf(sql, row)}
+    UPDATE projects SET ${sql.literal(assignmentList(columns, "next"))} FROM ${nextOf(sql, row)}
     WHERE project_id = ${projectId} AND ${sql.literal(differ(columns, "projects", "next"))}
     RETURNING project_id`
   return changed.length > 0

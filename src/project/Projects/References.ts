@@ -1,7 +1,7 @@
 /** Faults between the records of a project file: repeated ids and missing references. */
 import { Effect, Predicate } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { Fault } from "../../api/Faults.ts"
+import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import type { Pipelines } from "./Pipelines.ts"
 

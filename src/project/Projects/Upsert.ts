@@ -1,8 +1,8 @@
 /** Creates or updates the records of one part of a project file, in one statement and two more for each list. */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProjectId } from "../../api/Ids.ts"
-import { type Column, listOf } from "../../platform/Columns.ts"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { type Column, listOf } from "../../platform/database/Columns.ts"
 import { type FileRecord, hasValues, type List, type Part } from "./Part.ts"
 
 type Sql = SqlClient.SqlClient

@@ -23,14 +23,14 @@ const membersOf = (object: object) => JSON.stringify(object).slice(1, -1)
 export const resultOf = (object: object): McpResult => ({ members: membersOf(object) })
 
 /** Headers of the answer of an operation that the metadata of a tool's result repeats. */
-const repeated = ["etag", "ratelimit", "retry-after"] as const
+const repeatedHeaders = ["etag", "ratelimit", "retry-after"] as const
 
 /** Makes the result of a tool. The text is for clients that do not read `structuredContent`. */
 export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => {
   let meta = isReplay(headers) ? '"idempotent-replayed":true' : ""
-  for (const name of repeated) {
+  for (const name of repeatedHeaders) {
     const value = headers[name]
-    if (value !== undefined) meta = joined(meta, `"${name}":${JSON.stringify(value)}`)
+    if (value !== undefined) meta = joinMembers(meta, `"${name}":${JSON.stringify(value)}`)
   }
   const content = `"content":[{"type":"text","text":${JSON.stringify(body)}}],"structuredContent":${body}`
   return { members: `${content},"isError":${status >= 400}`, meta }
@@ -47,9 +47,9 @@ export const succeed = (
   { members, meta }: McpResult,
   headers: Readonly<Record<string, string>>
 ) => {
-  const result = isStateless ? joined(members, '"resultType":"complete"') : members
-  const all = isStateless ? joined(meta ?? "", serverInfo) : meta
-  const whole = all === undefined ? result : joined(result, `"_meta":{${all}}`)
+  const result = isStateless ? joinMembers(members, '"resultType":"complete"') : members
+  const all = isStateless ? joinMembers(meta ?? "", serverInfo) : meta
+  const whole = all === undefined ? result : joinMembers(result, `"_meta":{${all}}`)
   const response = json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${whole}}}`, 200)
   // The map was made for this response. To pass the headers as an option would copy them three times.
   Object.assign(response.headers, headers)
@@ -57,7 +57,7 @@ export const succeed = (
 }
 
 /** Joins members of a JSON object. */
-const joined = (members: string, others: string) => (members === "" ? others : `${members},${others}`)
+const joinMembers = (members: string, others: string) => (members === "" ? others : `${members},${others}`)
 
 /** Answers with an error of the protocol; without an id if the message has none that can be read. */
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>

@@ -15,7 +15,7 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
 /** Returns the revision that answers `initialize`: the one that the client offers, otherwise the newest with a handshake. */
-export const negotiated = (offered: unknown): string =>
+export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 
 /** Codes of errors: JSON-RPC 2.0, and revision 2026-07-28, "Error Codes". */

@@ -1,13 +1,13 @@
 /** Calls of tools: the parts of a request are in flat arguments, and its answer is a JSON text with the headers it would have. */
 import { Effect, JsonPointer, Predicate } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import type { LocatedFault } from "../../api/Locations.ts"
-import { unexpectedBody } from "../../api/Shape.ts"
+import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import type { Body } from "../JsonBody.ts"
+import type { Body } from "../decoding/JsonBody.ts"
 import type { Protocol } from "../RequestPath.ts"
-import type { Parts } from "../RequestShape.ts"
-import { maxParameters, tooManyParameters } from "../RequestTarget.ts"
+import type { Parts } from "../decoding/RequestShape.ts"
+import { maxParameters, tooManyParameters } from "../decoding/RequestTarget.ts"
 
 /** The arguments of a call, and the message that they arrived in. */
 export interface ToolCall {

@@ -5,9 +5,9 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Destructive, type Policy } from "../../api/Access.ts"
 import { Api } from "../../api/Api.ts"
-import { documented } from "../../api/Document.ts"
-import type { Credential } from "../../platform/auth/Credentials.ts"
-import { refusalOf } from "../../platform/auth/Bearer.ts"
+import { completeDocument } from "../../api/Document.ts"
+import type { Credential } from "../../platform/requests/auth/Credentials.ts"
+import { refusalOf } from "../../platform/requests/auth/Bearer.ts"
 
 /** A tool as `tools/list` shows it, with the access that its operation requires. */
 interface Tool {
@@ -25,7 +25,7 @@ export const makeTools: Effect.Effect<(credential: Credential) => Effect.Effect<
 )
 
 const all = (): ReadonlyArray<Tool> => {
-  const document = OpenApi.fromApi(documented(Api))
+  const document = OpenApi.fromApi(completeDocument(Api))
   const tools: Array<Tool> = []
   HttpApi.reflect(Api, {
     onGroup: () => {},

@@ -1,6 +1,6 @@
 /** The effect of one project's many endpoints, which hang or answer slowly, on the healthy endpoint of another project. */
 import { Duration, Effect } from "effect"
-import { ProjectId } from "../../../src/api/Ids.ts"
+import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import type { Endpoints } from "./Endpoints.ts"
 import { flow } from "./Flow.ts"

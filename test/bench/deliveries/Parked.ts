@@ -1,8 +1,8 @@
 /** Cost of parked endpoints and their deliveries for healthy endpoints. */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
-import { ProjectId } from "../../../src/api/Ids.ts"
-import { claim } from "../../../src/integrations/Deliveries/Claim.ts"
+import { ProjectId } from "../../../src/api/schema/Ids.ts"
+import { claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { roomsOf } from "../../support/Claims.ts"
 import { quantile } from "../Figures.ts"
 import { anotherDatabase, service } from "../Stage.ts"

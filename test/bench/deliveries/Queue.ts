@@ -1,7 +1,7 @@
 /** Queued deliveries, each of its own event. */
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
-import type { ProjectId } from "../../../src/api/Ids.ts"
+import type { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { eventType, traceparent } from "./Work.ts"
 
 /** Adds deliveries to the installations of a project, an equal part to each. */

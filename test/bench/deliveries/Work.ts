@@ -1,6 +1,6 @@
 /** The deliveries: events like those of real commands, the same for every contender. */
 import { Effect } from "effect"
-import { InstallationId, ProjectId } from "../../../src/api/Ids.ts"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { newId } from "../../../src/platform/NewId.ts"
 
 export const projectId = ProjectId.make("bench")

@@ -1,6 +1,6 @@
 /** The project that exists before the measurement. */
 import type { PgClient } from "@effect/sql-pg"
-import { ProjectId } from "../../../src/api/Ids.ts"
+import { ProjectId } from "../../../src/api/schema/Ids.ts"
 
 export const projectId = ProjectId.make("bench")
 

@@ -4,7 +4,7 @@ import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Metric, Random,
 import { TestClock } from "effect/testing"
 import { forkPeriodic } from "../../../src/platform/background/Periodic.ts"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
-import { MetricsEnabled } from "../../../src/platform/MetricsEnabled.ts"
+import { MetricsEnabled } from "../../../src/platform/telemetry/MetricsEnabled.ts"
 
 const stalledAfter = Duration.seconds(10)
 

@@ -4,7 +4,7 @@ import { Duration, Effect, Layer, Logger, Schedule, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../../src/platform/background/Worker.ts"
-import { DatabaseUrl } from "../../../src/platform/Database.ts"
+import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
 const quiet = Logger.layer([])

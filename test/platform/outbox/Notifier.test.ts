@@ -2,7 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Layer, Option, Queue } from "effect"
-import { InstallationId, ProjectId } from "../../../src/api/Ids.ts"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import { channel, type Notice, noticeOf, Notifier } from "../../../src/platform/outbox/Notifier.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"

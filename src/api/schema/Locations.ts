@@ -1,0 +1,60 @@
+/** Locations of faults in a request: `path/clientId`, `query/limit`, `header/idempotency-key`, `body/tags/3`. */
+import type { Faults } from "../Problems.ts"
+
+/** A fault and its location, whose segments are escaped as in RFC 6901. */
+export type LocatedFault = readonly [location: string, message: string]
+
+/** Maximum length of a location in an answer, in code points (contract §1). */
+const maxLocation = 256
+
+/**
+ * Maximum size of the reported faults as JSON, in bytes. With the other members of a problem, the body stays below 64
+ * KiB.
+ */
+const maxFaultBytes = 32 * 1024
+
+const encoder = new TextEncoder()
+const jsonBytes = (text: string) => encoder.encode(JSON.stringify(text)).length
+
+const cut = (location: string, length: number) =>
+  location.length <= length
+    ? location
+    : Array.from(location.slice(0, 2 * length))
+        .slice(0, length)
+        .join("")
+
+/** Faults grouped by location, and the number of faults that are left out. */
+interface GroupedFaults {
+  readonly errors: Faults
+  readonly omitted: number
+}
+
+/** Groups faults by location, up to the maximum size. */
+export const groupFaults = (faults: Iterable<LocatedFault>): GroupedFaults => {
+  const errors = new Map<string, Array<string>>()
+  let bytes = 0
+  let omitted = 0
+  for (const [whole, message] of faults) {
+    const location = cut(whole, maxLocation)
+    const messages = errors.get(location)
+    if (messages?.includes(message) === true) continue
+    const size = bytes < maxFaultBytes ? jsonBytes(message) + jsonBytes(location) : 0
+    if (bytes + size >= maxFaultBytes) {
+      omitted++
+    } else {
+      bytes += size
+      if (messages === undefined) errors.set(location, [message])
+      else messages.push(message)
+    }
+  }
+  return { errors: Object.fromEntries(errors), omitted }
+}
+
+/** Returns the `detail` of a problem: the first locations in a sentence, and the number of faults that are left out. */
+export const faultDetail = ({ errors, omitted }: GroupedFaults): string => {
+  const first = Object.keys(errors)
+    .slice(0, 5)
+    .map((location) => cut(location, 64))
+  const rest = omitted === 0 ? "" : ` At least ${omitted} more ${omitted === 1 ? "fault is" : "faults are"} left out.`
+  return `See errors: ${first.join(", ")}.${rest}`
+}

@@ -1,0 +1,37 @@
+/** `cells`: several databases, each with its own processes, behind one router (contract §18). */
+import { Data, Effect, Option } from "effect"
+import { Command } from "effect/cli"
+import { movedKeys } from "../../cells/KeyMap.ts"
+import { Settings } from "../../platform/Settings.ts"
+import * as Flags from "../Flags.ts"
+import { onMigratedDatabase } from "../OnDatabase.ts"
+import { answer, cli } from "../Output.ts"
+
+/** The installation has no name that a router could lead to. */
+class CellUnnamed extends Data.TaggedError("CellUnnamed") {
+  override readonly message = "CELL is not set: it is the name of this cell, such as CELL=01"
+}
+
+const map = Command.make(
+  "map",
+  { json: Flags.json },
+  Effect.fn(function* ({ json }) {
+    const { cell } = yield* Settings
+    if (Option.isNone(cell)) return yield* new CellUnnamed()
+    const keys = yield* movedKeys(cell.value)
+    const items = keys.map(({ keyId }) => ({ keyId, cell: cell.value }))
+    const lines = items.map((item) => `${item.keyId} ${item.cell}`)
+    // Without keys there is nothing to append to a map, not an empty line.
+    if (json || lines.length > 0) yield* answer(json, { items }, lines.join("\n"))
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription(
+    "Print the lines of the router's map for this cell: the keys that live here and do not begin with CELL"
+  ),
+  Command.withExamples([{ command: `CELL=02 ${cli} cells map`, description: "As deploy/cells/cells.map has them" }])
+)
+
+export const cells = Command.make("cells").pipe(
+  Command.withDescription("Print what the router in front of several cells needs"),
+  Command.withSubcommands([map])
+)

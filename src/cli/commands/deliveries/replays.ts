@@ -1,0 +1,114 @@
+/** `deliveries replay`, `replays` and `cancel-replay`: stored events are delivered again. */
+import { Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+import { eventTypes } from "../../../api/integrations/Events.ts"
+import { filterNames, highestPace, Replays, usualPace } from "../../../integrations/deliveries/Replays.ts"
+import * as Flags from "../../Flags.ts"
+import { onMigratedDatabase } from "../../OnDatabase.ts"
+import { answer, answerPage, cli, table } from "../../Output.ts"
+
+const onReplays = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(Replays.layer), onMigratedDatabase)
+
+const countOf = (deliveries: number) => (deliveries === 1 ? "1 delivery" : `${deliveries} deliveries`)
+
+export const replay = Command.make(
+  "replay",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    installationId: Flags.installation,
+    since: Flags.time("since", "Deliveries that were created at this time or later (required)"),
+    until: Flags.time("until", "Deliveries that were created before this time (required)"),
+    eventTypes: Flag.Literals("type", eventTypes).pipe(
+      Flag.withMetavar("TYPE"),
+      Flag.withDescription("Events of this type; once for each type, all if not given"),
+      Flag.atLeast(0)
+    ),
+    filter: Flag.Literals("status", filterNames).pipe(
+      Flag.withDescription("Deliveries in this state; dead ones if not given"),
+      Flag.withDefault("dead" as const)
+    ),
+    pace: Flags.integer("pace", 1, highestPace).pipe(
+      Flag.withDescription(`Maximum number of deliveries per second; ${usualPace} if not given`),
+      Flag.withDefault(usualPace)
+    ),
+    dryRun: Flag.Boolean("dry-run").pipe(
+      Flag.withoutNegation,
+      Flag.withDefault(false),
+      Flag.withDescription("Count the deliveries, and replay none")
+    )
+  },
+  Effect.fn(function* ({ json, project, since, until, ...request }) {
+    const replays = yield* Replays
+    const projectId = yield* Flags.projectId(project)
+    const started = yield* replays.start({
+      ...request,
+      projectId,
+      since,
+      until
+    })
+    const text =
+      started.replayId === null
+        ? `${countOf(started.matched)} would be sent again`
+        : `Replay ${started.replayId}: ${countOf(started.queued)} will be sent again`
+    yield* answer(json, started, text)
+  }, onReplays)
+).pipe(
+  Command.withDescription("Send stored events to a webhook again, after live ones"),
+  Command.withExamples([
+    {
+      command: `${cli} deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --dry-run`,
+      description: "How many deliveries of a day are dead"
+    },
+    {
+      command: `${cli} deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --status all --pace 10`,
+      description: "All of that day, ten a second"
+    }
+  ])
+)
+
+export const list = Command.make(
+  "replays",
+  { json: Flags.json, project: Flags.project, ...Flags.range },
+  Effect.fn(function* ({ json, project, ...range }) {
+    const replays = yield* Replays
+    const page = yield* replays.list(yield* Flags.projectId(project), range)
+    const rows = page.items.map((item) => [
+      item.replayId,
+      item.installationId,
+      item.endReason === null ? item.state : `${item.state} (${item.endReason})`,
+      `${item.queued} of ${item.matched}${item.skipped === 0 ? "" : `, ${item.skipped} skipped`}`,
+      String(item.pace),
+      item.since,
+      item.until,
+      item.createdAt
+    ])
+    yield* answerPage(json, page, rows.length === 0 ? "No replays" : table([head, ...rows]))
+  }, onReplays)
+).pipe(
+  Command.withDescription("List the replays of a project, the newest first"),
+  Command.withExamples([{ command: `${cli} deliveries replays --project demo` }])
+)
+
+export const cancel = Command.make(
+  "cancel-replay",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    replay: Flag.String("replay").pipe(Flag.withMetavar("ID"), Flag.withDescription("The replay's id (required)"))
+  },
+  Effect.fn(function* ({ json, project, replay }) {
+    const replays = yield* Replays
+    const cancelled = yield* replays.cancel(yield* Flags.projectId(project), replay)
+    const { matched, queued, replayId } = cancelled
+    yield* answer(json, cancelled, `Replay ${replayId} is cancelled after ${queued} of ${matched} deliveries`)
+  }, onReplays)
+).pipe(
+  Command.withDescription("Cancel a replay: deliveries that are not queued yet are not sent"),
+  Command.withExamples([
+    { command: `${cli} deliveries cancel-replay --project demo --replay rpl_0193f0cbd4e57f70819203a4b5c6d7e8` }
+  ])
+)
+
+const head = ["REPLAY", "INSTALLATION", "STATE", "QUEUED", "PACE", "SINCE", "UNTIL", "CREATED"]

@@ -1,0 +1,94 @@
+/** `doctor`: checks everything that the service depends on, and advises what to do. */
+import { Data, Effect, Layer, Option, References } from "effect"
+import { Command } from "effect/cli"
+import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { SecretKey } from "../../platform/secrets/SecretKey.ts"
+import { Settings } from "../../platform/Settings.ts"
+import * as Checks from "./doctor/Checks.ts"
+import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Finding.ts"
+import * as Flags from "../Flags.ts"
+import { onDatabase } from "../OnDatabase.ts"
+import { answer, cli, oneLine, withProgress } from "../Output.ts"
+
+/** At least one check failed. The report has the details; the message is for the log of a script. */
+class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly checks: ReadonlyArray<string> }> {
+  override get message() {
+    return `Not in order: ${this.checks.join(", ")}`
+  }
+}
+
+const settings = Settings.pipe(
+  Effect.as(ok("every variable is well formed")),
+  Effect.provide(Settings.layer),
+  Effect.catchCause(failure("Correct these variables; deploy/README.md has a table of all."))
+)
+
+const keys = Checks.keys.pipe(
+  Effect.provide(Layer.provide(SecretBox.layer, SecretKey.layer)),
+  Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
+)
+
+const ofRecords = Effect.all({ keys, work: Checks.work })
+const withoutRecords = { keys: skipped, work: skipped }
+
+/** Checks of the database. Those that depend on a failed one are skipped. */
+const ofDatabase = Effect.gen(function* () {
+  const database = yield* Checks.database
+  const pooler = yield* Checks.pooler
+  const migrations = database.status === "failed" ? skipped : yield* Checks.migrations
+  const clock = database.status === "failed" ? skipped : yield* Checks.clock
+  return { database, pooler, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
+}).pipe(
+  onDatabase,
+  Effect.catchCause((cause) =>
+    Effect.map(
+      Effect.flatMap(Settings, ({ databaseUrl }) =>
+        failure(Checks.unreachable(Option.isNone(databaseUrl)))(cause)
+      ).pipe(Effect.provide(Settings.layer), Effect.orDie),
+      (database): Record<string, Judgement> => ({
+        database,
+        pooler: skipped,
+        migrations: skipped,
+        clock: skipped,
+        ...withoutRecords
+      })
+    )
+  )
+)
+
+/** Checks of other services. Their clients do not log, as the findings have their failures. */
+const ofServices = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
+  Effect.provide(Settings.layer),
+  Effect.provideService(References.MinimumLogLevel, "None")
+)
+
+const examine = Effect.gen(function* () {
+  const judged = yield* settings
+  const rest = judged.status === "ok" ? { ...(yield* ofDatabase), ...(yield* ofServices) } : {}
+  return Object.entries({ settings: judged, ...rest }).map(([check, judgement]): Finding => ({ check, ...judgement }))
+})
+
+export const doctor = Command.make(
+  "doctor",
+  { json: Flags.json },
+  Effect.fn(function* ({ json }) {
+    const findings = yield* withProgress("Checking")(examine)
+    yield* answer(json, { findings }, findings.map(lines).join("\n"))
+    const checks = findings.filter(({ status }) => status === "failed").map(({ check }) => check)
+    if (checks.length > 0) return yield* new ChecksFailed({ checks })
+  })
+).pipe(
+  Command.withDescription(
+    "Check settings, database, migrations, clock, keys, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
+  ),
+  Command.withExamples([
+    { command: `${cli} doctor` },
+    { command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} doctor --json`, description: "For a script" }
+  ])
+)
+
+const lines = ({ advice, check, detail, status }: Finding) =>
+  [
+    `${status.padEnd(8)} ${check.padEnd(12)} ${oneLine(detail)}`,
+    ...(advice === null ? [] : [`${" ".repeat(22)}${advice}`])
+  ].join("\n")

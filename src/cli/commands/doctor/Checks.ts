@@ -1,0 +1,200 @@
+/** The checks of `doctor`. None of them changes anything. */
+import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
+import { FetchHttpClient, HttpClient } from "effect/http"
+import { SqlClient } from "effect/sql"
+import * as Deliveries from "../../../integrations/deliveries/Deliveries.ts"
+import { listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
+import * as Messages from "../../../messaging/Messages.ts"
+import * as Database from "../../../platform/database/Database.ts"
+import { migrationStatus } from "../../../platform/database/Migrations.ts"
+import { RateLimits } from "../../../platform/requests/rateLimit/RateLimits.ts"
+import { countByKey } from "../../../platform/secrets/SealedValues.ts"
+import { SecretBox } from "../../../platform/secrets/SecretBox.ts"
+import { Settings } from "../../../platform/Settings.ts"
+import { sealedTables } from "../../../server/StoredSecrets.ts"
+import { cli } from "../../Output.ts"
+import { failed, failure, ok, warning } from "./Finding.ts"
+
+const oldestServer = 150_000
+
+/** PostgreSQL answers, is new enough, and has room for the connections of one process. */
+export const database = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
+  const [server] = yield* sql<{ version: string; number: number; connections: number; role: boolean }>`
+    SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
+      current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role`
+  if (server === undefined) return failed("PostgreSQL does not report its version", "Read its log.")
+  const where = Option.match(
+    Option.orElse(databaseDirectUrl, () => databaseUrl),
+    {
+      onNone: () => "embedded",
+      onSome: (url) => new URL(Redacted.value(url)).host
+    }
+  )
+  const name = `PostgreSQL ${server.version} (${where})`
+  if (server.number < oldestServer) return failed(`${name} is too old`, "Use PostgreSQL 15 or later.")
+  if (server.role) return failed(`${name} is a standby`, "Point DATABASE_URL at the primary.")
+  const processes = Math.floor(server.connections / databaseMaxConnections)
+  return processes === 0
+    ? warning(
+        `${name} allows ${server.connections} connections, and one process opens up to ${databaseMaxConnections}`,
+        "Lower DATABASE_MAX_CONNECTIONS, or raise max_connections."
+      )
+    : ok(
+        `${name}, ${server.connections} connections: room for ${processes} processes of up to ${databaseMaxConnections}`
+      )
+}).pipe(
+  Effect.catchCause((cause) =>
+    Effect.flatMap(Settings, ({ databaseUrl }) => failure(unreachable(Option.isNone(databaseUrl)))(cause))
+  )
+)
+
+/** Returns the advice for a database that does not answer. */
+export const unreachable = (isEmbedded: boolean): string =>
+  isEmbedded
+    ? "Read postgres.log under DATA_DIR: the embedded PostgreSQL can't be used."
+    : "Check DATABASE_URL, and that PostgreSQL runs and takes connections from here."
+
+/** The pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
+export const pooler = Effect.gen(function* () {
+  const { databaseDirectUrl, databaseUrl } = yield* Settings
+  if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
+  if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
+  const direct = yield* SqlClient.SqlClient
+  const pooled = Context.get(yield* Layer.build(Database.clients.reads), SqlClient.SqlClient)
+  const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`
+    SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`
+  const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])
+  return there?.id === here?.id
+    ? ok("DATABASE_URL and DATABASE_DIRECT_URL lead to the same database")
+    : failed("DATABASE_URL and DATABASE_DIRECT_URL lead to different databases", "Correct one of them.")
+}).pipe(
+  Effect.scoped,
+  Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
+)
+
+/** Every migration of this version is applied, and no unknown one. */
+export const migrations = Effect.gen(function* () {
+  const { migrateOnStart } = yield* Settings
+  const { pending, unknown } = yield* migrationStatus
+  if (unknown > 0) {
+    return failed(`${unknown} applied that this version does not know`, "Run the version that the database is of.")
+  }
+  if (pending === 0) return ok("all applied")
+  return migrateOnStart
+    ? warning(`${pending} pending`, "The next start applies them.")
+    : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
+}).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
+
+/** Receivers refuse webhooks whose time is five minutes off; replicas with different clocks start retries at wrong times. */
+const tolerance = { warning: 1_000, failed: 60_000 }
+
+/** The clocks of this machine and of the database agree. */
+export const clock = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  // The first statement waits for the connection.
+  yield* sql`SELECT 1`
+  const before = yield* Clock.currentTimeMillis
+  const [there] = yield* sql<{ millis: number }>`
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS millis`
+  const after = yield* Clock.currentTimeMillis
+  const apart = Math.max(0, Math.abs((there?.millis ?? 0) - (before + after) / 2) - (after - before) / 2)
+  const difference = `${Math.round(apart)} ms from the database's`
+  const advice = "Synchronize both clocks (NTP)."
+  return apart > tolerance.failed
+    ? failed(difference, advice)
+    : apart > tolerance.warning
+      ? warning(difference, advice)
+      : ok(difference)
+}).pipe(Effect.catchCause(failure("Read the database's log: its clock can't be read.")))
+
+/** Every stored secret opens, and none still needs a key of `SECRET_KEY_PREVIOUS`. */
+export const keys = Effect.gen(function* () {
+  const { keyIds } = yield* SecretBox
+  const { byKey, unreadable } = yield* countByKey(sealedTables)
+  if (unreadable.length > 0) {
+    const keys = keyIds.length > 1 ? "SECRET_KEY and SECRET_KEY_PREVIOUS do" : "SECRET_KEY does"
+    return failed(
+      `${keys} not open ${unreadable.length} stored secrets: ${unreadable.slice(0, 3).join(", ")}`,
+      "Add the key that sealed them to SECRET_KEY_PREVIOUS; else rotate these webhooks, and apply these channels' configs again."
+    )
+  }
+  if (keyIds.length === 1) return ok(`SECRET_KEY opens what is stored (${byKey[0]} secrets)`)
+  const counts = keyIds.map((id, i) => `${i === 0 ? "SECRET_KEY" : "previous key"} ${id} seals ${byKey[i]}`).join(", ")
+  return byKey.slice(1).some((count) => count > 0)
+    ? warning(counts, `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`)
+    : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
+}).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
+
+/** Redis answers, if rate limits are shared. */
+export const limiter = Effect.gen(function* () {
+  const { redisUrl } = yield* Settings
+  if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")
+  const { host } = new URL(Redacted.value(redisUrl.value))
+  return yield* Effect.flatMap(RateLimits, ({ ping }) => ping).pipe(
+    // The store connects in the background.
+    Effect.retry({ schedule: Schedule.spaced(Duration.millis(100)), times: 20 }),
+    Effect.as(ok(`Redis answers (${host})`)),
+    Effect.catchTag("LimiterUnavailable", () =>
+      Effect.succeed(
+        failed(
+          `Redis does not answer (${host})`,
+          "Check REDIS_URL, and that Redis runs and takes connections from here."
+        )
+      )
+    ),
+    Effect.provide(RateLimits.layer)
+  )
+})
+
+/** The collector answers, if telemetry is exported. */
+export const telemetry = Effect.gen(function* () {
+  const { adminPort, databaseUrl, telemetry } = yield* Settings
+  if (Option.isNone(telemetry)) {
+    return ok(
+      Option.isSome(adminPort) || Option.isNone(databaseUrl) ? "metrics on the admin port" : "nothing is exported"
+    )
+  }
+  const { endpoint } = telemetry.value
+  return yield* HttpClient.get(`${endpoint}/v1/traces`).pipe(
+    // Any answer to a GET shows that it is reachable.
+    Effect.as(ok(`${endpoint} answers`)),
+    Effect.timeout(Duration.seconds(3)),
+    Effect.orElseSucceed(() =>
+      warning(`${endpoint} does not answer`, "Check OTEL_EXPORTER_OTLP_ENDPOINT: what is recorded now is lost.")
+    ),
+    Effect.provide(FetchHttpClient.layer)
+  )
+})
+
+/** No endpoint fails, and no delivery or message waits for an operator or for a worker. */
+export const work = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const deliveries = yield* Deliveries.countStuck(sql)
+  const messages = yield* Messages.countStuck(sql)
+  const [endpoint] = yield* listFailing(sql, 1)
+  const abandoned = deliveries.abandoned + messages.abandoned
+  if (abandoned > 0) {
+    return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")
+  }
+  const waiting = [
+    ...(endpoint === undefined
+      ? []
+      : [
+          `${endpoint.total === failingMax ? "at least " : ""}${endpoint.total} ${endpoint.total === 1 ? "endpoint that fails" : "endpoints that fail"}`
+        ]),
+    ...(deliveries.dead > 0 ? [`${deliveries.dead} dead deliveries`] : []),
+    ...(messages.unsettled > 0 ? [`${messages.unsettled} messages of unknown outcome`] : [])
+  ]
+  const commands = [
+    ...(endpoint === undefined ? [] : [`\`${cli} webhooks list --project ${endpoint.projectId}\``]),
+    ...(deliveries.project === null
+      ? []
+      : [`\`${cli} deliveries list --project ${deliveries.project} --status dead\``]),
+    ...(messages.project === null ? [] : [`\`${cli} messages list --project ${messages.project} --status unknown\``])
+  ]
+  return waiting.length === 0
+    ? ok("nothing waits for an operator")
+    : warning(waiting.join(", "), `Run ${commands.join(" and ")}; other projects may have some, too.`)
+}).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))

@@ -1,0 +1,131 @@
+/** The answers and the lines of `listen`: verification, failures on purpose, forwarding. */
+import { ByteSize, Clock, Console, Duration, Effect, Option, Predicate, type Redacted } from "effect"
+import { HttpClient, HttpClientRequest, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { verifyWebhook } from "../../../client/Webhooks.ts"
+import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
+import { oneLine } from "../../Output.ts"
+
+/** Several times what a delivery has. */
+const maxBodySize = ByteSize.mebibytes(1)
+
+/** Less than the 15 s for which the service waits for an answer. */
+const forwardTimeout = Duration.seconds(10)
+
+/** Maximum number of deliveries whose attempts are counted. */
+const maxCounted = 10_000
+
+/** Only the code of a failure is shown: its message may repeat the URL. */
+export const codeOf = (error: unknown): string | undefined =>
+  Predicate.hasProperty(error, "code") && typeof error.code === "string"
+    ? error.code
+    : Predicate.hasProperty(error, "cause")
+      ? codeOf(error.cause)
+      : undefined
+
+/** What was received, as far as it can be read. */
+interface Received {
+  readonly bytes: Uint8Array
+  readonly headers: Readonly<Record<string, string>>
+  readonly event: Option.Option<object>
+}
+
+const eventOf = (bytes: Uint8Array): Option.Option<object> =>
+  Option.liftThrowable((): unknown => JSON.parse(new TextDecoder().decode(bytes)))().pipe(
+    Option.filter(Predicate.isObject)
+  )
+
+/** The reasons for which a delivery of a valid signature is no event of this version. */
+const authentic = new Set(["type_unknown", "body_invalid"])
+
+/** Returns `verified`, or the reason why the delivery is not. */
+const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers }: Received) =>
+  Option.match(secret, {
+    onNone: () => Effect.succeed("secret unknown"),
+    onSome: (secret) =>
+      Effect.match(verifyWebhook({ body: bytes, headers, secrets: secret }), {
+        onSuccess: () => "verified",
+        onFailure: ({ reason }) => (authentic.has(reason) ? "verified" : `not verified  ${reason}`)
+      })
+  })
+
+/** Sends a delivery on with its signature, and describes what came of it. */
+const forward = (to: string, { bytes, headers }: Received) => {
+  const kept = Object.entries(headers).filter(([name]) =>
+    /^(webhook-.*|content-type|user-agent|traceparent)$/.test(name)
+  )
+  return HttpClientRequest.post(to).pipe(
+    HttpClientRequest.setHeaders(kept),
+    HttpClientRequest.bodyUint8Array(bytes, headers["content-type"] ?? "application/json"),
+    HttpClient.execute,
+    Effect.timeout(forwardTimeout),
+    Effect.match({
+      onSuccess: ({ status }) => `forwarded  ${status}`,
+      onFailure: (error) => `not forwarded  ${error._tag === "TimeoutError" ? "timeout" : (codeOf(error) ?? "failed")}`
+    }),
+    Effect.scoped
+  )
+}
+
+/** Counts the attempts of the latest deliveries. */
+const makeAttempts = () => {
+  const attempts = new Map<string, number>()
+  return (id: string): number => {
+    const number = (attempts.get(id) ?? 0) + 1
+    attempts.delete(id)
+    attempts.set(id, number)
+    for (const oldest of attempts.keys()) {
+      if (attempts.size <= maxCounted) break
+      attempts.delete(oldest)
+    }
+    return number
+  }
+}
+
+/** A text of a sender: one line of limited length, without secrets and control characters. */
+const printable = (text: unknown): string => oneLine(redactSecrets(typeof text === "string" ? text : "-")).slice(0, 120)
+
+interface Options {
+  readonly json: boolean
+  readonly secret: Option.Option<Redacted.Redacted>
+  readonly forwardTo: Option.Option<string>
+  readonly fail: number
+}
+
+/** Answers deliveries, and prints a line for each. */
+export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
+  const attemptOf = makeAttempts()
+  let failures = fail
+  const receive = Effect.fnUntraced(function* (received: Received) {
+    const { event, headers } = received
+    const id = headers["webhook-id"] ?? "-"
+    const attempt = attemptOf(id)
+    const verified = yield* verification(secret, received)
+    const status = failures > 0 ? 500 : verified.startsWith("not") ? 401 : 204
+    if (failures > 0) failures--
+    const forwarded =
+      status === 204
+        ? yield* Effect.transposeOption(Option.map(forwardTo, (to) => forward(to, received)))
+        : Option.none()
+    const line = [
+      new Date(yield* Clock.currentTimeMillis).toISOString(),
+      printable(Option.getOrUndefined(Option.map(event, (body) => ("type" in body ? body.type : undefined)))),
+      printable(id),
+      ...(attempt > 1 ? [`attempt ${attempt}`] : []),
+      verified,
+      ...(status === 500 ? ["answered 500"] : []),
+      ...Option.toArray(forwarded)
+    ].join("  ")
+    // A program that reads the events gets only events whose signature was not refused.
+    const isEvent = json && status !== 401 && Option.isSome(event)
+    yield* isEvent ? Console.log(JSON.stringify(event.value)) : json ? Console.error(line) : Console.log(line)
+    return HttpServerResponse.empty({ status })
+  })
+  return Effect.gen(function* () {
+    const request = yield* HttpServerRequest.HttpServerRequest
+    if (request.method !== "POST") return HttpServerResponse.empty({ status: 405, headers: { allow: "POST" } })
+    const body = yield* Effect.result(request.arrayBuffer)
+    if (body._tag === "Failure") return HttpServerResponse.empty({ status: 413, headers: { connection: "close" } })
+    const bytes = new Uint8Array(body.success)
+    return yield* receive({ bytes, headers: request.headers, event: eventOf(bytes) })
+  }).pipe(Effect.provideService(HttpServerRequest.MaxBodySize, maxBodySize))
+}

@@ -1,0 +1,31 @@
+/** `migrate`: applies the pending migrations. */
+import { Effect } from "effect"
+import { Command } from "effect/cli"
+import { migrate as applyPending } from "../../platform/database/Migrations.ts"
+import * as Flags from "../Flags.ts"
+import { onDatabase } from "../OnDatabase.ts"
+import { answer, cli, withProgress } from "../Output.ts"
+
+export const migrate = Command.make(
+  "migrate",
+  { json: Flags.json },
+  Effect.fn(function* ({ json }) {
+    const applied = yield* onDatabase(applyPending).pipe(withProgress("Migrating"))
+    yield* answer(
+      json,
+      { applied: applied.map(([id, name]) => ({ id, name })) },
+      applied.length === 0
+        ? "Nothing to do: every migration is applied"
+        : applied.map(([id, name]) => `Applied ${String(id).padStart(4, "0")}_${name}`).join("\n")
+    )
+  })
+).pipe(
+  Command.withDescription("Apply the pending migrations"),
+  Command.withExamples([
+    { command: `${cli} migrate` },
+    {
+      command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} migrate`,
+      description: "Before a new version with MIGRATE_ON_START=false"
+    }
+  ])
+)

@@ -1,0 +1,169 @@
+/** `project`: the project file (contract §12). */
+import { Console, Data, Effect, FileSystem, Layer, Option, Stdio, Stream } from "effect"
+import { Argument, CliError, Command, Flag } from "effect/cli"
+import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { SecretKey } from "../../platform/secrets/SecretKey.ts"
+import { type ExportReport, Exports } from "../../project/Exports.ts"
+import { jsonSchema } from "../../project/ProjectFile.ts"
+import { Offboarding } from "../../project/Offboarding.ts"
+import { type ApplyReport, Projects } from "../../project/Projects.ts"
+import * as Flags from "../Flags.ts"
+import { onMigratedDatabase } from "../OnDatabase.ts"
+import { answer, cli, table, withProgress } from "../Output.ts"
+import { writeDocument } from "../OutputFile.ts"
+
+class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
+
+/** `Projects`, with the key that seals the secrets of files. */
+const projects = Projects.layer.pipe(Layer.provide(SecretBox.layer), Layer.provide(SecretKey.layer))
+
+const apply = Command.make(
+  "apply",
+  {
+    json: Flags.json,
+    file: Argument.String("file").pipe(
+      Argument.withMetavar("FILE"),
+      Argument.withDescription("The project file; - reads it from standard input")
+    )
+  },
+  Effect.fn(function* ({ file, json }) {
+    const text = yield* read(file)
+    const report = yield* Effect.flatMap(Projects, (projects) => projects.apply(text)).pipe(
+      withProgress(`Applying ${file}`),
+      Effect.provide(projects),
+      onMigratedDatabase
+    )
+    yield* answer(json, report, summary(report))
+  })
+).pipe(
+  Command.withDescription(
+    "Create or update a project and its records: all of the file, or none when anything is wrong"
+  ),
+  Command.withExamples([
+    { command: `${cli} project apply acme.json` },
+    { command: `${cli} project apply - < acme.json`, description: "Read from standard input" }
+  ])
+)
+
+const exportCommand = Command.make(
+  "export",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    output: Flag.String("output").pipe(
+      Flag.withMetavar("FILE"),
+      Flag.withDescription("The file to write or replace; standard output if not given"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ json, output, project }) {
+    const projectId = yield* Flags.projectId(project)
+    let records = 0
+    const report = yield* Effect.flatMap(Exports, (exports) =>
+      writeDocument(output, (write) => exports.export(projectId, write, () => void records++))
+    ).pipe(
+      withProgress(`Exporting project ${project}`, () => `, ${records} records`),
+      Effect.provide(Exports.layer),
+      onMigratedDatabase
+    )
+    // Without a file, standard output has the project file itself.
+    if (Option.isSome(output)) yield* answer(json, report, exportReport(output.value, report))
+  })
+).pipe(
+  Command.withDescription(
+    "Write a project as a project file, without the secrets of its channels: as it is at one moment, while it is in use"
+  ),
+  Command.withExamples([
+    { command: `${cli} project export --project acme --output acme.json` },
+    { command: `${cli} project export --project acme | gzip > acme.json.gz`, description: "Write to standard output" }
+  ])
+)
+
+const schema = Command.make("schema", { json: Flags.json }, () =>
+  Console.log(JSON.stringify(jsonSchema, null, 2))
+).pipe(
+  Command.withDescription("Print the JSON Schema of the project file"),
+  Command.withExamples([{ command: `${cli} project schema > project.schema.json` }])
+)
+
+const remove = Command.make(
+  "delete",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    confirm: Flag.String("confirm").pipe(
+      Flag.withMetavar("ID"),
+      Flag.withDescription("The project's id again (required): a deletion can't be undone")
+    )
+  },
+  Effect.fn(function* ({ confirm, json, project }) {
+    if (confirm !== project) return yield* unconfirmed(confirm)
+    const projectId = yield* Flags.projectId(project)
+    let removed = 0
+    const removal = yield* Effect.flatMap(Offboarding, ({ remove }) =>
+      remove(projectId, (rows) => Effect.sync(() => void (removed = rows)))
+    ).pipe(
+      withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
+      Effect.provide(Offboarding.layer),
+      onMigratedDatabase
+    )
+    const tables = Object.entries(removal.deleted).map(([name, rows]) => [name, String(rows)])
+    yield* answer(json, removal, [`Project ${project} is deleted.`, "", table([["", "ROWS"], ...tables])].join("\n"))
+  })
+).pipe(
+  Command.withDescription(
+    "Delete a project with all its records: its tokens are refused at once, its rows are deleted in batches. Run it again if it was interrupted"
+  ),
+  Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
+)
+
+const unconfirmed = (value: string) =>
+  new CliError.ShowHelp({
+    commandPath: [...cli.split(" "), "project", "delete"],
+    errors: [
+      new CliError.InvalidValue({
+        option: "confirm",
+        value,
+        expected: "the project's id, as in --project",
+        kind: "flag"
+      })
+    ]
+  })
+
+export const project = Command.make("project").pipe(
+  Command.withDescription("Apply and export project files, and delete projects"),
+  Command.withSubcommands([apply, exportCommand, schema, remove])
+)
+
+const read = Effect.fnUntraced(function* (file: string) {
+  const fs = yield* FileSystem.FileSystem
+  const stdio = yield* Stdio.Stdio
+  const bytes = yield* (file === "-" ? Stream.runCollect(stdio.stdin) : Effect.map(fs.readFile(file), Array.of)).pipe(
+    Effect.map((chunks) => Buffer.concat(chunks)),
+    Effect.mapError(({ reason }) => new FileUnreadable({ message: `Cannot read ${file} (${reason._tag})` }))
+  )
+  return yield* Effect.try({
+    try: () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),
+    catch: () => new FileUnreadable({ message: `Cannot read ${file} (it is not UTF-8)` })
+  })
+})
+
+const exportReport = (file: string, { projectId, records }: ExportReport) =>
+  [
+    `Project ${projectId} is in ${file}.`,
+    "",
+    table([["", "RECORDS"], ...Object.entries(records).map(([name, count]) => [name, String(count)])])
+  ].join("\n")
+
+const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
+  const kinds = [...new Set([created, updated, unchanged].flatMap((counts) => Object.keys(counts)))]
+  const count = (of: Record<string, number>, kind: string) => String(of[kind] ?? 0)
+  return [
+    `Project ${projectId} is as the file says.`,
+    "",
+    table([
+      ["", "CREATED", "UPDATED", "UNCHANGED"],
+      ...kinds.map((kind) => [kind, count(created, kind), count(updated, kind), count(unchanged, kind)])
+    ])
+  ].join("\n")
+}

@@ -1,0 +1,49 @@
+/** `secrets`: reseals stored secrets under the current key. */
+import { Effect, Layer } from "effect"
+import { Command } from "effect/cli"
+import { reseal as resealValues } from "../../platform/secrets/SealedValues.ts"
+import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { SecretKey } from "../../platform/secrets/SecretKey.ts"
+import { sealedTables } from "../../server/StoredSecrets.ts"
+import * as Flags from "../Flags.ts"
+import { onMigratedDatabase } from "../OnDatabase.ts"
+import { answer, cli, withProgress } from "../Output.ts"
+
+const box = SecretBox.layer.pipe(Layer.provide(SecretKey.layer))
+
+/** Maximum number of failed values that are named. */
+const shown = 10
+
+const reseal = Command.make(
+  "reseal",
+  { json: Flags.json },
+  Effect.fn(function* ({ json }) {
+    const { failed, resealed } = yield* resealValues(sealedTables).pipe(
+      Effect.provide(box),
+      onMigratedDatabase,
+      withProgress("Sealing")
+    )
+    const text = [
+      `Sealed ${resealed} secrets anew`,
+      ...(failed.length === 0 ? [] : [`${failed.length} are opened by no key that is set:`]),
+      ...failed.slice(0, shown).map((name) => `  ${name}`),
+      ...(failed.length > shown ? [`  and ${failed.length - shown} more`] : [])
+    ]
+    yield* answer(json, { resealed, failed: failed.length }, text.join("\n"))
+  })
+).pipe(
+  Command.withDescription(
+    "Seal the stored secrets of SECRET_KEY_PREVIOUS under SECRET_KEY; safe to repeat, and while the service runs"
+  ),
+  Command.withExamples([
+    {
+      command: `SECRET_KEY=$NEW SECRET_KEY_PREVIOUS=$OLD ${cli} secrets reseal`,
+      description: "After every process seals with the new key"
+    }
+  ])
+)
+
+export const secrets = Command.make("secrets").pipe(
+  Command.withDescription("Move stored secrets to another key"),
+  Command.withSubcommands([reseal])
+)

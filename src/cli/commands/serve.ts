@@ -1,0 +1,29 @@
+/** `serve`: the service itself. */
+import { Context, Effect } from "effect"
+import { Command, Flag } from "effect/cli"
+
+const nothing: (context: Context.Context<never>) => Context.Context<never> = () => Context.empty()
+
+/** The command that runs the service, under the name that its help shows. */
+export const serveAs = <const Name extends string>(name: Name) =>
+  Command.make(
+    name,
+    {
+      role: Flag.Literals("role", ["all", "api", "worker"]).pipe(
+        Flag.withMetavar("ROLE"),
+        Flag.withDescription(
+          "api: HTTP and no background work; worker: the background work, and of HTTP only /healthz and /readyz; all, if not given: both"
+        ),
+        Flag.withDefault("all")
+      )
+    },
+    Effect.fnUntraced(function* (options) {
+      // Loaded only here, so that other commands start in half the time.
+      const { serve } = yield* Effect.promise(() => import("../../server/Serve.ts"))
+      // Requests do not need the services of the command line in their context.
+      yield* Effect.updateContext(serve(options), nothing)
+    })
+  ).pipe(
+    Command.withDescription("Run the service, until SIGTERM or SIGINT"),
+    Command.withExamples([{ command: `${name} --role api` }])
+  )

@@ -1,0 +1,88 @@
+/** `task`: the tasks of a project. */
+import { Effect, Layer, Option, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
+import { taskFields } from "../../api/crm/Tasks.ts"
+import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
+import { Instant } from "../../api/schema/Instant.ts"
+import { TaskReferenceUnknown, Tasks } from "../../crm/Tasks.ts"
+import { Notifier } from "../../platform/outbox/Notifier.ts"
+import * as Flags from "../Flags.ts"
+import { onMigratedDatabase } from "../OnDatabase.ts"
+import { answer, cli } from "../Output.ts"
+
+const onTasks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(Tasks.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
+
+const create = Command.make(
+  "create",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    title: Flags.decodedFlag("title", taskFields.title).pipe(
+      Flag.withMetavar("TITLE"),
+      Flag.withDescription("The task's title (required)")
+    ),
+    deal: Flag.String("deal").pipe(Flag.withMetavar("ID"), Flag.withDescription("The id of a deal"), Flag.optional),
+    client: Flag.String("client").pipe(
+      Flag.withMetavar("ID"),
+      Flag.withDescription("The id of a client"),
+      Flag.optional
+    ),
+    due: Flags.decodedFlag("due", Instant).pipe(
+      Flag.withMetavar("TIME"),
+      Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ client, deal, due, json, project, title }) {
+    const tasks = yield* Tasks
+    const projectId = yield* Flags.projectId(project)
+    const named = namedIn(projectId)
+    const taskId = yield* tasks.create(projectId, {
+      title,
+      dealId: Option.isSome(deal) ? yield* named("deal", DealId, deal.value) : null,
+      clientId: Option.isSome(client) ? yield* named("client", ClientId, client.value) : null,
+      dueAt: Option.getOrNull(due)
+    })
+    yield* answer(json, { taskId }, `Task ${taskId} is created`)
+  }, onTasks)
+).pipe(
+  Command.withDescription("Create a task and emit crm.task.created.v1"),
+  Command.withExamples([
+    { command: `${cli} task create --project demo --title "Call back" --client cli_mara --due 2026-12-01T09:00:00Z` }
+  ])
+)
+
+const complete = Command.make(
+  "complete",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    task: Flag.String("task").pipe(Flag.withMetavar("ID"), Flag.withDescription("The task's id (required)"))
+  },
+  Effect.fn(function* ({ json, project, task }) {
+    const tasks = yield* Tasks
+    const projectId = yield* Flags.projectId(project)
+    const taskId = yield* namedIn(projectId)("task", TaskId, task)
+    yield* tasks.complete(projectId, taskId)
+    yield* answer(json, { taskId }, `Task ${taskId} is completed`)
+  }, onTasks)
+).pipe(
+  Command.withDescription("Complete a task and emit crm.task.completed.v1"),
+  Command.withExamples([
+    { command: `${cli} task complete --project demo --task task_0193f0c8a1b27c4d9e5f60718293a4b5` }
+  ])
+)
+
+export const task = Command.make("task").pipe(
+  Command.withDescription("Create and complete the tasks of a project"),
+  Command.withSubcommands([create, complete])
+)
+
+/** Decodes the id of a record. A text that is not a valid id is that of an unknown record. */
+const namedIn =
+  (projectId: ProjectId) =>
+  <Id>(kind: "task" | "deal" | "client", schema: Schema.Codec<Id, string>, id: string) =>
+    Schema.decodeEffect(schema)(id).pipe(
+      Effect.mapError(() => new TaskReferenceUnknown({ projectId, unknown: [{ kind, id }] }))
+    )

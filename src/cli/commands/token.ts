@@ -1,0 +1,165 @@
+/** `token`: the API keys of a project. */
+import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
+import { scopes } from "../../api/Access.ts"
+import { text } from "../../api/schema/Fields.ts"
+import { KeyId, MemberId } from "../../api/schema/Ids.ts"
+import {
+  type ApiKey,
+  ApiKeys,
+  type IssuedKey,
+  KeyUnknown,
+  MemberUnusable,
+  defaultLifetime
+} from "../../platform/requests/auth/ApiKeys.ts"
+import * as Flags from "../Flags.ts"
+import { onMigratedDatabase } from "../OnDatabase.ts"
+import { answer, answerPage, cli, table } from "../Output.ts"
+
+const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  command.pipe(Effect.provide(ApiKeys.layer), onMigratedDatabase)
+
+const issue = Command.make(
+  "issue",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    name: Flags.decodedFlag("name", text(1, 160)).pipe(
+      Flag.withMetavar("NAME"),
+      Flag.withDescription("The purpose of the key (required)")
+    ),
+    scopes: Flag.Literals("scope", [...scopes, "all"]).pipe(
+      Flag.withMetavar("SCOPE"),
+      Flag.withDescription("A scope of the key (required); once for each scope, or all"),
+      Flag.atLeast(1)
+    ),
+    expiresIn: Flags.duration("expires-in").pipe(
+      Flag.withDescription("Lifetime of the key, at most 366d; 90d if not given"),
+      Flag.withDefault(defaultLifetime)
+    ),
+    member: Flag.String("member").pipe(
+      Flag.withMetavar("ID"),
+      Flag.withDescription("Binds the key to an active member of the project"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ expiresIn, json, member, name, project, ...given }) {
+    const keys = yield* ApiKeys
+    const key = yield* keys.issue({
+      projectId: yield* Flags.projectId(project),
+      name,
+      scopes: given.scopes.includes("all") ? scopes : given.scopes.filter((scope) => scope !== "all"),
+      expiresIn,
+      memberId: yield* Effect.transposeOption(Option.map(member, memberId))
+    })
+    yield* answer(json, document(key), shown(key))
+  }, onKeys)
+).pipe(
+  Command.withDescription("Issue a key and show its token, which is not shown again"),
+  Command.withExamples([
+    { command: `${cli} token issue --project demo --name ci --scope all`, description: "A key with all eleven scopes" },
+    {
+      command: `${cli} token issue --project demo --name reader --scope crm.clients.read --expires-in 30d`,
+      description: "A key that reads, for a month"
+    }
+  ])
+)
+
+const list = Command.make(
+  "list",
+  { json: Flags.json, project: Flags.project, ...Flags.range },
+  Effect.fn(function* ({ json, project, ...range }) {
+    const keys = yield* ApiKeys
+    const page = yield* keys.list(yield* Flags.projectId(project), range)
+    const now = new Date(yield* Clock.currentTimeMillis)
+    yield* answerPage(json, page, page.items.length === 0 ? "No keys" : listed(page.items, now))
+  }, onKeys)
+).pipe(
+  Command.withDescription("List the keys of a project, the newest first"),
+  Command.withExamples([{ command: `${cli} token list --project demo --json` }])
+)
+
+const key = Flag.String("key").pipe(
+  Flag.withMetavar("KEY"),
+  Flag.withDescription("The key's id (required): the 12 characters of its token between `dk_` and the next `_`")
+)
+
+const revoke = Command.make(
+  "revoke",
+  { json: Flags.json, key },
+  Effect.fn(function* ({ json, key }) {
+    const keys = yield* ApiKeys
+    const revoked = yield* keys.revoke(yield* keyId(key))
+    yield* answer(json, revoked, `Key ${revoked.keyId} is revoked since ${revoked.revokedAt.toISOString()}`)
+  }, onKeys)
+).pipe(
+  Command.withDescription("Revoke a key: its token is refused from the next second on"),
+  Command.withExamples([{ command: `${cli} token revoke --key 4fGh8Kp2LmQx` }])
+)
+
+const rotate = Command.make(
+  "rotate",
+  {
+    json: Flags.json,
+    key,
+    grace: Flags.duration("grace").pipe(
+      Flag.withDescription("Time for which the old token is still accepted; 24h if not given"),
+      Flag.withDefault(Duration.hours(24))
+    )
+  },
+  Effect.fn(function* ({ grace, json, key }) {
+    const keys = yield* ApiKeys
+    const old = yield* keyId(key)
+    const renewed = yield* keys.rotate(old, grace)
+    const note = `The old key ${old} is accepted for ${Duration.format(grace)} more, or until it expires.`
+    yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
+  }, onKeys)
+).pipe(
+  Command.withDescription("Issue a key of the same rights and lifetime in place of another"),
+  Command.withExamples([
+    { command: `${cli} token rotate --key 4fGh8Kp2LmQx` },
+    { command: `${cli} token rotate --key 4fGh8Kp2LmQx --grace 1m`, description: "End the old key in a minute" }
+  ])
+)
+
+export const token = Command.make("token").pipe(
+  Command.withDescription("Issue, list, revoke and rotate the API keys of a project"),
+  Command.withSubcommands([issue, list, revoke, rotate])
+)
+
+const memberId = (id: string) =>
+  Schema.decodeEffect(MemberId)(id).pipe(Effect.mapError(() => new MemberUnusable({ memberId: id, reason: "unknown" })))
+
+/** Decodes the id of a key. A text that is not a valid id is that of an unknown key. */
+const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
+
+const document = ({ expiresAt, keyId, scopes, token }: IssuedKey) => ({
+  keyId,
+  token: Redacted.value(token),
+  scopes,
+  expiresAt
+})
+
+const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) =>
+  [
+    `Token    ${Redacted.value(token)}`,
+    `Key      ${keyId}`,
+    `Scopes   ${scopes.join(", ")}`,
+    `Expires  ${expiresAt.toISOString()}`,
+    "",
+    "Keep the token now: it is not shown again."
+  ].join("\n")
+
+const listed = (items: ReadonlyArray<ApiKey>, now: Date) =>
+  table([
+    ["KEY", "NAME", "STATE", "EXPIRES", "LAST USED", "MEMBER", "SCOPES"],
+    ...items.map((key) => [
+      key.keyId,
+      key.name,
+      key.revokedAt !== null ? "revoked" : key.expiresAt <= now ? "expired" : "active",
+      key.expiresAt.toISOString(),
+      key.lastUsedAt?.toISOString() ?? "never",
+      key.memberId ?? "-",
+      key.scopes.length === scopes.length ? "all" : key.scopes.join(",")
+    ])
+  ])

@@ -1,0 +1,124 @@
+/** One attempt of a delivery: its body, its headers and signatures, and its span. */
+import { Effect, Option, type Redacted, References } from "effect"
+import { testEventType } from "../../api/integrations/Events.ts"
+import { formatInstant } from "../../platform/database/Instants.ts"
+import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
+import { userAgent } from "../../platform/outbound/Exchange.ts"
+import type { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { signedHeaders } from "../../platform/secrets/StandardWebhooks.ts"
+import { spanOf } from "../../platform/telemetry/TraceContext.ts"
+import type { Claim } from "./DeliveryLoop/Claim.ts"
+import { errorOf, type Outcome, type Sender } from "./Sender.ts"
+import { secretOwner } from "../endpoints/WebhookSecrets.ts"
+
+/** An event, addressed to one installation. */
+interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationId" | "occurredAt" | "projectId"> {
+  readonly type: Claim["type"] | typeof testEventType
+}
+
+/** Returns the body that is signed and sent: the event for one installation, with its `data` exactly as stored. */
+export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: AddressedEvent): string => {
+  const event = { id: eventId, type, timestamp: formatInstant(occurredAt.getTime()), projectId, installationId }
+  return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
+}
+
+/** The services that attempts use. */
+interface Parts {
+  readonly secrets: Secrets
+  readonly sender: Sender["Service"]
+}
+
+/** Signs and sends a claimed delivery, as a client of the trace that caused it. `now` is in milliseconds. */
+export const attempt = (parts: Parts, claim: Claim, now: number): Effect.Effect<Outcome> =>
+  Effect.withFiber((fiber) =>
+    fiber.getRef(References.TracerEnabled) ? traced(parts, claim, now) : send(parts, claim, now, claim.traceparent)
+  )
+
+const traced = (parts: Parts, claim: Claim, now: number) =>
+  Effect.flatMap(currentTraceparent, (own) =>
+    send(
+      parts,
+      claim,
+      now,
+      Option.getOrElse(own, () => claim.traceparent)
+    )
+  ).pipe(
+    inClientSpan(errorOf, {
+      parent: spanOf(claim.traceparent),
+      attributes: {
+        "webhook.delivery.id": claim.id,
+        "webhook.event.type": claim.type,
+        "webhook.attempt": claim.attempt,
+        "project.id": claim.projectId,
+        "installation.id": claim.installationId
+      }
+    })
+  )
+
+const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent: string) =>
+  Effect.flatMap(secrets(claim), (opened) => {
+    // Bytes, as text would be encoded once for the signature and once for the connection.
+    const body = Buffer.from(bodyOf(claim))
+    return sender.send({
+      url: claim.endpointUrl,
+      body,
+      headers: headersOf(opened, { webhookId: claim.webhookId, now, body, traceparent })
+    })
+  })
+
+/** Returns the headers of a delivery. `now` is in milliseconds. */
+export const headersOf = (
+  secrets: ReadonlyArray<Redacted.Redacted>,
+  {
+    body,
+    now,
+    traceparent,
+    webhookId
+  }: {
+    readonly webhookId: string
+    readonly now: number
+    readonly body: string | Uint8Array
+    readonly traceparent: string
+  }
+) => ({
+  ...signedHeaders(secrets, webhookId, now, body),
+  "content-type": "application/json",
+  "user-agent": userAgent,
+  traceparent
+})
+
+/** Opens the secrets that sign a delivery. */
+export type Secrets = (
+  claim: Pick<Claim, "projectId" | "installationId" | "secrets">
+) => Effect.Effect<ReadonlyArray<Redacted.Redacted>>
+
+/** Maximum number of endpoints whose secrets are cached. */
+const remembered = 10_000
+
+/**
+ * Opens secrets and remembers those that an endpoint had last: they are the same for its next delivery, unless they were
+ * rotated. A secret in force that no key opens is a fault of the operator's SECRET_KEY: nothing can be signed. An older one
+ * in its overlap is left out then, as receivers have the one in force.
+ */
+export const secretsOf = (box: SecretBox["Service"]): Secrets => {
+  const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()
+  return ({ installationId, projectId, secrets }) => {
+    // No id holds this character.
+    const endpoint = `${projectId}\u0000${installationId}`
+    const last = known.get(endpoint)
+    if (last?.sealed === secrets) return Effect.succeed(last.opened)
+    const owner = secretOwner(projectId, installationId)
+    const open = (sealed: string) => box.open(owner, Buffer.from(sealed, "base64"))
+    const [inForce = "", ...older] = secrets.split(" ")
+    return Effect.all([open(inForce), ...older.map((sealed) => Effect.option(open(sealed)))]).pipe(
+      Effect.map(([first, ...others]) => [first, ...others.flatMap(Option.toArray)]),
+      Effect.tap((opened) =>
+        Effect.sync(() => {
+          if (known.size >= remembered) known.clear()
+          known.set(endpoint, { sealed: secrets, opened })
+        })
+      ),
+      Effect.orDie
+    )
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * Attempts of deliveries by minute: their numbers by outcome, and their durations in ranges. The statement that records results
+ * counts them, so an attempt is counted if and only if its result is recorded. One that a shutdown interrupts has no result.
+ */
+import type { SqlClient } from "effect/sql"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+
+/** Ranges of durations for each doubling: a range ends 19 % above its start. */
+const perDoubling = 4
+
+/** Returns the range of a duration. Range 0 ends at 1 ms. */
+export const bucketOf = (millis: number): number =>
+  millis < 1 ? 0 : Math.min(100, 1 + Math.floor(perDoubling * Math.log2(millis)))
+
+/** Returns the end of a range in milliseconds. */
+export const endOf = (bucket: number): number => 2 ** (bucket / perDoubling)
+
+/** Retention, a day longer than the longest period that is shown. */
+const retentionDays = 8
+
+/** The project of the rows that count the attempts of all projects. */
+const all = ""
+
+/** Returns a common table expression that counts the attempts of `recorded (project_id, on_move, bucket)`. */
+export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql`
+  counted AS (
+    INSERT INTO attempt_minutes AS minutes (project_id, minute, worker_id, delivered, bucket, attempts)
+    SELECT coalesce(project_id, ${all}), date_trunc('minute', now()), ${workerId}::bigint, delivered, bucket, count(*)::int
+    FROM (SELECT project_id, on_move = 'succeeded' AS delivered, bucket FROM recorded
+      WHERE on_move IN ('succeeded', 'failed', 'exhausted')) attempt
+    GROUP BY GROUPING SETS ((project_id, delivered, bucket), (delivered, bucket))
+    ON CONFLICT (project_id, minute, worker_id, delivered, bucket) DO UPDATE SET attempts = minutes.attempts + excluded.attempts
+  )`
+
+/** Attempts of one outcome in one slice of a period, with durations of one range. Slices are counted back from now. */
+export interface Counted {
+  readonly slice: number
+  readonly delivered: boolean
+  readonly bucket: number
+  readonly attempts: number
+}
+
+/** Reads the attempts of a project, or of all (null), in the last `slices` slices. */
+export const read = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId | null,
+  { minutes, slices }: { readonly minutes: number; readonly slices: number }
+) => sql<Counted>`
+  SELECT ((extract(epoch FROM date_trunc('minute', now()) - minute) / 60)::int / ${minutes}::int) AS slice, delivered, bucket,
+    sum(attempts)::int AS attempts
+  FROM attempt_minutes
+  WHERE project_id = ${projectId ?? all} AND minute > date_trunc('minute', now()) - ${slices * minutes}::int * interval '1 minute'
+  GROUP BY 1, 2, 3`
+
+/** The attempts of a slice. Slices are counted back from now. Percentiles are null without an attempt. */
+export interface Slice {
+  readonly slice: number
+  readonly delivered: number
+  readonly failed: number
+  readonly p50: number | null
+  readonly p95: number | null
+}
+
+const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
+
+/** Returns the end of the range in which the fraction `q` of the attempts is reached, in milliseconds. */
+const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
+  let left = Math.ceil(q * sum(counted))
+  const found = counted
+    .toSorted((one, other) => one.bucket - other.bucket)
+    .find(({ attempts }) => (left -= attempts) <= 0)
+  return found === undefined ? null : endOf(found.bucket)
+}
+
+/** Adds up attempts by slice. */
+export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): ReadonlyArray<Slice> =>
+  Array.from({ length: slices }, (_, slice) => {
+    const own = counted.filter((one) => one.slice === slice)
+    const delivered = sum(own.filter((one) => one.delivered))
+    return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
+  })
+
+/** Maximum number of rows that one statement removes. */
+const pruneBatch = 5_000
+
+/** Removes a batch of rows that are older than their retention, the oldest of each project first. Returns whether there may be more. */
+export const prune = (sql: SqlClient.SqlClient) => {
+  const batch = sql.literal(String(pruneBatch))
+  return sql<{ readonly more: boolean }>`
+    WITH gone AS (
+      DELETE FROM attempt_minutes WHERE ctid = ANY(ARRAY(
+        SELECT expired.row FROM (SELECT project_id FROM projects UNION ALL SELECT ${all}) project, LATERAL (
+          SELECT ctid AS row FROM attempt_minutes
+          WHERE project_id = project.project_id AND minute < now() - ${retentionDays}::int * interval '1 day'
+          ORDER BY minute LIMIT ${batch} FOR UPDATE SKIP LOCKED
+        ) expired LIMIT ${batch}
+      ))
+      RETURNING 1
+    )
+    SELECT count(*) = ${batch} AS more FROM gone`
+}

@@ -1,0 +1,121 @@
+/** Deliveries as operators see them (contract §13). */
+import { Clock, Context, Data, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { Operator } from "../../platform/operators/Audit.ts"
+import { lookupOne } from "../../platform/database/Lookups.ts"
+import { Notifier } from "../../platform/outbox/Notifier.ts"
+import { type ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
+import { complete, type Found, type Range } from "../../platform/operators/Search.ts"
+import { type Details, details } from "./DeliveryDetails.ts"
+import { type Delivery, type Filter, find, isDead } from "./DeliveryList.ts"
+import * as Installations from "../Installations.ts"
+import { notRetriable, retryFor } from "./Retry.ts"
+
+export { type State, states } from "./DeliveryLoop/States.ts"
+export type { Delivery, Details }
+
+export class DeliveryUnknown extends Data.TaggedError("DeliveryUnknown")<{
+  readonly projectId: ProjectId
+  readonly deliveryId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no delivery "${this.deliveryId}"`
+  }
+}
+
+export class InstallationUnknown extends Data.TaggedError("InstallationUnknown")<{
+  readonly projectId: ProjectId
+  readonly installationId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no installation "${this.installationId}"`
+  }
+}
+
+export class DeliveryNotRetriable extends Data.TaggedError("DeliveryNotRetriable")<{
+  readonly deliveryId: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `Delivery "${this.deliveryId}" can't be retried: ${this.reason}`
+  }
+}
+
+export class Deliveries extends Context.Service<
+  Deliveries,
+  {
+    /** Lists the deliveries of a project that match a filter, newest first. */
+    readonly list: (
+      projectId: ProjectId,
+      filter: Filter,
+      range: Range
+    ) => Effect.Effect<Found<Delivery>, ProjectUnknown | InstallationUnknown>
+
+    readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Details, ProjectUnknown | DeliveryUnknown>
+
+    /** Returns a dead delivery to the queue, its retry schedule anew. */
+    readonly retry: (
+      projectId: ProjectId,
+      id: string
+    ) => Effect.Effect<void, ProjectUnknown | DeliveryUnknown | DeliveryNotRetriable, Operator>
+  }
+>()("developer-api/integrations/deliveries/Deliveries") {
+  static readonly layer = Layer.effect(
+    Deliveries,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const notifier = yield* Notifier
+
+      return {
+        list: Effect.fn("Deliveries.list")(function* (projectId, filter, range) {
+          yield* requireProject(sql, projectId)
+          if (filter.installationId !== null) yield* requireInstallation(sql, projectId, filter.installationId)
+          const search = (range: Range) => Effect.orDie(find(sql, projectId, filter, range))
+          return yield* complete(search, range, ({ id }) => id)
+        }),
+        show: Effect.fn("Deliveries.show")(function* (projectId, id) {
+          yield* requireProject(sql, projectId)
+          const delivery = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id }))
+          return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
+        }),
+        retry: Effect.fn("Deliveries.retry")(function* (projectId, id) {
+          const { actor } = yield* Operator
+          yield* requireProject(sql, projectId)
+          const at = new Date(yield* Clock.currentTimeMillis)
+          const [verdict] = yield* Effect.orDie(retryFor(sql, actor, projectId, id, at))
+          if (verdict === undefined) return yield* new DeliveryUnknown({ projectId, deliveryId: id })
+          const { installationId, refusal } = verdict
+          if (refusal !== null) {
+            return yield* new DeliveryNotRetriable({ deliveryId: id, reason: notRetriable[refusal] ?? refusal })
+          }
+          yield* notifier.appended(projectId, [installationId])
+        })
+      }
+    })
+  )
+}
+
+const requireInstallation = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  installationId: string
+): Effect.fn.Return<void, InstallationUnknown> {
+  const exists = yield* Effect.orDie(Installations.exists(sql, projectId, installationId))
+  if (!exists) return yield* new InstallationUnknown({ projectId, installationId })
+})
+
+/** Counts, over all projects, the dead deliveries (to 10,000), and those whose lease ended a minute ago without a takeover. */
+export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
+  const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`
+    SELECT counted.*, (
+        SELECT count(*)::int FROM deliveries
+        WHERE finished_at IS NULL AND status = 'delivering' AND leased_until < now() - interval '1 minute'
+      ) AS abandoned
+    FROM (
+      SELECT count(*)::int AS dead, min(project_id) AS project FROM (
+        SELECT project_id FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' LIMIT 10000
+      ) found
+    ) counted`
+  return row ?? { dead: 0, project: null, abandoned: 0 }
+})

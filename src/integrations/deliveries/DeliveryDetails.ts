@@ -1,0 +1,57 @@
+/** A delivery with its event and its attempts, as the API, the commands and the console show it. */
+import type { SqlClient } from "effect/sql"
+import type { DeliveryAttempt, DeliveryDetails } from "../../api/integrations/Deliveries.ts"
+import { selectList } from "../../platform/database/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
+import { columnsOf, type Delivery } from "./DeliveryList.ts"
+
+/** An entry of the attempt log. Entries of lost leases, and those of earlier versions, lack members. */
+export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
+  Partial<Pick<DeliveryAttempt, "endpointUrl" | "responseBody">>
+
+export interface Details extends Delivery {
+  readonly log: ReadonlyArray<LoggedAttempt>
+  /** Why it was dead-lettered without an attempt. */
+  readonly deadCode: string | null
+  readonly eventTime: string
+  readonly eventData: DeliveryDetails["event"]["data"]
+  readonly traceparent: string
+}
+
+const columns = `${columnsOf("deliveries")}, deliveries.attempt_log AS log, dead_code AS "deadCode",
+  events.data AS "eventData", traceparent, ${selectList({ eventTime: ["occurred_at", "timestamptz"] })}`
+
+/** Looks up deliveries. */
+export const details =
+  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
+  (key) =>
+    sql`
+    SELECT ${sql.literal(columns)} FROM ${key}
+      LEFT JOIN deliveries ON deliveries.project_id = key.project_id AND deliveries.id = key.id
+      LEFT JOIN events ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
+
+/** Returns the attempts of a delivery with all members, in the order of the contract: jsonb has another. */
+export const attemptsOf = ({ log }: Details): ReadonlyArray<DeliveryAttempt> =>
+  log.map(
+    ({
+      durationMs,
+      endpointUrl = null,
+      errorCode,
+      finishedAt,
+      number,
+      responseBody = null,
+      startedAt,
+      statusCode
+    }) => ({
+      number,
+      startedAt,
+      finishedAt,
+      durationMs,
+      statusCode,
+      errorCode,
+      endpointUrl,
+      responseBody
+    })
+  )

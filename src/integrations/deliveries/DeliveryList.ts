@@ -1,0 +1,149 @@
+/** The read model of deliveries: what the API, the commands and the console show of each, and their lists. */
+import { Effect } from "effect"
+import type { SqlClient, SqlError, Statement } from "effect/sql"
+import type { DeliveryId, EventId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import type { DeliveryStatusFilter } from "../../api/integrations/Deliveries.ts"
+import { deliveryStatuses } from "../../api/integrations/Deliveries.ts"
+import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
+import { selectList } from "../../platform/database/Columns.ts"
+import { firstIdAt } from "../../platform/NewId.ts"
+import { pageConditionById, pageLimit, type Window } from "../../platform/requests/Pages.ts"
+import { type Found, foundOf, type Range, scanLimit } from "../../platform/operators/Search.ts"
+import type { State } from "./DeliveryLoop/States.ts"
+import { nextAttemptAt } from "../endpoints/WebhookList.ts"
+
+/** A delivery, with what its last attempt came to. */
+export interface Delivery {
+  readonly id: DeliveryId
+  readonly installationId: InstallationId
+  readonly eventId: EventId
+  readonly eventType: EventType
+  readonly status: State
+  readonly attempts: number
+  /** RFC 3339; null unless it is open at an enabled webhook. */
+  readonly nextAttemptAt: string | null
+  readonly lastStatusCode: number | null
+  readonly lastErrorCode: string | null
+  /** The delivery that it repeats, where a replay has made it. */
+  readonly replayOf: DeliveryId | null
+  readonly createdAt: string
+  readonly finishedAt: string | null
+}
+
+export interface Filter {
+  readonly installationId: string | null
+  readonly status: State | null
+  readonly type: EventType | null
+  readonly since: Date | null
+  readonly until: Date | null
+}
+
+/** The condition of the index of dead deliveries (`deliveries_dead`). */
+export const isDead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
+
+/** The state of a delivery for callers, as in the index `deliveries_by_state`. */
+const state = `(CASE
+  WHEN finished_at IS NULL THEN 'pending'
+  WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
+  ELSE 'dead'
+END)`
+
+/** The columns of a delivery, from `deliveries` or a part of it. */
+export const columnsOf = (delivery: string) => `
+  ${selectList(
+    {
+      id: "id",
+      installationId: "installation_id",
+      eventId: "event_id",
+      eventType: "event_type",
+      status: "status",
+      attempts: "attempts",
+      replayOf: "replay_of",
+      createdAt: ["created_at", "timestamptz"],
+      finishedAt: ["finished_at", "timestamptz"]
+    },
+    delivery
+  )},
+  (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
+  coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode", (
+    SELECT ${nextAttemptAt(`${delivery}.available_at`)} FROM webhooks JOIN endpoint_health USING (project_id, installation_id)
+    WHERE project_id = ${delivery}.project_id AND installation_id = ${delivery}.installation_id
+  ) AS "nextAttemptAt"`
+
+type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
+
+/** Finds deliveries of a page, newest first, among the next `scanLimit`. Dead ones have an index. */
+export const find = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  filter: Filter,
+  { after, limit }: Range
+): Effect.Effect<Found<Delivery>, SqlError.SqlError> => {
+  const { installationId, since, status, type, until } = filter
+  const isFiltered = installationId !== null || type !== null || status !== null
+  // In the text of the statement, so that a plan for any values is as good as one for these.
+  const ends = [after, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null)
+  return sql<Row>`
+    WITH scanned AS MATERIALIZED (
+      SELECT * FROM deliveries
+      WHERE project_id = ${projectId} AND id >= ${since === null ? "" : firstIdAt("dlv", since.getTime())}
+        ${ends.length === 0 ? sql.literal("") : sql`AND id < ${ends.toSorted()[0]}`}
+        ${sql.literal(status === "dead" ? `AND ${isDead}` : "")}
+      ORDER BY id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
+    ),
+    found AS (
+      SELECT * FROM scanned
+      WHERE (${installationId}::text IS NULL OR installation_id = ${installationId})
+        AND (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
+      ORDER BY id DESC LIMIT ${limit + 1}::int
+    )
+    SELECT ${sql.literal(columnsOf("found"))}, bound.last, bound.scanned
+    FROM (SELECT min(id) AS last, count(*)::int AS scanned FROM scanned) bound LEFT JOIN found ON true
+    ORDER BY found.id DESC`.pipe(
+    Effect.map((rows) => {
+      const found = rows.flatMap((row) => {
+        if (row.id === null) return []
+        const { last: _, scanned: __, ...delivery } = row
+        return [delivery]
+      })
+      const [bound = { last: null, scanned: 0 }] = rows
+      return foundOf(found, limit, ({ id }) => id, bound)
+    })
+  )
+}
+
+/** The filter of a page of one installation. */
+export interface PageFilter {
+  readonly status: DeliveryStatusFilter
+  readonly eventType: EventType | undefined
+}
+
+/**
+ * Reads a page of the deliveries of an installation, by id from the newest on. Without a filter it reads the index
+ * `deliveries_by_installation`. With a filter it merges one part of `deliveries_by_state` for each state and type that match; the
+ * index has each part in the order of the ids.
+ */
+export const page = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  installationId: InstallationId,
+  { eventType, status }: PageFilter,
+  window: Window
+) => {
+  const part = (condition: string): Statement.Fragment => sql`
+    (SELECT * FROM deliveries
+     WHERE project_id = ${projectId} AND installation_id = ${installationId} ${sql.literal(condition)}
+       ${pageConditionById(sql, "deliveries", projectId, window.after, "DESC")}
+     ORDER BY id DESC ${pageLimit(sql, window)})`
+  const statuses = status === "all" ? deliveryStatuses : [status]
+  const types = eventType === undefined ? eventTypes : [eventType]
+  const conditions =
+    status === "all" && eventType === undefined
+      ? [""]
+      : statuses.flatMap((status) => types.map((type) => `AND ${state} = '${status}' AND event_type = '${type}'`))
+  const [first = "", ...others] = conditions
+  const parts = others.reduce((parts, condition) => sql`${parts} UNION ALL ${part(condition)}`, part(first))
+  return sql<Delivery>`
+    SELECT ${sql.literal(columnsOf("delivery"))} FROM (SELECT * FROM (${parts}) AS parts ORDER BY id DESC ${pageLimit(sql, window)}) AS delivery
+    ORDER BY delivery.id DESC`
+}

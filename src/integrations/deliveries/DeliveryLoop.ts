@@ -1,0 +1,256 @@
+/**
+ * Delivers the outbox. Any number of processes may run it. `src/integrations/README.md` follows a delivery.
+ *
+ * One fiber talks to the database, one statement after the other; attempts run beside it:
+ *
+ *   ┌──▶ waiting ── results, notice or timer ──▶ disabling ──▶ recording ──▶ claiming ──┐
+ *   │                                            (if 410)      (if results)  (if open)  │
+ *   └───────────────────────────────────────────────────────────────────────────────────┘
+ *
+ *   attempt:  claimed ──▶ queued by endpoint ──▶ sending ──▶ ended ──▶ recorded
+ *                               └── returned unsent ──────────▲
+ *
+ *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
+ *
+ * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
+ * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded: a dead delivery of an enabled
+ *   webhook could be retried.
+ * - recording: a batch of results, in one statement; then the webhooks are disabled that have failed for too long. A failure of
+ *   the database keeps the results, a defect drops them: their leases expire. The result of an expired lease is discarded.
+ * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
+ *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
+ */
+import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
+import { SqlClient } from "effect/sql"
+import { Supervisor } from "../../platform/background/Supervisor.ts"
+import { Worker } from "../../platform/background/Worker.ts"
+import { clients, statement } from "../../platform/database/Database.ts"
+import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
+import { monotonicMillis } from "../../platform/MonotonicTime.ts"
+import { listen } from "../../platform/outbox/Listener.ts"
+import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { Settings } from "../../platform/Settings.ts"
+import { untraced } from "../../platform/telemetry/Telemetry.ts"
+import { attempt, secretsOf } from "./Attempt.ts"
+import { claim, type Leased, leasesOf } from "./DeliveryLoop/Claim.ts"
+import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
+import { record, type Result } from "./DeliveryLoop/Record.ts"
+import * as Slots from "./DeliveryLoop/Slots.ts"
+import { failingOf, isGone, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
+import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
+import { maintain } from "./DeliveryMaintenance.ts"
+import { disableFailing, disableGone } from "./DeliveryMaintenance/DeadLetter.ts"
+import * as Metrics from "./DeliveryMetrics.ts"
+import { type Outcome, Sender } from "./Sender.ts"
+
+/** Maximum number of results in one statement. */
+const longestBatch = 500
+/** Interval of claims without a notice: half of the maximum delay of a retry. */
+const pollEvery = Duration.millis(250)
+/** Pause before a claim visits an endpoint again whose row was locked. */
+const lockedFor = Duration.millis(25)
+/** Time that a lease lasts beyond its attempt. It is never extended. */
+const leaseMargin = Duration.seconds(15)
+/** Pause before results are recorded again. */
+const againAfter = Duration.millis(500)
+/** A statement may take 4 s and be tried again. */
+const stalledAfter = Duration.seconds(30)
+
+export class DeliveryLoop extends Context.Service<
+  DeliveryLoop,
+  {
+    /** Claims nothing more, and waits until what is being sent is recorded. */
+    readonly drain: Effect.Effect<void>
+  }
+>()("developer-api/integrations/deliveries/DeliveryLoop") {
+  static readonly layer = Layer.effect(
+    DeliveryLoop,
+    Effect.suspend(() => make)
+  )
+}
+
+/** Outcome of an attempt that ended with a defect. */
+const internal = { _tag: "failed", code: "internal" } as const
+
+interface Ended {
+  readonly lease: Leased
+  readonly result: Result
+}
+
+const make = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const claims = Context.get(yield* Layer.build(clients.claims), SqlClient.SqlClient)
+  const supervisor = yield* Supervisor
+  const worker = yield* Worker
+  const parts = { secrets: secretsOf(yield* SecretBox), sender: yield* Sender }
+  const { webhooks } = yield* Settings
+  const measured = yield* MetricsEnabled
+  const clock = yield* Clock.Clock
+  const random = yield* Random.Random
+  /** The time of day, which the attempt log and the signatures have. */
+  const now = () => clock.currentTimeMillisUnsafe()
+  const concurrency = webhooks.endpointConcurrency
+  const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
+  const failing = failingOf(webhooks.retrySchedule, webhooks.disableAfter)
+  const terms = { concurrency, failing, workerId: worker.id }
+
+  const slots = Slots.make()
+  /** Results that are not recorded. */
+  let results: Array<Ended> = []
+  /** Endpoints whose webhook has changed since the last claim began: deliveries claimed ahead of it are returned. */
+  const changed = new Map<string, Endpoint>()
+  /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
+  let pollAt = 0n
+  let intake: "open" | "closed" = "open"
+  const idle = yield* Latch.make(false)
+  const signals = yield* Queue.sliding<void>(1)
+  const signal = () => void Queue.offerUnsafe(signals, undefined)
+
+  const add = (lease: Leased, result: Result) => {
+    if (results.push({ lease, result }) === 1) signal()
+  }
+  const returnAll = (leases: ReadonlyArray<Leased>) => {
+    const at = now()
+    for (const lease of leases) add(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
+  }
+
+  // Finalizers run in reverse order, so this one runs after the fibers that send have ended.
+  yield* Effect.addFinalizer(() =>
+    Effect.suspend(() => {
+      returnAll(queues.drop())
+      const released = new Map(
+        queues.leased().map((lease) => {
+          const finishedAt = Math.max(lease.startedAt, now())
+          return [lease, returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt })]
+        })
+      )
+      for (const { lease, result } of results) released.set(lease, result)
+      return released.size === 0 ? Effect.void : Effect.asVoid(record(sql, [...released.values()], terms))
+    }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
+  )
+  const run = yield* FiberSet.makeRuntime<never>()
+
+  /** Adds the result of an attempt; returns what is sent next to the endpoint. */
+  const endAttempt = (lease: Leased, outcome: Outcome) => {
+    slots.release(lease)
+    const at = monotonicMillis(clock)
+    const millis = Math.round(at - lease.beganAt)
+    const times = { startedAt: lease.startedAt, finishedAt: lease.startedAt + millis }
+    const result = resultOf(lease, outcome, times, webhooks.retrySchedule, random.nextDoubleUnsafe())
+    const succeeded = result.on === "succeeded" && intake === "open"
+    const { next, returned } = queues.next(lease, { succeeded, millis, now: at })
+    add(lease, result)
+    returnAll(returned)
+    return next
+  }
+
+  /** Makes attempts in one fiber, one after the other: that of `lease`, then those that wait for the endpoint. */
+  const deliver = (lease: Leased): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      slots.take(lease)
+      lease.startedAt = now()
+      lease.beganAt = monotonicMillis(clock)
+      return attempt(parts, lease, lease.startedAt).pipe(
+        // A defect in one attempt is the failure of that delivery alone.
+        Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
+        Effect.flatMap((outcome) => {
+          const next = endAttempt(lease, outcome)
+          return next === undefined ? Effect.void : deliver(next)
+        })
+      )
+    })
+  const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
+
+  const recordResults = Effect.suspend(() => {
+    const batch = results.slice(0, longestBatch)
+    if (batch.length === 0) return Effect.void
+    results = results.slice(longestBatch)
+    const recorded = batch.map(({ result }) => result)
+    const gone = recorded.filter(({ statusCode }) => isGone(statusCode))
+    const forget = Effect.sync(() => batch.forEach(({ lease }) => queues.recorded(lease)))
+    return Effect.forEach(gone, (result) => statement(disableGone(sql, result)), { discard: true }).pipe(
+      Effect.andThen(statement(record(sql, recorded, terms))),
+      Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
+      Effect.tapDefect(() => forget),
+      Effect.tap(forget),
+      Effect.tap((endpoints) => {
+        queues.name(endpoints.filter(({ isDue }) => isDue))
+        // If this fails, the next failure of the endpoint disables its webhook.
+        const tooLong = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
+        const last = new Map(recorded.map((result) => [keyOf(result), result]))
+        const attempted = [...tooLong].flatMap((key) => last.get(key) ?? [])
+        return Effect.forEach(attempted, (result) => statement(disableFailing(sql, result, failing)), { discard: true })
+      }),
+      Effect.andThen(measured ? Metrics.countResults(recorded) : Effect.void),
+      Effect.uninterruptible,
+      Effect.ensuring(Effect.sync(() => (results.length > 0 ? signal() : undefined)))
+    )
+  })
+
+  /**
+   * Claims what there are slots for, if an endpoint is named or nothing was claimed for `pollEvery`. What a claim has leased
+   * is known here, even if the fiber is interrupted meanwhile.
+   */
+  const claimDue = Effect.suspend(() => {
+    const workerId = worker.leaseId()
+    const at = monotonicMillis(clock)
+    const elapsed = clock.monotonicTimeNanosUnsafe()
+    if (workerId === null || (!queues.isAnyNamed(at) && elapsed < pollAt)) return Effect.void
+    pollAt = elapsed + Duration.toNanosUnsafe(pollEvery)
+    changed.clear()
+    const limits = { workerId, leaseMillis, concurrency, rooms: slots.rooms(), named: queues.takeNamed(at) }
+    return untraced(statement(claim(claims, limits))).pipe(
+      Effect.map(({ claims, locked }) => {
+        const leases = leasesOf(claims, now())
+        if (intake === "closed") return returnAll(leases)
+        queues.add(leases, monotonicMillis(clock))
+        if (locked.length > 0) pollAt = elapsed + Duration.toNanosUnsafe(lockedFor)
+        queues.name(locked)
+        // The claim may have read a webhook before it changed.
+        for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
+      }),
+      Effect.uninterruptible
+    )
+  })
+
+  const cycle = Effect.gen(function* () {
+    const left = pollAt - clock.monotonicTimeNanosUnsafe()
+    yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
+    yield* recordResults
+    if (intake === "open") yield* claimDue
+    else if (results.length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
+  })
+
+  yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>
+    Effect.andThen(cycle, progress).pipe(
+      Effect.catch((error) =>
+        Effect.andThen(Effect.logWarning("The database of the deliveries is away", error), Effect.sleep(againAfter))
+      ),
+      Effect.forever
+    )
+  )
+
+  const visit = (endpoints: ReadonlyArray<Endpoint>) => {
+    queues.name(endpoints)
+    if (endpoints.length > 0) signal()
+  }
+  yield* maintain({ sql, leaseMillis, maxAge: maxAge(webhooks.retrySchedule), visit })
+  yield* listen(({ installationIds, on, projectId }) => {
+    const endpoints = installationIds.map((installationId) => ({ projectId, installationId }))
+    visit(endpoints)
+    if (on === "appended") return
+    for (const endpoint of endpoints) {
+      changed.set(keyOf(endpoint), endpoint)
+      returnAll(queues.drop(endpoint))
+    }
+  })
+
+  return {
+    drain: Effect.suspend(() => {
+      intake = "closed"
+      returnAll(queues.drop())
+      signal()
+      return Latch.await(idle)
+    })
+  }
+})

@@ -1,0 +1,133 @@
+/**
+ * Claims due deliveries, found by endpoint.
+ *
+ * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds
+ * something there; it is null while nothing is pending or as much is in flight as may be. A claim visits the endpoints whose
+ * `claim_at` has passed, and those that it is given by name. Its cost depends on what it visits: parked and idle endpoints are
+ * not read.
+ *
+ * Everything in flight to an endpoint is leased to one worker (`worker_id`). So no two workers count for the same endpoint,
+ * and a worker may claim ahead for an endpoint whose concurrency it limits itself.
+ */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { DeliveryId, EventId } from "../../../api/schema/Ids.ts"
+import type { EventType } from "../../../api/integrations/Events.ts"
+import { literalsOf } from "./States.ts"
+import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
+
+/** A leased delivery, to be attempted now. */
+export interface Claim extends Endpoint {
+  readonly id: DeliveryId
+  /** The `webhook-id`: of a replay, the id of the delivery that it repeats. */
+  readonly webhookId: DeliveryId
+  /** Number of the attempt. */
+  readonly attempt: number
+  /** End of the lease. With `attempt` the fence: no other lease of the delivery has both. */
+  readonly leasedUntil: Date
+  /** Delays of the retry schedule that are used up. */
+  readonly retries: number
+  /** Whether the endpoint is suspect: its attempts use the slots of such endpoints. */
+  readonly suspect: boolean
+  readonly endpointUrl: string
+  /** Number of the URL. A result changes the health of this URL alone. */
+  readonly urlVersion: number
+  /** Sealed, in base64, the newest first, separated by spaces. */
+  readonly secrets: string
+  readonly eventId: EventId
+  readonly type: EventType
+  /** JSON, as it is sent. */
+  readonly data: string
+  readonly occurredAt: Date
+  readonly traceparent: string
+}
+
+/** A row of a claim: a leased delivery, or a named endpoint that was locked. */
+type Row = Claim | (Endpoint & { readonly id: null })
+
+/**
+ * Claims for endpoints that are due and for those named, as many as there are slots. Returns the leased deliveries, and the
+ * named endpoints that it could not visit because another statement has locked their rows.
+ *
+ * - `endpoint`: the endpoints, locked.
+ * - `visit`: the same, with the number of deliveries that each may get (`quota`).
+ * - `pending`: the first pending deliveries of each, in the order of `deliveries_open`, and one more, by which the
+ *   next due time of the endpoint is set.
+ * - `leased`: the chosen ones. The lock of the endpoint excludes other claims, so no row lock precedes the update by `ctid`.
+ */
+export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseMillis: number }) => {
+  const { from, to } = literalsOf(sql, "claimed")
+  return sql<Row>`
+  WITH RECURSIVE ${givenEndpoints(sql, terms)},
+  ${due(sql, "healthy", terms)},
+  ${due(sql, "suspect", terms)},
+  endpoint AS MATERIALIZED (${endpoints(sql, terms)}),
+  ${visits(sql, terms.rooms)},
+  pending AS MATERIALIZED (
+    SELECT visit.project_id, visit.installation_id, suspect, endpoint_url, url_version, secrets, row, available_at,
+      place <= quota AND available_at <= now() AS chosen
+    FROM visit, LATERAL (
+      SELECT ctid AS row, available_at, row_number() OVER (ORDER BY available_at, id) AS place FROM deliveries
+      WHERE project_id = visit.project_id AND installation_id = visit.installation_id
+        AND finished_at IS NULL AND status = ${from}
+      ORDER BY available_at, id LIMIT quota + 1
+    ) delivery
+  ),
+  leased AS (
+    UPDATE deliveries SET status = ${to}, attempts = attempts + 1,
+      leased_until = now() + ${terms.leaseMillis}::float8 * interval '1 millisecond'
+    FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = ${from}
+    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id,
+      coalesce(replay_of, deliveries.id) AS webhook_id, attempts, leased_until, retries, event_id,
+      suspect, endpoint_url, url_version, secrets
+  ),
+  settled AS (${settle(sql, terms)})
+  SELECT project_id AS "projectId", installation_id AS "installationId", id, webhook_id AS "webhookId", attempts AS attempt,
+    leased_until AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", url_version AS "urlVersion", secrets,
+    event_id AS "eventId", event.*
+  FROM leased, LATERAL (
+    SELECT type, data::text AS data, occurred_at AS "occurredAt", traceparent FROM events
+    WHERE project_id = leased.project_id AND id = leased.event_id LIMIT 1
+  ) event
+  UNION ALL
+  SELECT locked.*, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM (${lockedEndpoints(sql, terms)}) locked`.pipe(
+    Effect.map((rows) => ({
+      claims: rows.filter((row) => row.id !== null),
+      locked: rows.filter((row) => row.id === null)
+    }))
+  )
+}
+
+export interface Leased extends Claim {
+  /** When its attempt starts, or when it was claimed until then; in milliseconds. */
+  startedAt: number
+  /** The same by the monotonic clock. */
+  beganAt: number
+}
+
+/**
+ * Returns the leases of claims. The driver decodes the texts of an endpoint anew for each claim; successive leases of one
+ * endpoint share a single copy. Thousands of leases may wait, so this saves the garbage collector much work.
+ */
+export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Leased> => {
+  const leases: Array<Leased> = []
+  let last = claims[0]
+  for (const claim of claims) {
+    const lease: Leased = {
+      ...claim,
+      projectId: oneOf(last?.projectId, claim.projectId),
+      installationId: oneOf(last?.installationId, claim.installationId),
+      endpointUrl: oneOf(last?.endpointUrl, claim.endpointUrl),
+      secrets: oneOf(last?.secrets, claim.secrets),
+      startedAt: now,
+      beganAt: 0
+    }
+    leases.push(lease)
+    last = lease
+  }
+  return leases
+}
+
+/** Returns `known` if both texts are equal, so that the other copy can be collected. */
+const oneOf = <A extends string>(known: A | undefined, text: A): A => (known === text ? known : text)

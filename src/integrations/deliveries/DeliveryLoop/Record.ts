@@ -1,0 +1,249 @@
+/** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
+import type { SqlClient } from "effect/sql"
+import { formatInstant } from "../../../platform/database/Instants.ts"
+import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
+import type { Claim } from "./Claim.ts"
+import { after, failuresToPark, firstPause, literalsOf, longestPause, type Move } from "./States.ts"
+import { type Endpoint, keyOf } from "./Visits.ts"
+
+/** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
+export interface Result extends Pick<
+  Claim,
+  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "urlVersion"
+> {
+  readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
+  readonly statusCode: number | null
+  readonly errorCode: string | null
+  readonly responseBody: string | null
+  readonly startedAt: number
+  readonly finishedAt: number
+  /** Delay of the schedule until the next attempt, where there is one; else 0. */
+  readonly retryIn: number
+  /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
+  readonly restFor: number
+  /** Weight of the failure; 0 unless the attempt failed. */
+  readonly strikes: number
+  /** Jitter of the pause, should the endpoint be parked now. */
+  readonly jitter: number
+}
+
+/**
+ * The entry of the attempt log, as a JSON array: PostgreSQL takes it over as it is where the log is empty, and copies entry
+ * and log otherwise.
+ */
+const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, startedAt, statusCode }: Result) =>
+  `[{"number":${attempt},"startedAt":"${formatInstant(startedAt)}","finishedAt":"${formatInstant(finishedAt)}",` +
+  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}` +
+  (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
+
+/** The last failure of an endpoint, as JSON. */
+const failureOf = ({ errorCode, finishedAt, statusCode }: Result) =>
+  `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)}}`
+
+/**
+ * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not
+ * successes, and those for an earlier URL, which do not count for the health of the endpoint; the strikes of a failure are 0 if
+ * a later success clears them. `places` has the place of each result in `others`, from 1 on, and 0 for those that are in none;
+ * `at` the place of its endpoint.
+ */
+const separate = (results: ReadonlyArray<Result>) => {
+  const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()
+  const found = results.map((result) => {
+    const key = keyOf(result)
+    let endpoint = endpoints.get(key)
+    if (endpoint === undefined) {
+      const { installationId, projectId, urlVersion } = result
+      endpoint = { projectId, installationId, at: endpoints.size + 1, urlVersion, succeeded: false }
+      endpoints.set(key, endpoint)
+    }
+    endpoint.urlVersion = Math.max(endpoint.urlVersion, result.urlVersion)
+    return { result, endpoint }
+  })
+  const others: Array<Result & { readonly counts: boolean }> = []
+  const places = found
+    .toReversed()
+    .map(({ endpoint, result }) => {
+      const counts = result.urlVersion === endpoint.urlVersion
+      if (counts && result.on === "succeeded") {
+        endpoint.succeeded = true
+        return 0
+      }
+      return others.push({ ...result, counts, strikes: endpoint.succeeded ? 0 : result.strikes })
+    })
+    .toReversed()
+  return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
+}
+type Separated = ReturnType<typeof separate>
+
+/**
+ * The rule by which a failing endpoint has its webhook disabled. At least `attempts` attempts have failed, the first and the last
+ * of them at least `forMillis` apart. A failure that follows the one before by more than `quietMillis` begins another period: a
+ * longer time without an attempt says nothing about the endpoint.
+ */
+export interface Failing {
+  readonly forMillis: number
+  readonly quietMillis: number
+  readonly attempts: number
+}
+
+export interface Terms {
+  /** Maximum number of deliveries in flight to one endpoint. */
+  readonly concurrency: number
+  readonly failing: Failing
+  /** The worker that records. */
+  readonly workerId: bigint
+}
+
+/** Whether a row of `endpoint_health` satisfies the rule by which its webhook is disabled. */
+export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Failing) => sql`coalesce(
+    failing_attempts >= ${attempts}::int AND last_failed_at - failing_since >= ${forMillis}::float8 * interval '1 millisecond',
+    false
+  )`
+
+/** An endpoint that is to be claimed or disabled after its results were recorded. */
+export interface Recorded extends Endpoint {
+  /** A claim would find something now. */
+  readonly isDue: boolean
+  /** Its webhook is to be disabled. */
+  readonly isFailing: boolean
+}
+
+/**
+ * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease
+ * is lost changes nothing. A result for an earlier URL of the webhook changes the delivery alone: it says nothing of the
+ * current one. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
+ * never deadlock, and `gate` has the URL of the locked version.
+ *
+ * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
+ * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.
+ */
+export const record = (
+  sql: SqlClient.SqlClient,
+  results: ReadonlyArray<Result>,
+  { concurrency, failing, workerId }: Terms
+) => {
+  const parts = separate(results)
+  const { endpoints } = parts
+  const { from } = literalsOf(sql, "succeeded")
+  return sql<Recorded>`
+  WITH gate AS MATERIALIZED (
+    SELECT at, endpoint_health.url_version = endpoint.url_version AS is_current FROM unnest(
+      ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
+      ${endpoints.map(({ urlVersion }) => urlVersion)}::int[], ${endpoints.map(({ at }) => at)}::int[]
+    ) AS endpoint (project_id, installation_id, url_version, at) JOIN endpoint_health USING (project_id, installation_id)
+    ORDER BY project_id, installation_id FOR NO KEY UPDATE OF endpoint_health
+  ),
+  recorded AS (
+    UPDATE deliveries SET
+      status = to_state,
+      retries = retries + (on_move = 'failed')::int,
+      attempts = attempts - (on_move = 'unsent')::int,
+      available_at = CASE
+        WHEN to_state <> 'pending' THEN NULL
+        WHEN on_move = 'unsent' THEN available_at
+        ELSE now() + greatest(retry_in, is_current::int * rest_for) * interval '1 millisecond'
+      END,
+      leased_until = NULL,
+      finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
+      attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry::jsonb END
+    FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail
+    WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = ${from}
+      AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
+      AND (SELECT count(*) FROM gate) > 0
+    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move, bucket, is_current AND on_move = 'succeeded' AS ok,
+      is_current::int * rest_for AS rest_for, is_current::int * detail.strikes AS strikes, jitter,
+      CASE WHEN is_current AND on_move IN ('failed', 'exhausted') THEN place END AS failed_place
+  ),
+  freed AS MATERIALIZED (
+    SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,
+      count(*) FILTER (WHERE strikes > 0)::int AS failures, min(available_at) AS due_at, max(jitter) AS jitter,
+      CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at, min(failed_place) AS failed_place,
+      now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
+    FROM recorded GROUP BY project_id, installation_id
+  ),
+  ${countAttempts(sql, workerId)},
+  ${health(sql, parts, concurrency, failing)}
+  SELECT * FROM (
+    SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
+      failed_now AND ${isFailing(sql, failing)} AS "isFailing"
+    FROM health
+  ) endpoint WHERE "isDue" OR "isFailing"`
+}
+
+/**
+ * A row for each result, with what differs among successes. `unnest` in the list of columns reads all arrays in step; in
+ * FROM it would copy each array into a table of its own first.
+ */
+const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
+  SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
+    unnest(${results.map(({ id }) => id)}::text[]) AS id,
+    unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
+    unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
+    unnest(${results.map(logEntry)}::text[]) AS entry,
+    unnest(${results.map(({ finishedAt, startedAt }) => bucketOf(finishedAt - startedAt))}::int[]) AS bucket,
+    unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
+
+/**
+ * What a result has by its `place`. Of a success, which has none, the move and the state are constant, and the rest is null.
+ * `is_current` says whether it is for the URL of the webhook. A subquery makes its array once, not for each row.
+ */
+const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
+  SELECT coalesce((${others.map(({ counts }) => counts)}::bool[])[place], true) AND ((
+      SELECT array_agg(is_current ORDER BY at) FROM (
+        SELECT at, bool_or(is_current) AS is_current FROM (
+          SELECT * FROM gate UNION ALL SELECT generate_series(1, ${endpoints.length}::int), false
+        ) known GROUP BY at
+      ) known
+    ))[endpoint] AS is_current,
+    coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS on_move,
+    coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS to_state,
+    ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,
+    ((SELECT ${others.map(({ restFor }) => String(restFor))}::float8[]))[place] AS rest_for,
+    (${others.map(({ strikes }) => strikes)}::int[])[place] AS strikes,
+    ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter`
+
+/**
+ * Counts `freed` into the rows of endpoints. Only SET reads the columns of `endpoint_health`: it sees the version of the row that
+ * `gate` has locked, where a join would see the version of the statement's snapshot.
+ */
+const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number, { quietMillis }: Failing) => {
+  const begins = sql`(failed_at IS NOT NULL AND (ok OR failing_since IS NULL OR coalesce(
+        last_failed_at < failed_at - ${quietMillis}::float8 * interval '1 millisecond', true
+      )))`
+  return sql`
+  health AS (
+    UPDATE endpoint_health health SET
+      in_flight = health.in_flight - leases,
+      worker_id = CASE WHEN health.in_flight > leases THEN worker_id END,
+      next_due_at = least(next_due_at, due_at),
+      saturated = health.in_flight - leases >= CASE
+        WHEN CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes >= 3 THEN 1 ELSE ${concurrency}::int
+      END,
+      resting_until = greatest(resting_until, rest_until),
+      last_success_at = CASE WHEN ok THEN now() ELSE last_success_at END,
+      last_failure = coalesce((${others.map(failureOf)}::text[])[failed_place]::json, last_failure),
+      strikes = CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes,
+      failures = CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures,
+      failing_since = CASE WHEN ${begins} THEN failed_at WHEN NOT ok THEN failing_since END,
+      failing_attempts = CASE WHEN ok OR ${begins} THEN 0 ELSE failing_attempts END + freed.failures,
+      last_failed_at = coalesce(failed_at, last_failed_at),
+      failed_probes = CASE
+        WHEN ok THEN 0
+        ELSE health.failed_probes + (failed_at IS NOT NULL AND coalesce(parked_until <= now(), false))::int
+      END,
+      parked_until = CASE
+        WHEN failed_at IS NULL THEN CASE WHEN NOT ok THEN parked_until END
+        WHEN ok OR parked_until IS NULL THEN CASE
+          WHEN CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures >= ${failuresToPark}::int
+            THEN now() + jitter * ${firstPause}::float8 * interval '1 millisecond'
+        END
+        WHEN parked_until <= now() THEN now() + jitter * interval '1 millisecond'
+          * least(${firstPause}::float8 * 2 ^ least(failed_probes + 1, 20), ${longestPause}::float8)
+        ELSE parked_until
+      END
+    FROM freed
+    WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
+    RETURNING health.project_id, health.installation_id, claim_at, failing_since, failing_attempts, last_failed_at,
+      failed_at IS NOT NULL AS failed_now
+  )`
+}

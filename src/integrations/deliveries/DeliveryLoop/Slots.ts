@@ -1,0 +1,72 @@
+/**
+ * Slots for attempts in flight in one process, which projects share.
+ *
+ * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a slot
+ * of a pool while it holds fewer than `factor` times as many as are free. So a project alone holds at most three quarters of a
+ * pool, and the next one finds slots at once, however long the attempts of the first take. As attempts end, projects that want
+ * more than there is come to hold equally many, and always leave some free.
+ *
+ * An attempt that waits for its answer costs a connection and a timer, so there may be many.
+ */
+import type { ProjectId } from "../../../api/schema/Ids.ts"
+
+export const pools = ["healthy", "suspect"] as const
+export type Pool = (typeof pools)[number]
+
+export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 768 }
+
+/** A project may hold this many times the number of free slots. */
+const factor = 3
+
+/** The slots of a pool that may be taken now. */
+export interface Room {
+  readonly free: number
+  /** For a project that holds none. */
+  readonly newcomer: number
+  /** For each project that holds some. */
+  readonly holders: ReadonlyArray<{ readonly projectId: ProjectId; readonly room: number }>
+}
+
+export type Rooms = Readonly<Record<Pool, Room>>
+
+/** What takes a slot. */
+export interface Holder {
+  readonly projectId: ProjectId
+  readonly suspect: boolean
+}
+
+export interface Slots {
+  readonly take: (holder: Holder) => void
+  readonly release: (holder: Holder) => void
+  readonly rooms: () => Rooms
+}
+
+export const make = (): Slots => {
+  const held: Readonly<Record<Pool, Map<ProjectId, number>>> = { healthy: new Map(), suspect: new Map() }
+  const free = { ...sizes }
+
+  const change = ({ projectId, suspect }: Holder, by: 1 | -1) => {
+    const pool = suspect ? "suspect" : "healthy"
+    const count = (held[pool].get(projectId) ?? 0) + by
+    free[pool] -= by
+    if (count === 0) held[pool].delete(projectId)
+    else held[pool].set(projectId, count)
+  }
+
+  const roomOf = (pool: Pool): Room => {
+    /** The project may take x slots as long as held + x ≤ factor × (free - x). */
+    const room = (count: number) =>
+      Math.max(0, Math.min(free[pool], Math.ceil((factor * free[pool] - count) / (factor + 1))))
+    return {
+      free: Math.max(0, free[pool]),
+      newcomer: room(0),
+      holders: Array.from(held[pool], ([projectId, count]) => ({ projectId, room: room(count) }))
+    }
+  }
+
+  return {
+    take: (holder) => change(holder, 1),
+    release: (holder) => change(holder, -1),
+    rooms: () => ({ healthy: roomOf("healthy"), suspect: roomOf("suspect") })
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * States of a delivery and the moves between them (contract §10), as data.
+ *
+ * The statement that appends an event makes the delivery `pending`. A claim leases it: `attempts` and `leased_until` are
+ * the fence of the lease, so a result is recorded only for the attempt that is still in flight.
+ */
+import type { SqlClient, Statement } from "effect/sql"
+import { machine, stepOf } from "../../../api/schema/States.ts"
+
+export const deliveries = machine({
+  states: ["pending", "delivering", "delivered", "dead"],
+  moves: {
+    claimed: { pending: "delivering" },
+    succeeded: { delivering: "delivered" },
+    /** The attempt failed and the schedule has another. */
+    failed: { delivering: "pending" },
+    /** The attempt failed and was the last of the schedule, or the endpoint is gone for good. */
+    exhausted: { delivering: "dead" },
+    /** The worker died or its lease expired. The outcome is unknown, so the attempt is repeated. */
+    lease_lost: { delivering: "pending" },
+    /** The worker shuts down before the attempt is finished. */
+    released: { delivering: "pending" },
+    /** Claimed ahead and returned before an attempt was made. */
+    unsent: { delivering: "pending" },
+    /** Its webhook is disabled. */
+    disabled: { pending: "dead" },
+    /** Its replay is cancelled. */
+    cancelled: { pending: "dead" },
+    /** Older than the whole retry schedule. */
+    expired: { pending: "dead" },
+    /** The retry operation. */
+    retried: { dead: "pending" }
+  }
+})
+export const { states } = deliveries
+export type State = (typeof states)[number]
+export type Move = keyof typeof deliveries.moves
+
+/** Returns the state that a move leads to. */
+export const after = (move: Move): State => stepOf(deliveries, move).to
+
+/** Returns the states that a move starts from and leads to, as literals of a statement. */
+export const literalsOf = (
+  sql: SqlClient.SqlClient,
+  move: Move
+): { readonly from: Statement.Fragment; readonly to: Statement.Fragment } => {
+  const { from, to } = stepOf(deliveries, move)
+  return { from: sql.literal(`'${from}'`), to: sql.literal(`'${to}'`) }
+}
+
+/** Failures in a row that park an endpoint. */
+export const failuresToPark = 10
+
+/** Longest pause of a parked endpoint, in milliseconds. */
+export const longestPause = 15 * 60_000
+
+/** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
+export const firstPause = 30_000
+
+/** Assignments of an UPDATE of `endpoint_health` that forget past failures, so that the endpoint is tried at once. */
+export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failing_attempts = 0, failed_probes = 0,
+  parked_until = NULL, resting_until = NULL, saturated = false, discarding = false`

@@ -1,0 +1,196 @@
+/** The endpoints that a claim visits, and the share of slots that each gets, as parts of its statement. */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import { type Pool, pools, type Rooms } from "./Slots.ts"
+
+type Sql = SqlClient.SqlClient
+
+export interface Endpoint {
+  readonly projectId: ProjectId
+  readonly installationId: InstallationId
+}
+
+/** The key of an endpoint in maps of this process. No id holds the character between its parts. */
+export const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`
+
+export interface Terms {
+  readonly workerId: bigint
+  /** Maximum number of deliveries in flight to one endpoint. */
+  readonly concurrency: number
+  /** Slots that may be taken, for endpoints in good health and for suspect ones. */
+  readonly rooms: Rooms
+  /** Endpoints to visit whether they are known to be due or not. */
+  readonly named: ReadonlyArray<Named>
+}
+
+/** An endpoint, and the maximum number of its deliveries leased to this worker: its concurrency, or what is claimed ahead. */
+export interface Named extends Endpoint {
+  readonly width: number
+}
+
+/** Maximum number of projects that take turns in one claim. */
+const projectsPerClaim = 10_000
+/** Maximum number of endpoints that a project has in its turn. */
+const endpointsPerTurn = 16
+
+/** The endpoints that are given by name, and the projects that hold slots with the number that each may still take. */
+export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
+  const holders = pools.flatMap((pool) =>
+    rooms[pool].holders.map((holder) => ({ ...holder, isSuspect: pool === "suspect" }))
+  )
+  return sql`
+  named AS MATERIALIZED (
+    SELECT * FROM unnest(
+      ${named.map(({ projectId }) => projectId)}::text[], ${named.map(({ installationId }) => installationId)}::text[],
+      ${named.map(({ width }) => width)}::int[]
+    ) AS named (project_id, installation_id, width)
+  ),
+  holder AS MATERIALIZED (
+    SELECT * FROM unnest(
+      ${holders.map(({ projectId }) => projectId)}::text[], ${holders.map(({ isSuspect }) => isSuspect)}::bool[],
+      ${holders.map(({ room }) => room)}::int[]
+    ) AS holder (project_id, suspect, room)
+  )`
+}
+
+/**
+ * The endpoints of a pool that are due, at most one for each free slot: the longest due (`first_…`). If there may be more,
+ * projects take turns (`turn_…`): the longest due endpoint of each is visited before the second one of any. So a claim sees
+ * every project, however many endpoints of another one are due. Projects that may take no slot are left out.
+ */
+export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
+  const isSuspect = pool === "suspect"
+  const free = sql`${rooms[pool].free}::int`
+  const inPool = sql.literal(isSuspect ? "suspect" : "NOT suspect")
+  const able = sql`${inPool} AND coalesce(worker_id = ${workerId}::bigint, true)`
+  const hasRoom = sql`NOT EXISTS (
+      SELECT FROM holder
+      WHERE holder.project_id = due.project_id AND holder.suspect = ${sql.literal(String(isSuspect))} AND room = 0
+    )`
+  const [first, turn] = [sql.literal(`first_${pool}`), sql.literal(`turn_${pool}`)]
+  return sql`
+  ${first} AS MATERIALIZED (
+    SELECT project_id, installation_id FROM endpoint_health WHERE claim_at <= now() AND ${able}
+    ORDER BY claim_at LIMIT ${free}
+  ),
+  ${turn} AS (
+    (
+      SELECT project_id, 1 AS place FROM endpoint_health
+      WHERE ${free} > 0 AND (SELECT count(*) FROM ${first}) = ${free} AND claim_at IS NOT NULL AND ${inPool}
+      ORDER BY project_id, claim_at LIMIT 1
+    )
+    UNION ALL
+    SELECT next.project_id, place + 1 FROM ${turn} last, LATERAL (
+      SELECT project_id FROM endpoint_health
+      WHERE project_id > last.project_id AND claim_at IS NOT NULL AND ${inPool}
+      ORDER BY project_id, claim_at LIMIT 1
+    ) next
+    WHERE place < ${projectsPerClaim}::int
+  ),
+  ${sql.literal(`due_${pool}`)} AS (
+    SELECT * FROM ${first} due WHERE ${hasRoom}
+    UNION ALL (
+      SELECT due.project_id, due.installation_id FROM ${turn} last, LATERAL (
+        SELECT project_id, installation_id, claim_at, row_number() OVER (ORDER BY claim_at) AS turn FROM endpoint_health
+        WHERE project_id = last.project_id AND claim_at <= now() AND ${able}
+        ORDER BY claim_at LIMIT ${endpointsPerTurn}::int
+      ) due
+      WHERE ${hasRoom} ORDER BY turn, claim_at LIMIT ${free}
+    )
+  )`
+}
+
+/**
+ * Locks the endpoints to visit. A row that another statement has locked is skipped, and returned by `lockedEndpoints`.
+ *
+ * `lacking` is how many deliveries an endpoint may have in flight beyond those that it has, `ahead` how many may be leased.
+ * Both are 0 while nothing may be sent to it.
+ */
+export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => sql`
+  SELECT *, row_number() OVER () AS number FROM (
+    SELECT health.project_id, health.installation_id, suspect, claim_at, in_flight, webhook.*,
+      open * greatest(0, CASE WHEN suspect THEN 1 ELSE ${concurrency}::int END - in_flight) AS lacking,
+      open * greatest(0, CASE WHEN suspect THEN 1 ELSE width END - in_flight) AS ahead
+    FROM (
+      SELECT project_id, installation_id, max(width) AS width FROM (
+        SELECT * FROM named
+        UNION ALL SELECT *, ${concurrency}::int FROM due_healthy
+        UNION ALL SELECT *, 1 FROM due_suspect
+      ) AS found GROUP BY project_id, installation_id
+    ) candidate JOIN endpoint_health health USING (project_id, installation_id), LATERAL (
+      SELECT enabled, endpoint_url, url_version, ${validSecrets(sql)} AS secrets,
+        (enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))::int AS open
+      FROM webhooks
+      WHERE project_id = health.project_id AND installation_id = health.installation_id LIMIT 1
+    ) webhook
+    WHERE coalesce(worker_id = ${workerId}::bigint, true)
+    FOR NO KEY UPDATE OF health SKIP LOCKED
+  ) able`
+
+/** The secrets of the row of `webhooks` that sign a delivery now. A rotation keeps them few. */
+export const validSecrets = (sql: Sql) => sql`(
+  SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
+  WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
+    AND retires_at > now()
+)`
+
+/**
+ * Shares the slots. Each delivery that an endpoint lacks is a row of `wish`. In a project, endpoints take turns (`turn`), those
+ * with the fewest in flight first, and a project gets as many as it has room for; then projects take turns (`place`) until no
+ * slot is free. Where a project gets all that it lacks, its endpoints get what may be leased ahead, too.
+ */
+export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
+  wish AS (
+    SELECT suspect, project_id, number, in_flight + wished AS nth, claim_at, NULL::int AS room
+    FROM endpoint LEFT JOIN LATERAL generate_series(1, lacking) AS wished ON true
+    UNION ALL SELECT suspect, project_id, NULL, NULL, NULL, room FROM holder
+  ),
+  turn AS (
+    SELECT *, nth IS NOT NULL AND turn <= coalesce(
+        room_left, CASE WHEN suspect THEN ${suspect.newcomer}::int ELSE ${healthy.newcomer}::int END
+      ) AS has_room
+    FROM (
+      SELECT *, row_number() OVER (project ORDER BY nth, claim_at) AS turn, max(room) OVER project AS room_left FROM wish
+      WINDOW project AS (PARTITION BY suspect, project_id)
+    ) wish
+  ),
+  share AS (
+    SELECT number, count(*) FILTER (
+        WHERE has_room AND place <= CASE WHEN suspect THEN ${suspect.free}::int ELSE ${healthy.free}::int END
+      )::int AS slots
+    FROM (SELECT *, row_number() OVER (PARTITION BY suspect, has_room ORDER BY turn, claim_at) AS place FROM turn) turn
+    WHERE number IS NOT NULL GROUP BY number
+  ),
+  visit AS MATERIALIZED (
+    SELECT *, CASE
+        WHEN bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id) THEN ahead ELSE slots
+      END AS quota
+    FROM (SELECT *, ((SELECT array_agg(slots ORDER BY number) FROM share))[number] AS slots FROM endpoint) endpoint
+  )`
+
+/**
+ * Writes what a claim has left: an endpoint with due deliveries left is due `now()`, behind all that have waited.
+ */
+export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
+  UPDATE endpoint_health health SET
+    in_flight = health.in_flight + leases,
+    worker_id = CASE WHEN health.in_flight + leases > 0 THEN ${workerId}::bigint END,
+    next_due_at = CASE WHEN enabled AND next_at IS NOT NULL THEN greatest(next_at, now()) END,
+    discarding = health.discarding OR (NOT enabled AND next_at IS NOT NULL),
+    saturated = health.in_flight + leases >= CASE WHEN health.suspect THEN 1 ELSE ${concurrency}::int END
+  FROM (
+    SELECT project_id, installation_id, bool_and(enabled) AS enabled, sum(lease)::int AS leases, min(next_at) AS next_at
+    FROM (
+      SELECT project_id, installation_id, enabled, 0 AS lease, NULL::timestamptz AS next_at FROM endpoint
+      UNION ALL SELECT project_id, installation_id, true, count(*), NULL FROM leased GROUP BY project_id, installation_id
+      UNION ALL SELECT project_id, installation_id, true, 0, available_at FROM pending WHERE NOT chosen
+    ) change GROUP BY project_id, installation_id
+  ) change
+  WHERE health.project_id = change.project_id AND health.installation_id = change.installation_id`
+
+/** The named endpoints whose rows another statement had locked, so that they were not visited. */
+export const lockedEndpoints = (sql: Sql, { workerId }: Terms) => sql`
+  SELECT project_id, installation_id FROM (
+    SELECT project_id, installation_id FROM named EXCEPT SELECT project_id, installation_id FROM endpoint
+  ) missing JOIN endpoint_health USING (project_id, installation_id)
+  WHERE coalesce(worker_id = ${workerId}::bigint, true)`

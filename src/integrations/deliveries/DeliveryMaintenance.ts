@@ -1,0 +1,89 @@
+/** Periodic work of the delivery engine: takeover, sweep, dead-lettering, retention and measuring. */
+import { Clock, Context, Duration, Effect, Layer, Schedule } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
+import { forkPeriodic } from "../../platform/background/Periodic.ts"
+import { Worker } from "../../platform/background/Worker.ts"
+import { clients, statement } from "../../platform/database/Database.ts"
+import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
+import { untraced } from "../../platform/telemetry/Telemetry.ts"
+import * as AttemptMinutes from "./AttemptMinutes.ts"
+import type { Endpoint } from "./DeliveryLoop/Visits.ts"
+import { type Batch, discard, expire } from "./DeliveryMaintenance/DeadLetter.ts"
+import { prune, retentionDays } from "./DeliveryMaintenance/Prune.ts"
+import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMaintenance/Recovery.ts"
+import * as Metrics from "./DeliveryMetrics.ts"
+
+const reclaimEvery = Duration.millis(500)
+/** After a round of the sweep, and between two statements of a round. 100,000 endpoints take 25 s. */
+const sweepEvery = Duration.seconds(1)
+const sweepPause = Duration.millis(250)
+/** Maximum number of batches in one run. */
+const batchesPerRun = 100
+const discardEvery = Duration.seconds(1)
+const expireEvery = Duration.seconds(30)
+const pruneEvery = Duration.minutes(1)
+const measureEvery = Duration.seconds(15)
+
+interface Options {
+  readonly sql: SqlClient.SqlClient
+  readonly leaseMillis: number
+  /** Age at which a delivery expires. */
+  readonly maxAge: Duration.Duration
+  /** Names endpoints that the next claim visits. */
+  readonly visit: (endpoints: ReadonlyArray<Endpoint>) => void
+}
+
+/** Runs until the scope is closed. */
+export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql, visit }: Options) {
+  /** For the sweep, dead-lettering, retention and measuring. */
+  const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
+  const worker = yield* Worker
+  const measured = yield* MetricsEnabled
+  const periodic = <A, E, R>(name: string, interval: Duration.Duration, effect: Effect.Effect<A, E, R>) =>
+    forkPeriodic(`deliveries ${name}`, { interval }, untraced(effect))
+
+  yield* periodic(
+    "takeover",
+    reclaimEvery,
+    Effect.map(
+      Effect.suspend(() => statement(reclaim(sql, worker, leaseMillis))),
+      visit
+    )
+  )
+
+  let last = firstEndpoint
+  yield* periodic(
+    "sweep",
+    sweepEvery,
+    Effect.suspend(() => statement(sweep(maintenance, last))).pipe(
+      Effect.map(([end]) => {
+        const isLast = end === undefined || end.seen < endpointsPerSweep
+        last = isLast ? firstEndpoint : end
+        return !isLast
+      }),
+      Effect.repeat({ while: (more) => more, times: batchesPerRun, schedule: Schedule.spaced(sweepPause) })
+    )
+  )
+
+  /** Runs batches until nothing is left, at most `batchesPerRun`: a fiber reports progress between two runs. */
+  const batches = (outcome: "disabled" | "expired", batch: Effect.Effect<ReadonlyArray<Batch>, SqlError.SqlError>) =>
+    Effect.map(statement(batch), ([done = { count: 0, more: false }]) => done).pipe(
+      Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),
+      Effect.repeat({ while: ({ more }) => more, times: batchesPerRun })
+    )
+  yield* periodic("dead-lettering", discardEvery, batches("disabled", discard(maintenance)))
+  yield* periodic("expiry", expireEvery, batches("expired", expire(maintenance, Duration.toMillis(maxAge))))
+
+  yield* periodic(
+    "retention",
+    pruneEvery,
+    Effect.gen(function* () {
+      const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
+      const [deliveries] = yield* statement(prune(maintenance, horizon))
+      const [minutes] = yield* statement(AttemptMinutes.prune(maintenance))
+      return deliveries?.more === true || minutes?.more === true
+    }).pipe(Effect.repeat({ while: (more) => more }))
+  )
+
+  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(maintenance))
+})

@@ -1,0 +1,125 @@
+/** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
+import type { SqlClient, Statement } from "effect/sql"
+import type { DisabledReason } from "../../../api/integrations/WebhookHealth.ts"
+import { type Failing, isFailing } from "../DeliveryLoop/Record.ts"
+import { literalsOf } from "../DeliveryLoop/States.ts"
+import type { Endpoint } from "../DeliveryLoop/Visits.ts"
+
+/** Maximum number of deliveries in a batch. */
+export const deadLetterBatch = 1_000
+
+/**
+ * Common table expressions that disable a webhook if the condition on its row holds, and mark what is pending for
+ * dead-lettering. Takes effect at once: a claim reads `enabled`. `disabled` has a row if it was enabled.
+ */
+export const disableWebhook = (
+  sql: SqlClient.SqlClient,
+  { installationId, projectId }: Endpoint,
+  reason: DisabledReason,
+  condition: Statement.Fragment
+) => sql`
+  disabled AS (
+    UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1,
+      updated_at = greatest(updated_at, now())
+    WHERE project_id = ${projectId} AND installation_id = ${installationId} AND enabled AND ${condition}
+    RETURNING project_id, installation_id
+  ),
+  marked AS (
+    UPDATE endpoint_health health SET discarding = true, next_due_at = NULL FROM disabled
+    WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id
+  )`
+
+/** The endpoint of an attempt, at the URL that the attempt was made to. */
+interface Attempted extends Endpoint {
+  readonly urlVersion: number
+}
+
+/** Disables the webhook of an endpoint that has answered 410, unless it was configured to go elsewhere meanwhile. */
+export const disableGone = (sql: SqlClient.SqlClient, endpoint: Attempted) => sql`
+  WITH ${disableWebhook(sql, endpoint, "gone", sql`url_version = ${endpoint.urlVersion}::int`)} SELECT FROM disabled`
+
+/**
+ * Disables the webhook of an endpoint that has failed for too long, unless it was configured meanwhile. Both rows are locked
+ * before the condition is checked, in the order in which a configure locks them.
+ */
+export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, failing: Failing) => sql`
+  WITH webhook AS MATERIALIZED (
+    SELECT project_id, installation_id FROM webhooks
+    WHERE project_id = ${endpoint.projectId} AND installation_id = ${endpoint.installationId}
+      AND url_version = ${endpoint.urlVersion}::int
+    FOR NO KEY UPDATE
+  ),
+  failing AS MATERIALIZED (
+    SELECT FROM webhook JOIN endpoint_health health USING (project_id, installation_id)
+    WHERE ${isFailing(sql, failing)}
+    FOR NO KEY UPDATE OF health
+  ),
+  ${disableWebhook(sql, endpoint, "failing", sql`EXISTS (SELECT FROM failing)`)} SELECT FROM disabled`
+
+/** A batch: how many deliveries were dead-lettered, and whether there may be more. */
+export interface Batch {
+  readonly count: number
+  readonly more: boolean
+}
+
+/**
+ * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` is removed with the last of an endpoint's
+ * deliveries, so a crash loses nothing; a delivery that was committed later is marked anew by the sweep.
+ */
+export const discard = (sql: SqlClient.SqlClient) => {
+  const { from, to } = literalsOf(sql, "disabled")
+  return sql<Batch>`
+  WITH endpoint AS MATERIALIZED (
+    SELECT project_id, installation_id, enabled FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
+    WHERE discarding
+    ORDER BY project_id, installation_id LIMIT 100
+    FOR NO KEY UPDATE OF health SKIP LOCKED
+  ),
+  waiting AS MATERIALIZED (
+    SELECT delivery.*, endpoint.project_id, endpoint.installation_id FROM endpoint, LATERAL (
+      SELECT ctid AS row FROM deliveries
+      WHERE project_id = endpoint.project_id AND installation_id = endpoint.installation_id
+        AND finished_at IS NULL AND status = ${from}
+      ORDER BY available_at, id LIMIT ${deadLetterBatch}::int
+    ) delivery
+    WHERE NOT enabled LIMIT ${deadLetterBatch}::int
+  ),
+  ended AS (
+    UPDATE deliveries SET status = ${to}, available_at = NULL, finished_at = now(), dead_code = 'disabled'
+    FROM waiting WHERE deliveries.ctid = waiting.row AND deliveries.status = ${from}
+    RETURNING 1
+  ),
+  emptied AS (
+    UPDATE endpoint_health health SET discarding = false FROM endpoint
+    WHERE health.project_id = endpoint.project_id AND health.installation_id = endpoint.installation_id
+      AND (SELECT count(*) FROM waiting) < ${deadLetterBatch}::int
+    RETURNING 1
+  )
+  SELECT (SELECT count(*)::int FROM ended) AS count,
+    (SELECT count(*) FROM waiting) = ${deadLetterBatch}::int OR (SELECT count(*) FROM emptied) = 100 AS more`
+}
+
+/**
+ * Dead-letters a batch of pending deliveries whose creation, or last retry command, is longer ago than `maxAgeMillis`,
+ * whether or not they were attempted (error code `expired`). Those in flight are left to their attempt. The bound of
+ * `created_at` is always true: it is the condition of `deliveries_by_age_of_open`.
+ */
+export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
+  const { from, to } = literalsOf(sql, "expired")
+  return sql<Batch>`
+  WITH old AS MATERIALIZED (
+    SELECT expired.row FROM projects, LATERAL (
+      SELECT ctid AS row FROM deliveries
+      WHERE project_id = projects.project_id AND finished_at IS NULL AND created_at > '-infinity' AND status = ${from}
+        AND greatest(created_at, retried_at) < now() - ${maxAgeMillis}::float8 * interval '1 millisecond'
+      ORDER BY greatest(created_at, retried_at) LIMIT ${deadLetterBatch}::int
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) expired LIMIT ${deadLetterBatch}::int
+  ),
+  ended AS (
+    UPDATE deliveries SET status = ${to}, available_at = NULL, finished_at = now(), dead_code = 'expired'
+    FROM old WHERE deliveries.ctid = old.row
+    RETURNING 1
+  )
+  SELECT count(*)::int AS count, count(*) = ${deadLetterBatch}::int AS more FROM ended`
+}

@@ -1,0 +1,120 @@
+/**
+ * Finds what a process has left behind: `reclaim` the deliveries of dead workers and expired leases, `sweep` the pending
+ * deliveries that no mark on the row of their endpoint announces.
+ */
+import type { SqlClient, Statement } from "effect/sql"
+import type { Worker } from "../../../platform/background/Worker.ts"
+import { literalsOf } from "../DeliveryLoop/States.ts"
+import type { Endpoint } from "../DeliveryLoop/Visits.ts"
+
+/** Maximum number of endpoints that one statement changes. */
+const endpointsPerStatement = 5_000
+
+/**
+ * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence
+ * changes, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the
+ * endpoints that have such a delivery.
+ */
+export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
+  const { from, to } = literalsOf(sql, "lease_lost")
+  return sql<Endpoint>`
+  WITH gate AS MATERIALIZED (
+    SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
+    WHERE worker_id IS NOT NULL AND (
+      ${worker.isDead(sql, sql`worker_id`)} OR EXISTS (
+        SELECT FROM (${inFlight(sql, sql.literal("health"))}) delivery WHERE leased_until <= now()
+      )
+    )
+    ORDER BY project_id, installation_id LIMIT ${endpointsPerStatement}::int
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  lost AS MATERIALIZED (
+    SELECT delivery.row, dead FROM gate, LATERAL (${inFlight(sql, sql.literal("gate"))}) delivery
+    WHERE dead OR leased_until <= now()
+  ),
+  returned AS (
+    UPDATE deliveries SET status = ${to}, available_at = now(), leased_until = NULL,
+      attempt_log = attempt_log || jsonb_build_object(
+        'number', attempts, 'startedAt', to_char(
+          (leased_until - ${leaseMillis}::float8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
+        ),
+        'finishedAt', to_char(now()::timestamptz(3) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
+      )
+    FROM lost
+    WHERE deliveries.ctid = lost.row AND deliveries.status = ${from} AND (dead OR leased_until <= now())
+    RETURNING deliveries.project_id, deliveries.installation_id
+  )
+  UPDATE endpoint_health health SET
+    in_flight = CASE WHEN freed.dead THEN 0 ELSE health.in_flight - freed.leases END,
+    worker_id = CASE WHEN NOT freed.dead AND health.in_flight > freed.leases THEN worker_id END,
+    saturated = false, next_due_at = least(next_due_at, now())
+  FROM (
+    SELECT project_id, installation_id, bool_or(dead) AS dead, sum(lease)::int AS leases FROM (
+      SELECT project_id, installation_id, true AS dead, 0 AS lease FROM gate WHERE dead
+      UNION ALL SELECT project_id, installation_id, false, 1 FROM returned
+    ) change GROUP BY project_id, installation_id
+  ) freed
+  WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
+  RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
+}
+
+/** The deliveries in flight to an endpoint. They were due before those that are pending, so only they are read. */
+const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
+  SELECT ctid AS row, leased_until FROM deliveries
+  WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
+    AND finished_at IS NULL AND status = ${literalsOf(sql, "lease_lost").from}
+  ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
+
+/** Maximum number of endpoints that one statement looks at. */
+export const endpointsPerSweep = 1_000
+
+/** The start of a round. */
+export const firstEndpoint = { projectId: "", installationId: "" }
+
+/**
+ * A delivery has no mark if its process ended between its commit and its NOTIFY, or if a claim wrote the mark from a snapshot
+ * older than its commit.
+ *
+ * Looks at the next endpoints that have open deliveries, in the order of their key, and marks those that are due earlier
+ * than their row says. The recursion jumps from one endpoint to the next in `deliveries_open`: a long queue costs no more
+ * than a short one. Returns the last endpoint, or no row after the end of the round.
+ */
+export const sweep = (
+  sql: SqlClient.SqlClient,
+  after: { readonly projectId: string; readonly installationId: string }
+) =>
+  sql<Endpoint & { readonly seen: number }>`
+  WITH RECURSIVE open AS (
+    (
+      SELECT project_id, installation_id, 1 AS place FROM deliveries
+      WHERE finished_at IS NULL AND (project_id, installation_id) > (${after.projectId}, ${after.installationId})
+      ORDER BY project_id, installation_id LIMIT 1
+    )
+    UNION ALL
+    SELECT next.project_id, next.installation_id, place + 1 FROM open, LATERAL (
+      SELECT project_id, installation_id FROM deliveries
+      WHERE finished_at IS NULL AND (project_id, installation_id) > (open.project_id, open.installation_id)
+      ORDER BY project_id, installation_id LIMIT 1
+    ) next
+    WHERE place < ${endpointsPerSweep}::int
+  ),
+  unmarked AS MATERIALIZED (
+    SELECT health.project_id, health.installation_id, available_at, enabled FROM open, LATERAL (
+      SELECT available_at FROM deliveries
+      WHERE project_id = open.project_id AND installation_id = open.installation_id
+        AND finished_at IS NULL AND status = ${literalsOf(sql, "claimed").from}
+      ORDER BY available_at, id LIMIT 1
+    ) first, endpoint_health health JOIN webhooks USING (project_id, installation_id)
+    WHERE health.project_id = open.project_id AND health.installation_id = open.installation_id AND CASE
+      WHEN enabled THEN coalesce(next_due_at > greatest(available_at, now()), true) ELSE NOT discarding
+    END
+    FOR NO KEY UPDATE OF health SKIP LOCKED
+  ),
+  marked AS (
+    UPDATE endpoint_health health SET
+      next_due_at = CASE WHEN enabled THEN greatest(available_at, now()) END, discarding = NOT enabled
+    FROM unmarked
+    WHERE health.project_id = unmarked.project_id AND health.installation_id = unmarked.installation_id
+  )
+  SELECT project_id AS "projectId", installation_id AS "installationId", place AS seen FROM open ORDER BY place DESC LIMIT 1`

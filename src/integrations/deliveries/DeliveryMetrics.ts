@@ -1,0 +1,87 @@
+/** Metrics of deliveries. They are updated only where something reads them. */
+import { Effect, Metric } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { Result } from "./DeliveryLoop/Record.ts"
+
+const deliveries = Metric.counter("webhook_deliveries_total", {
+  description: "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one",
+  incremental: true
+})
+
+const duration = Metric.histogram("webhook_attempt_duration_seconds", {
+  description: "Duration of attempts",
+  boundaries: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15]
+})
+
+/** Maximum of `webhook_queue_depth`: counting stops there. */
+const maxDepth = 100_000
+
+const depth = Metric.gauge("webhook_queue_depth", {
+  description: `Pending deliveries, due or not; at most ${maxDepth}, where counting stops`
+})
+
+const oldest = Metric.gauge("webhook_oldest_due_seconds", {
+  description: "For how long the oldest due delivery has waited, of healthy endpoints that may get one"
+})
+
+const replayDepth = Metric.gauge("webhook_replay_queue_depth", {
+  description: "Deliveries that the unfinished replays have found and not made yet"
+})
+
+const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
+  description: "For how long the oldest unfinished replay has run"
+})
+
+/** Counts results, but for those whose attempt was not made. */
+export const countResults = (results: ReadonlyArray<Result>) =>
+  Effect.forEach(
+    results.filter(({ on }) => on !== "unsent"),
+    ({ finishedAt, on, startedAt }) =>
+      Effect.andThen(
+        Metric.update(Metric.withAttributes(deliveries, { outcome: on }), 1),
+        Metric.update(duration, (finishedAt - startedAt) / 1000)
+      ),
+    { discard: true }
+  )
+
+/** Counts deliveries that were dead-lettered without a last attempt. */
+export const countDead = (outcome: "disabled" | "expired", count: number) =>
+  Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
+
+/**
+ * Counts pending deliveries, to a limit, and measures how late the oldest due one is, in seconds. What waits for a parked,
+ * resting or saturated endpoint is not late: its `claim_at` says so.
+ */
+export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
+  sql<{ readonly depth: number; readonly seconds: number }>`
+    SELECT
+      (SELECT count(*)::int FROM (
+        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' LIMIT ${limit}::int
+      ) AS counted) AS depth,
+      coalesce((
+        SELECT max(extract(epoch FROM now() - available_at)) FROM (
+          SELECT project_id, installation_id FROM endpoint_health
+          WHERE claim_at <= now() AND NOT suspect ORDER BY claim_at LIMIT 1000
+        ) due, LATERAL (
+          SELECT available_at FROM deliveries
+          WHERE project_id = due.project_id AND installation_id = due.installation_id
+            AND finished_at IS NULL AND status = 'pending'
+          ORDER BY available_at, id LIMIT 1
+        ) first
+      ), 0)::float8 AS seconds`
+
+/** Adds up what the unfinished replays have left, and measures the age of the oldest in seconds. */
+const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: number; readonly seconds: number }>`
+  SELECT coalesce(sum(greatest(0, matched - queued)), 0)::int AS depth,
+    coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
+  FROM replays WHERE state IN ('running', 'cancelling')`
+
+/** Measures the queue and the replays. */
+export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const [queue] = yield* measureQueue(sql, maxDepth)
+  yield* Metric.update(depth, queue?.depth ?? 0)
+  yield* Metric.update(oldest, queue?.seconds ?? 0)
+  const [replays] = yield* measureReplays(sql)
+  yield* Metric.update(replayDepth, replays?.depth ?? 0)
+  yield* Metric.update(replayAge, replays?.seconds ?? 0)
+})

@@ -1,0 +1,88 @@
+/** The move that the outcome of an attempt makes: delivered, tried again after a delay of the retry schedule, or dead. */
+import { Duration, Option } from "effect"
+import type { Claim } from "./DeliveryLoop/Claim.ts"
+import type { Failing, Result } from "./DeliveryLoop/Record.ts"
+import { longestPause } from "./DeliveryLoop/States.ts"
+import { isSuccess, type Outcome } from "./Sender.ts"
+
+/** Strikes of a failed attempt. A timeout holds a slot for longest and counts most. */
+const strikesOf = { failure: 1, timeout: 3 }
+
+/** Maximum rest, in milliseconds, that an endpoint gets by `Retry-After`. */
+const longestRetryAfter = 60 * 60_000
+
+/** Jitter of delays and pauses: 80 to 120 %. `random` is from 0 to 1. */
+const jitter = (random: number): number => 0.8 + 0.4 * random
+
+type Schedule = ReadonlyArray<Duration.Duration>
+
+/** Times of an attempt, in milliseconds. */
+interface Times {
+  readonly startedAt: number
+  readonly finishedAt: number
+}
+
+/** Whether the endpoint is gone permanently, so that its webhook is disabled. */
+export const isGone = (statusCode: number | null): boolean => statusCode === 410
+
+/** Returns the result of an attempt. `random` is from 0 to 1. */
+export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
+  const answer = outcome._tag === "answered" ? outcome : null
+  const result = {
+    ...returnedBy(claim, "unsent", times),
+    statusCode: answer?.status ?? null,
+    errorCode: outcome._tag === "failed" ? outcome.code : null,
+    responseBody: answer?.body ?? null,
+    jitter: jitter(random)
+  }
+  if (isSuccess(outcome)) return { ...result, on: "succeeded" }
+  const restFor = restOf(outcome)
+  const strikes = result.errorCode === "timeout" ? strikesOf.timeout : strikesOf.failure
+  const delay = schedule[claim.retries]
+  if (delay === undefined || isGone(result.statusCode)) return { ...result, on: "exhausted", restFor, strikes }
+  return { ...result, on: "failed", retryIn: Duration.toMillis(delay) * result.jitter, restFor, strikes }
+}
+
+/** Returns the result of a lease that is returned without an outcome. */
+export const returnedBy = (
+  { attempt, endpointUrl, id, installationId, leasedUntil, projectId, urlVersion }: Claim,
+  on: "released" | "unsent",
+  { finishedAt, startedAt }: Times
+): Result => ({
+  projectId,
+  installationId,
+  id,
+  attempt,
+  leasedUntil,
+  endpointUrl,
+  urlVersion,
+  on,
+  statusCode: null,
+  errorCode: "interrupted",
+  responseBody: null,
+  startedAt,
+  finishedAt,
+  retryIn: 0,
+  restFor: 0,
+  strikes: 0,
+  jitter: 1
+})
+
+/** Sum of the longest delays of a retry schedule and of a day: the age at which a delivery expires. */
+export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
+
+/**
+ * Returns when endpoints have failed for `disableAfter`. Retries and probes follow each other within the longest delay or pause,
+ * jitter included; a rest and what is late by other work are at most an hour.
+ */
+export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): Failing => ({
+  forMillis: Duration.toMillis(disableAfter),
+  quietMillis: Math.max(longestPause, ...schedule.map(Duration.toMillis)) * jitter(1) + longestRetryAfter,
+  attempts: schedule.length + 1
+})
+
+/** Delay that a busy endpoint requests by `Retry-After`, in milliseconds. */
+const restOf = (outcome: Outcome): number =>
+  outcome._tag === "answered" && (outcome.status === 429 || outcome.status === 503)
+    ? Math.min(Option.match(outcome.retryAfter, { onNone: () => 0, onSome: Duration.toMillis }), longestRetryAfter)
+    : 0

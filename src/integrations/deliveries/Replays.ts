@@ -1,0 +1,148 @@
+/**
+ * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row. The `Replayer` makes
+ * its deliveries, each with the `webhook-id` of the delivery that it repeats.
+ */
+import { Clock, Context, Data, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
+import type { EventType } from "../../api/integrations/Events.ts"
+import { Operator } from "../../platform/operators/Audit.ts"
+import { firstIdAt, newId } from "../../platform/NewId.ts"
+import { type ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "../../platform/operators/Search.ts"
+import { cancel, type Listed, list, start, webhook } from "./Replays/Repo.ts"
+import { count, type Selection } from "./Replays/Selection.ts"
+import type { State } from "./Replays/States.ts"
+import { WebhookUnknown } from "../endpoints/WebhookUnknown.ts"
+
+export { filterNames } from "./Replays/Selection.ts"
+
+/** Deliveries that a replay makes per second: the default and the maximum. */
+export const usualPace = 50
+export const highestPace = 1_000
+
+export class WebhookDisabled extends Data.TaggedError("WebhookDisabled")<{ readonly installationId: string }> {
+  override get message() {
+    return `The webhook of installation "${this.installationId}" is disabled: enable it first`
+  }
+}
+
+export class RangeEmpty extends Data.TaggedError("RangeEmpty") {
+  override readonly message = "The range is empty: `since` must be before `until`, and not in the future"
+}
+
+export class ReplayUnknown extends Data.TaggedError("ReplayUnknown")<{
+  readonly projectId: ProjectId
+  readonly replayId: string
+}> {
+  override get message() {
+    return `Project "${this.projectId}" has no replay "${this.replayId}"`
+  }
+}
+
+export class ReplayEnded extends Data.TaggedError("ReplayEnded")<{ readonly replayId: string; readonly state: State }> {
+  override get message() {
+    return `Replay "${this.replayId}" is ${this.state}: there is nothing left to cancel`
+  }
+}
+
+export interface Request extends Omit<Selection, "installationId" | "eventTypes"> {
+  readonly installationId: string
+  /** If empty, all types to which the webhook is subscribed. Other types are never repeated. */
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly pace: number
+  /** Counts only. */
+  readonly dryRun: boolean
+}
+
+export interface Started {
+  /** Null for a dry run. */
+  readonly replayId: string | null
+  /** Deliveries that are repeated. */
+  readonly matched: number
+  /** Deliveries that will be made; 0 for a dry run. */
+  readonly queued: number
+}
+
+export class Replays extends Context.Service<
+  Replays,
+  {
+    /** Starts a replay of the deliveries of a period, up to now at most. */
+    readonly start: (
+      request: Request
+    ) => Effect.Effect<Started, ProjectUnknown | WebhookUnknown | WebhookDisabled | RangeEmpty, Operator>
+
+    /** Lists the replays of a project, newest first. */
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Listed>, ProjectUnknown>
+
+    /** Cancels a replay: deliveries that are not sent yet are not sent. A second cancellation changes nothing. */
+    readonly cancel: (
+      projectId: ProjectId,
+      replayId: string
+    ) => Effect.Effect<
+      { readonly replayId: string; readonly state: State; readonly matched: number; readonly queued: number },
+      ProjectUnknown | ReplayUnknown | ReplayEnded,
+      Operator
+    >
+  }
+>()("developer-api/integrations/deliveries/Replays") {
+  static readonly layer = Layer.effect(
+    Replays,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+
+      /** Counts by many short statements, however long the range is. */
+      const countAll = Effect.fnUntraced(function* (selection: Selection) {
+        let matched = 0
+        let position: string | null = firstIdAt("dlv", selection.since.getTime())
+        while (position !== null) {
+          const rows: ReadonlyArray<{ readonly last: string | null; readonly matched: number }> = yield* count(
+            sql,
+            selection,
+            position
+          )
+          matched += rows[0]?.matched ?? 0
+          position = rows[0]?.last ?? null
+        }
+        return matched
+      }, Effect.orDie)
+
+      return {
+        start: Effect.fn("Replays.start")(function* ({ dryRun, eventTypes, pace, ...request }) {
+          const { actor } = yield* Operator
+          const now = yield* Clock.currentTimeMillis
+          yield* requireProject(sql, request.projectId)
+          const until = new Date(Math.min(request.until.getTime(), now))
+          if (request.since >= until) return yield* new RangeEmpty()
+          const [to] = yield* Effect.orDie(webhook(sql, request.projectId, request.installationId))
+          if (to === undefined) return yield* new WebhookUnknown(request)
+          if (!to.enabled) return yield* new WebhookDisabled(request)
+          const selection: Selection = {
+            ...request,
+            installationId: InstallationId.make(request.installationId),
+            until,
+            eventTypes: to.eventTypes.filter((type) => eventTypes.length === 0 || eventTypes.includes(type))
+          }
+          const matched = yield* countAll(selection)
+          if (dryRun) return { replayId: null, matched, queued: 0 }
+          const id = yield* newId("rpl")
+          yield* Effect.orDie(start(sql, { ...selection, id, pace, matched, actor }))
+          return { replayId: id, matched, queued: matched }
+        }),
+        list: Effect.fn("Replays.list")(function* (projectId, range) {
+          yield* requireProject(sql, projectId)
+          const rows = yield* Effect.orDie(list(sql, projectId, range))
+          return pageOf(rows, range.limit, ({ replayId }) => replayId)
+        }),
+        cancel: Effect.fn("Replays.cancel")(function* (projectId, replayId) {
+          const { actor } = yield* Operator
+          yield* requireProject(sql, projectId)
+          const [found] = yield* Effect.orDie(cancel(sql, actor, projectId, replayId))
+          if (found === undefined) return yield* new ReplayUnknown({ projectId, replayId })
+          if (found.state !== "cancelling") return yield* new ReplayEnded({ replayId, state: found.state })
+          return { replayId, ...found }
+        })
+      }
+    })
+  )
+}

@@ -1,0 +1,201 @@
+/**
+ * Makes the deliveries of replays, so few at a time that live ones do not wait for them.
+ *
+ * A delivery of a replay is made only when it can be sent at once: together with everything that is due there, live or not,
+ * the new ones take at most half of the endpoint's concurrency. An endpoint that answers within milliseconds gets as many as
+ * it answers in a twentieth of the time until the next run. A suspect endpoint gets one, as its probe, when nothing else is
+ * due there and the replay has no other delivery open. So a live delivery finds a free place, or waits for milliseconds, and
+ * a replay of any length never grows a queue. The pace is a maximum.
+ */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import { stepOf } from "../../../api/schema/States.ts"
+import { firstIdAt } from "../../../platform/NewId.ts"
+import { after } from "../DeliveryLoop/States.ts"
+import { type EndReason, replays } from "./States.ts"
+
+export interface Replay {
+  readonly projectId: ProjectId
+  readonly id: string
+  readonly installationId: InstallationId
+  readonly until: Date
+}
+
+/** A replay that can go on, and the step that it takes. */
+export interface Waiting extends Replay {
+  readonly next: "release" | "empty" | "end"
+}
+
+/** Maximum number of replays in one run. */
+const perRun = 100
+
+interface Terms {
+  /** Maximum number of deliveries in flight to one endpoint. */
+  readonly concurrency: number
+  /** Time between two runs, in milliseconds. */
+  readonly interval: number
+}
+
+/** Maximum number of deliveries that one statement reads. */
+const scanLimit = 2_000
+/** Share of the time in which an endpoint that answers quickly is busy with a replay. */
+const busy = 0.05
+/** Number of latest deliveries of the endpoint from which the duration of the endpoint's answers is taken. */
+const recent = 100
+/** Time, in milliseconds, for which an unused pace is saved up. */
+const savedUp = 250
+
+const exhausted = stepOf(replays, "exhausted")
+const emptied = stepOf(replays, "emptied")
+const disabled = stepOf(replays, "disabled")
+
+/**
+ * Lists replays that can go on: those whose pace permits a delivery to an endpoint that is neither parked nor resting, those
+ * that are being cancelled, and those of disabled webhooks. All that wait for something else are left out, so that they keep
+ * no other from its turn. Projects take turns, and in a project the order is random, so that the limit excludes none for long.
+ */
+export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
+  SELECT project_id AS "projectId", id, installation_id AS "installationId", until, next FROM (
+    SELECT project_id, id, installation_id, until,
+      CASE WHEN state = ${emptied.from} THEN 'empty' WHEN enabled THEN 'release' ELSE 'end' END AS next,
+      row_number() OVER (PARTITION BY project_id ORDER BY random()) AS turn
+    FROM replays JOIN webhooks USING (project_id, installation_id)
+      JOIN endpoint_health USING (project_id, installation_id)
+    WHERE state IN ('running', 'cancelling') AND (
+      state = ${emptied.from} OR NOT enabled OR (
+        paced_at + interval '1 second' / pace <= now() AND coalesce(greatest(parked_until, resting_until) <= now(), true)
+      )
+    )
+  ) AS able ORDER BY turn, random() LIMIT ${perRun}::int`
+
+/**
+ * Makes the next deliveries of a replay and returns how many. A replay whose row another worker has locked is skipped.
+ *
+ * - `room`: the number that may be made now, by the pace and by the deliveries that are due or in flight.
+ * - `scanned`: the next deliveries by id, so by age; `picked`: those to repeat, at most `room`.
+ */
+export const release = (
+  sql: SqlClient.SqlClient,
+  { id, installationId, projectId, until }: Replay,
+  terms: Terms
+) => sql<{
+  readonly made: number
+}>`
+  WITH replay AS MATERIALIZED (
+    SELECT * FROM replays WHERE project_id = ${projectId} AND id = ${id} AND state = ${exhausted.from}
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  room AS MATERIALIZED (
+    SELECT least(
+        floor(extract(epoch FROM now() - paced.start) * pace),
+        CASE WHEN suspect THEN 1 - (${openCount(sql, projectId)}) ELSE ${quota(sql, projectId, terms)} END - queue.due
+      )::int AS room, webhook.event_types, paced.start AS paced_from
+    FROM replay, LATERAL (
+      SELECT greatest(paced_at, now() - greatest(${savedUp}::float8, 1000 / pace) * interval '1 millisecond') AS start
+    ) paced, LATERAL (
+      SELECT event_types, suspect FROM webhooks JOIN endpoint_health health USING (project_id, installation_id)
+      WHERE project_id = ${projectId} AND installation_id = replay.installation_id
+        AND enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true)
+    ) webhook, LATERAL (
+      SELECT count(*) AS due FROM (
+        SELECT FROM deliveries
+        WHERE project_id = ${projectId} AND installation_id = replay.installation_id AND finished_at IS NULL
+          AND available_at <= now() LIMIT 100
+      ) open
+    ) queue
+  ),
+  scanned AS NOT MATERIALIZED (
+    SELECT id, event_id, event_type, status, replay_of FROM deliveries
+    WHERE project_id = ${projectId} AND installation_id = ${installationId}
+      AND id > (SELECT position FROM replay) AND id < ${firstIdAt("dlv", until.getTime())}
+    ORDER BY id LIMIT ${scanLimit}::int
+  ),
+  picked AS MATERIALIZED (
+    SELECT id, event_id, event_type FROM scanned
+    WHERE replay_of IS NULL AND status = ANY((SELECT statuses FROM replay)::text[])
+      AND event_type = ANY((SELECT event_types FROM room)::text[])
+      AND event_type = ANY((SELECT event_types FROM replay)::text[])
+    ORDER BY id LIMIT greatest(0, (SELECT room FROM room))
+  ),
+  ${madeDeliveries(sql, projectId)},
+  moved AS (
+    UPDATE replays SET queued = queued + step.made, paced_at = step.paced_at, position = coalesce(step.position, replays.position),
+      state = CASE WHEN is_last THEN ${exhausted.to} ELSE state END, finished_at = CASE WHEN is_last THEN now() END
+    FROM step WHERE replays.project_id = ${projectId} AND replays.id = ${id}
+  )
+  SELECT made FROM step`
+
+/** The deliveries of `picked`, and the step that the replay has made with them. */
+const madeDeliveries = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
+  made AS (
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at, replay_id,
+      replay_of)
+    SELECT ${projectId}::text, new_id('dlv', now()), replay.installation_id, event_id, event_type, now(), now(), replay.id,
+      picked.id
+    FROM picked, replay
+    RETURNING 1
+  ),
+  step AS MATERIALIZED (
+    SELECT (SELECT count(*)::int FROM made) AS made,
+      room.paced_from + (SELECT count(*) FROM made) / pace::float8 * interval '1 second' AS paced_at,
+      -- If there was no room for all of them, the next run reads the rest again.
+      CASE WHEN (SELECT count(*) FROM picked) = room THEN (SELECT max(id) FROM picked)
+        ELSE (SELECT max(id) FROM scanned) END AS position,
+      (SELECT count(*) FROM picked) < room AND (SELECT count(*) FROM scanned) < ${scanLimit}::int AS is_last
+    FROM replay, room WHERE room > 0
+  )`
+
+/** The number of deliveries of `replay` that are not finished. */
+const openCount = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
+  SELECT count(*) FROM deliveries
+  WHERE project_id = ${projectId} AND replay_id = replay.id AND replay_id IS NOT NULL AND finished_at IS NULL`
+
+/** The maximum number of deliveries due or in flight to the endpoint of `replay`. */
+const quota = (sql: SqlClient.SqlClient, projectId: ProjectId, { concurrency, interval }: Terms) => sql`
+  greatest(${Math.max(1, Math.floor(concurrency / 2))}::int, floor(${concurrency * interval * busy}::float8 / (
+    SELECT max(greatest((attempt_log -> -1 ->> 'durationMs')::int, 1)) FROM (
+      SELECT attempt_log, replay_id, finished_at FROM deliveries
+      WHERE project_id = ${projectId} AND installation_id = replay.installation_id
+      ORDER BY id DESC LIMIT ${recent}::int
+    ) latest WHERE replay_id = replay.id AND finished_at IS NOT NULL
+  )))`
+
+/**
+ * Dead-letters the deliveries of a cancelled replay that are not sent yet. When none is in flight any more, the replay is
+ * cancelled. An attempt that fails until then is not repeated.
+ */
+export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sql<{
+  readonly made: number
+}>`
+  WITH replay AS MATERIALIZED (
+    SELECT id FROM replays WHERE project_id = ${projectId} AND id = ${id} AND state = ${emptied.from}
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  open AS MATERIALIZED (
+    SELECT ctid AS row, status FROM deliveries
+    WHERE project_id = ${projectId} AND replay_id = (SELECT id FROM replay) AND replay_id IS NOT NULL
+      AND finished_at IS NULL
+  ),
+  ended AS (
+    UPDATE deliveries SET status = ${after("cancelled")}, available_at = NULL, finished_at = now(), dead_code = 'cancelled'
+    FROM open WHERE deliveries.ctid = open.row AND deliveries.status = 'pending' AND open.status = 'pending'
+    RETURNING 1
+  ),
+  moved AS (
+    UPDATE replays SET state = ${emptied.to}, finished_at = now() FROM replay
+    WHERE replays.project_id = ${projectId} AND replays.id = replay.id
+      AND (SELECT count(*) FROM open) = (SELECT count(*) FROM ended)
+  )
+  SELECT 0 AS made`
+
+/** Ends a replay whose webhook is disabled. What it has made is dead-lettered with everything that is pending there. */
+export const end = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
+  readonly made: number
+}>`
+  WITH ended AS (
+    UPDATE replays SET state = ${disabled.to}, end_reason = ${"webhook_disabled" satisfies EndReason}, finished_at = now()
+    WHERE project_id = ${projectId} AND id = ${id} AND state = ${disabled.from} AND EXISTS (
+      SELECT FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId} AND NOT enabled
+    )
+  )
+  SELECT 0 AS made`

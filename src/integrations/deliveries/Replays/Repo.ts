@@ -1,0 +1,116 @@
+/** The SQL of replays as operators start, list and cancel them. Every statement starts from the project. */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import type { EventType } from "../../../api/integrations/Events.ts"
+import { recordAction } from "../../../platform/operators/Audit.ts"
+import { selectList } from "../../../platform/database/Columns.ts"
+import { stepOf } from "../../../api/schema/States.ts"
+import { firstIdAt } from "../../../platform/NewId.ts"
+import type { Range } from "../../../platform/operators/Search.ts"
+import { type Filter, filters, type Selection } from "./Selection.ts"
+import { type EndReason, replays, type State } from "./States.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** A replay as operators see it. */
+export interface Listed {
+  readonly replayId: string
+  readonly installationId: InstallationId
+  readonly since: string
+  readonly until: string
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly statuses: ReadonlyArray<string>
+  readonly pace: number
+  readonly state: State
+  /** Deliveries that were found when it began, and those that were made since. */
+  readonly matched: number
+  readonly queued: number
+  /**
+   * Deliveries that were found and could not be repeated: retention has removed them, they were retried, or the webhook does
+   * not subscribe to their type any more. 0 until the replay is completed.
+   */
+  readonly skipped: number
+  /** Why it was cancelled; null for all others. */
+  readonly endReason: EndReason | null
+  readonly createdAt: string
+  readonly finishedAt: string | null
+}
+
+const columns = selectList({
+  replayId: "id",
+  installationId: "installation_id",
+  since: ["since", "timestamptz"],
+  until: ["until", "timestamptz"],
+  eventTypes: "event_types",
+  statuses: "statuses",
+  pace: "pace",
+  state: "state",
+  matched: "matched",
+  queued: "queued",
+  skipped: "CASE WHEN state = 'completed' THEN greatest(0, matched - queued) ELSE 0 END",
+  endReason: "end_reason",
+  createdAt: ["created_at", "timestamptz"],
+  finishedAt: ["finished_at", "timestamptz"]
+})
+
+export const list = (sql: Sql, projectId: ProjectId, { after, limit }: Range) => sql<Listed>`
+  SELECT ${sql.literal(columns)} FROM replays
+  WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+  ORDER BY id DESC LIMIT ${limit + 1}::int`
+
+/** Returns the state and the subscriptions of a replay's webhook; no row if there is no webhook. */
+export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{
+  readonly enabled: boolean
+  readonly eventTypes: ReadonlyArray<EventType>
+}>`
+  SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+
+interface Start extends Selection {
+  readonly id: string
+  readonly pace: number
+  readonly matched: number
+  readonly actor: string
+}
+
+const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, since, until }: Start) => ({
+  installationId,
+  since,
+  until,
+  eventTypes,
+  status: filter,
+  pace,
+  matched
+})
+
+/** Starts a replay. The pace counts from now on. */
+export const start = (sql: Sql, replay: Start) => sql`
+  WITH started AS (
+    INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+      position, paced_at, created_at)
+    VALUES (${replay.projectId}, ${replay.id}, ${replay.installationId}, ${replay.since}::timestamptz,
+      ${replay.until}::timestamptz, ${[...replay.eventTypes]}::text[], ${[...filters[replay.filter]]}::text[],
+      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt("dlv", replay.since.getTime())}, now(), now())
+    RETURNING project_id
+  ),
+  ${recordAction(
+    sql,
+    { actor: replay.actor, action: "replay.start", target: replay.id, detail: detailOf(replay.filter, replay) },
+    "started"
+  )}
+  SELECT FROM started`
+
+/** Cancels a running replay. Returns its new state, or no row if it does not exist. */
+export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
+  const { from, to } = stepOf(replays, "cancel")
+  return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`
+    WITH target AS MATERIALIZED (
+      SELECT state, matched, queued FROM replays WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
+    ),
+    cancelled AS (
+      UPDATE replays SET state = ${to}, end_reason = ${"operator" satisfies EndReason} FROM target
+      WHERE replays.project_id = ${projectId} AND replays.id = ${id} AND target.state = ${from}
+      RETURNING replays.project_id, replays.state
+    ),
+    ${recordAction(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
+    SELECT coalesce((SELECT state FROM cancelled), state) AS state, matched, queued FROM target`
+}

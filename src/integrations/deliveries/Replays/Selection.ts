@@ -1,0 +1,47 @@
+/** Selects the deliveries that a replay repeats: those of one installation, by creation time, state and event type. */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import type { EventType } from "../../../api/integrations/Events.ts"
+import { firstIdAt } from "../../../platform/NewId.ts"
+import type { State } from "../DeliveryLoop/States.ts"
+
+/** The states of the deliveries that a replay repeats, by the names that operators use. Pending deliveries are sent anyway. */
+export const filters = {
+  dead: ["dead"],
+  delivered: ["delivered"],
+  all: ["dead", "delivered"]
+} as const satisfies Readonly<Record<string, ReadonlyArray<State>>>
+export type Filter = keyof typeof filters
+export const filterNames: ReadonlyArray<Filter> = ["dead", "delivered", "all"]
+
+export interface Selection {
+  readonly projectId: ProjectId
+  readonly installationId: InstallationId
+  /** The earliest creation time. */
+  readonly since: Date
+  /** The creation time is before this. */
+  readonly until: Date
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly filter: Filter
+}
+
+/** Maximum number of deliveries that one statement reads. Other statements wait behind it on its connection. */
+const scanLimit = 5_000
+
+/**
+ * Counts the deliveries of a selection among the next ones after the id `position`. Returns the last id that was read,
+ * or null after the end. Only the original of repeated deliveries counts, not the repetition.
+ */
+export const count = (sql: SqlClient.SqlClient, selection: Selection, position: string) => sql<{
+  readonly last: string | null
+  readonly matched: number
+}>`
+  WITH scanned AS MATERIALIZED (
+    SELECT id, event_type, status, replay_of FROM deliveries
+    WHERE project_id = ${selection.projectId} AND installation_id = ${selection.installationId}
+      AND id > ${position} AND id < ${firstIdAt("dlv", selection.until.getTime())}
+    ORDER BY id LIMIT ${scanLimit}::int
+  )
+  SELECT (SELECT max(id) FROM scanned) AS last, count(*)::int AS matched FROM scanned
+  WHERE replay_of IS NULL AND status = ANY(${[...filters[selection.filter]]}::text[])
+    AND event_type = ANY(${[...selection.eventTypes]}::text[])`

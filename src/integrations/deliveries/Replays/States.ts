@@ -1,0 +1,20 @@
+/** The states of a replay and the moves between them. */
+import { machine } from "../../../api/schema/States.ts"
+
+export const replays = machine({
+  states: ["running", "cancelling", "cancelled", "completed"],
+  moves: {
+    /** An operator cancels it: no more deliveries are made. */
+    cancel: { running: "cancelling" },
+    /** Its webhook was disabled, which dead-letters its deliveries that were not sent. */
+    disabled: { running: "cancelled" },
+    /** Its deliveries that were not sent are dead-lettered, and none is in flight any more. */
+    emptied: { cancelling: "cancelled" },
+    /** Every delivery of its range was read. */
+    exhausted: { running: "completed" }
+  }
+})
+export type State = (typeof replays)["states"][number]
+
+/** Why a replay was cancelled. */
+export type EndReason = "operator" | "webhook_disabled"

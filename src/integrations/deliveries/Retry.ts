@@ -1,0 +1,112 @@
+/** Returns dead deliveries to the queue: the retry operation of the API, and that of operators. */
+import type { SqlClient } from "effect/sql"
+import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
+import { recordAction } from "../../platform/operators/Audit.ts"
+import type { Mutation } from "../../platform/mutations/Idempotency.ts"
+import { installation_not_found } from "../Installations.ts"
+
+type Sql = SqlClient.SqlClient
+
+/** The details of the refusals of a retry, by the word of `refusal`. */
+export const notRetriable: Readonly<Record<string, string>> = {
+  state: "Only a dead delivery can be retried.",
+  disabled: "The webhook is disabled: configure it again first.",
+  unsubscribed: "The webhook no longer subscribes to the delivery's event type."
+}
+
+/** The refusal of a retry, from `target`, `webhook` and `events`; NULL if the delivery can be retried. */
+const refusal = `CASE
+  WHEN target.status <> 'dead' THEN 'state'
+  WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
+  WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
+END`
+
+/** The assignments of a retry, which is due at once by the database's clock. */
+const retryAssignments = (sql: Sql, at: Date) => sql`
+  status = 'pending', retries = 0, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
+  finished_at = NULL, dead_code = NULL`
+
+export const retry = (
+  sql: Sql,
+  projectId: ProjectId,
+  id: InstallationId,
+  deliveryId: DeliveryId,
+  at: Date
+): Mutation<InstallationNotFound | WebhookReferenceInvalid | WebhookStateConflict> => ({
+  at,
+  verdict: sql`
+    installation AS MATERIALIZED (
+      SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
+    ),
+    webhook AS MATERIALIZED (
+      -- Locked until the delivery is pending again, so that the webhook is not disabled in between.
+      SELECT locked.* FROM project, LATERAL (
+        SELECT enabled, event_types FROM webhooks
+        WHERE project_id = project.project_id AND installation_id = ${id} FOR SHARE
+      ) locked
+    ),
+    target AS MATERIALIZED (
+      SELECT delivery.* FROM project, LATERAL (
+        SELECT * FROM deliveries
+        WHERE project_id = project.project_id AND id = ${deliveryId} AND installation_id = ${id}
+        FOR NO KEY UPDATE
+      ) delivery
+    ),
+    verdict AS (
+      SELECT
+        CASE
+          WHEN installation.id IS NULL THEN 'installation_not_found'
+          WHEN target.id IS NULL THEN 'webhook_reference_invalid'
+          ELSE 'webhook_state_conflict ' || ${sql.literal(refusal)}
+        END AS failure,
+        ${deliveryId}::text AS resource_id, true AS changed, NULL::int AS version
+      FROM project LEFT JOIN installation ON true LEFT JOIN webhook ON true LEFT JOIN target ON true
+        LEFT JOIN events ON events.project_id = target.project_id AND events.id = target.event_id
+    )`,
+  effect: sql`
+    retried AS (
+      UPDATE deliveries SET ${retryAssignments(sql, at)} FROM claim
+      WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
+    )`,
+  problems: {
+    installation_not_found,
+    webhook_reference_invalid: () =>
+      new WebhookReferenceInvalid({ detail: "The path names no delivery of this installation." }),
+    webhook_state_conflict: ({ faults: [fault = "state"] }) =>
+      new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })
+  }
+})
+
+/** Retries a delivery for an operator. Returns no row if it does not exist; `refusal` is null if it was retried. */
+export const retryFor = (sql: Sql, actor: string, projectId: ProjectId, deliveryId: string, at: Date) => sql<{
+  readonly installationId: InstallationId
+  readonly refusal: string | null
+}>`
+  WITH webhook AS MATERIALIZED (
+    -- Locked before the delivery, as by the retry operation.
+    SELECT locked.* FROM deliveries, LATERAL (
+      SELECT installation_id, enabled, event_types FROM webhooks
+      WHERE project_id = ${projectId} AND installation_id = deliveries.installation_id FOR SHARE
+    ) locked
+    WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
+  ),
+  target AS MATERIALIZED (
+    SELECT delivery.* FROM webhook, LATERAL (
+      SELECT * FROM deliveries
+      WHERE project_id = ${projectId} AND id = ${deliveryId} AND installation_id = webhook.installation_id
+      FOR NO KEY UPDATE
+    ) delivery
+  ),
+  verdict AS MATERIALIZED (
+    SELECT target.installation_id, ${sql.literal(refusal)} AS refusal
+    FROM target JOIN webhook USING (installation_id)
+      JOIN events ON events.project_id = ${projectId} AND events.id = target.event_id
+  ),
+  retried AS (
+    UPDATE deliveries SET ${retryAssignments(sql, at)} FROM verdict
+    WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId} AND refusal IS NULL
+    RETURNING deliveries.project_id
+  ),
+  ${recordAction(sql, { actor, action: "delivery.retry", target: deliveryId }, "retried")}
+  SELECT installation_id AS "installationId", refusal FROM verdict`

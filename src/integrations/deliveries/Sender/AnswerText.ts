@@ -1,0 +1,30 @@
+/** The text of an answer's body that the attempt log keeps (contract §10). */
+import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
+
+/** Maximum number of bytes of a body that are kept. */
+const kept = 1_024
+/** Number of bytes that are searched for secrets, so that the cut leaves no part of a secret. */
+const searched = 2 * kept
+
+/**
+ * Returns the first 1,024 bytes of a body as text without secrets, or null for an empty body. Bytes that are not UTF-8 and
+ * U+0000, which PostgreSQL stores in no text, become U+FFFD. A character that the cut splits is left out.
+ */
+export const textOf = (body: Uint8Array): string | null => {
+  if (body.byteLength === 0) return null
+  const text = redactSecrets(decode(body, kept))
+  return body.byteLength <= kept ? text : commonStart(text, redactSecrets(decode(body, searched)))
+}
+
+const decode = (body: Uint8Array, limit: number) =>
+  new TextDecoder("utf-8", { ignoreBOM: true })
+    .decode(body.subarray(0, limit), { stream: body.byteLength > limit })
+    .replaceAll("\u0000", "\uFFFD")
+
+/** Returns the part at the start that both texts have. */
+const commonStart = (one: string, other: string): string => {
+  if (other.startsWith(one)) return one
+  let end = 0
+  while (one[end] === other[end]) end++
+  return one.slice(0, end)
+}

@@ -1,0 +1,44 @@
+/** Checks of a webhook's URL (contract §10). Its addresses are checked at each delivery. */
+import { type Option, Result } from "effect"
+import { isIP } from "node:net"
+import { hostOf } from "../../platform/outbound/Host.ts"
+import { type AllowedNetworks, classify, type AddressClass } from "./Addresses.ts"
+
+/** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
+export interface Endpoint {
+  readonly url: URL
+  /** A name, or an address in canonical form without brackets. */
+  readonly host: string
+  readonly isAddress: boolean
+}
+
+/**
+ * Checks scheme, credentials, fragment and a literal address, in any spelling that the URL standard accepts; fails with
+ * a message for a person. With plain `http`, a host name is accepted if any network is allowed; each delivery checks
+ * whether it resolves into one.
+ */
+export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
+  const url = URL.parse(text)
+  if (url === null) return Result.fail("The endpoint URL can't be read.")
+  if (url.protocol !== "https:" && url.protocol !== "http:") return Result.fail("The endpoint URL must use https.")
+  if (url.username !== "" || url.password !== "") return Result.fail("The endpoint URL must not hold credentials.")
+  // `hash` does not show an empty fragment.
+  if (url.href.includes("#")) return Result.fail("The endpoint URL must not have a fragment.")
+  const host = hostOf(url)
+  const isAddress = isIP(host) !== 0
+  const addressClass = isAddress ? classify(host, allowed) : allowed.isEmpty ? "public" : "allowed"
+  if (addressClass === "refused")
+    return Result.fail(
+      "The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS)."
+    )
+  if (!mayConnect(url, addressClass)) return Result.fail("The endpoint URL must use https.")
+  return Result.succeed({ url, host, isAddress })
+}
+
+/** Returns the fault of a URL as a message; none if it is allowed. */
+export const endpointFault = (text: string, allowed: AllowedNetworks): Option.Option<string> =>
+  Result.getFailure(checkEndpoint(text, allowed))
+
+/** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */
+export const mayConnect = (url: URL, addressClass: AddressClass): boolean =>
+  addressClass === "allowed" || (addressClass === "public" && url.protocol === "https:")

@@ -1,0 +1,195 @@
+/** The read model of webhooks: what the API, the commands and the console show of each, with the health of its endpoint. */
+import type { SqlClient, Statement } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import type { EventType } from "../../api/integrations/Events.ts"
+import {
+  type DisabledReason,
+  type HealthState,
+  pendingMax,
+  type Webhook
+} from "../../api/integrations/WebhookHealth.ts"
+import { jsonObject, selectList } from "../../platform/database/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
+
+/** A webhook in a list. */
+export interface Listed {
+  readonly installationId: InstallationId
+  /** The name of the installation. */
+  readonly name: string
+  readonly endpointUrl: string
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly enabled: boolean
+  /** Null if it is enabled. */
+  readonly disabledReason: DisabledReason | null
+  readonly version: number
+  readonly updatedAt: string
+  readonly state: HealthState
+  readonly failures: number
+  readonly failingSince: string | null
+  readonly lastSuccessAt: string | null
+  readonly lastFailure: Webhook["health"]["lastFailure"]
+  readonly suspect: boolean
+  readonly inFlight: number
+  readonly parkedUntil: string | null
+  readonly restingUntil: string | null
+}
+
+/** A webhook with its secrets and what waits for its endpoint. */
+export interface Details extends Listed {
+  readonly id: InstallationId
+  readonly secrets: Webhook["secrets"]
+  readonly pending: number
+  readonly nextAttemptAt: string | null
+}
+
+/** The state of an endpoint after its last attempt, from `endpoint_health`. */
+const state = `CASE
+  WHEN failures = 0 AND last_success_at IS NULL AND last_failure IS NULL THEN 'unused'
+  WHEN parked_until IS NOT NULL THEN 'parked'
+  WHEN resting_until > now() THEN 'resting'
+  WHEN failures > 0 THEN 'failing'
+  ELSE 'healthy'
+END`
+
+/**
+ * The time of an attempt that is due at `due` (null: none is due), from `webhooks` and `endpoint_health`: not before the end of
+ * the endpoint's pause or rest, and never if its webhook is disabled. What waits for a place at a saturated endpoint is due now.
+ */
+export const nextAttemptAt = (due: string) => `CASE WHEN enabled AND ${due} IS NOT NULL
+  THEN greatest(${due}, parked_until, resting_until, date_trunc('milliseconds', now())) AT TIME ZONE 'UTC' END`
+
+const columns = `${selectList({
+  installationId: "webhooks.installation_id",
+  name: "installations.name",
+  endpointUrl: "endpoint_url",
+  eventTypes: "event_types",
+  enabled: "enabled",
+  disabledReason: "disabled_reason",
+  version: "webhooks.version",
+  updatedAt: ["webhooks.updated_at", "timestamptz"],
+  failures: "failures",
+  failingSince: ["failing_since", "timestamptz"],
+  lastSuccessAt: ["last_success_at", "timestamptz"],
+  lastFailure: "last_failure",
+  suspect: "suspect",
+  inFlight: "in_flight",
+  parkedUntil: ["parked_until", "timestamptz"],
+  restingUntil: ["resting_until", "timestamptz"]
+})}, ${state} AS state`
+
+/** Lists webhooks of a project that match a condition, by installation. */
+export const list = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  which: Statement.Fragment,
+  limit: number
+) => sql<Listed>`
+  SELECT ${sql.literal(columns)} FROM webhooks, LATERAL (
+    SELECT * FROM endpoint_health WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id
+    OFFSET 0
+  ) health, LATERAL (
+    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
+  ) installations
+  WHERE webhooks.project_id = ${projectId} AND ${which}
+  ORDER BY webhooks.installation_id LIMIT ${limit}::int`
+
+/** A failing endpoint of any project, with what waits for it. */
+export interface FailingEndpoint extends Listed {
+  readonly projectId: ProjectId
+  /** For how long it has been failing. */
+  readonly failingSeconds: number
+  readonly pending: number
+  readonly nextAttemptAt: string | null
+  /** The number of failing endpoints, counted to `failingMax`. */
+  readonly total: number
+}
+
+/** Maximum number of endpoints that `listFailing` counts. */
+export const failingMax = 1_000
+
+/** Lists failing endpoints of enabled webhooks by the index `endpoint_health_failing`, those first that have failed for the longest time. */
+export const listFailing = (sql: SqlClient.SqlClient, limit: number) => sql<FailingEndpoint>`
+  SELECT webhooks.project_id AS "projectId", ${sql.literal(columns)}, ${sql.literal(pending)}, total,
+    extract(epoch FROM now() - failing_since)::float8 AS "failingSeconds"
+  FROM (
+    SELECT *, count(*) OVER ()::int AS total FROM (
+      SELECT * FROM endpoint_health WHERE failing_since IS NOT NULL
+      ORDER BY failing_since, project_id, installation_id LIMIT ${failingMax}::int
+    ) failing
+    WHERE (
+      SELECT enabled FROM webhooks WHERE project_id = failing.project_id AND installation_id = failing.installation_id
+    )
+    ORDER BY failing_since, project_id, installation_id LIMIT ${limit}::int
+  ) health, LATERAL (
+    SELECT * FROM webhooks WHERE project_id = health.project_id AND installation_id = health.installation_id OFFSET 0
+  ) webhooks, LATERAL (
+    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
+  ) installations, LATERAL ${sql.literal(due)} queue
+  ORDER BY failing_since, webhooks.project_id, webhooks.installation_id`
+
+const secret = jsonObject(
+  {
+    createdAt: ["created_at", "timestamptz"],
+    signsUntil: ["until", "timestamptz"]
+  },
+  "secret"
+)
+
+/** The open deliveries of a webhook in the order of `deliveries_open`. */
+const open = (more: string) => `FROM deliveries
+  WHERE deliveries.project_id = webhooks.project_id AND deliveries.installation_id = webhooks.installation_id
+    AND finished_at IS NULL ${more}
+  ORDER BY available_at, deliveries.id`
+
+/** What waits for an endpoint, from `webhooks`, its health and `queue`. */
+const pending = `(
+  SELECT count(*)::int FROM (SELECT ${open("")} LIMIT ${pendingMax}) counted
+) AS pending, ${nextAttemptAt("due")} AS "nextAttemptAt"`
+
+const secrets = `(
+  SELECT coalesce(json_agg(${secret} ORDER BY version DESC), '[]') FROM (
+    SELECT version, created_at, nullif(retires_at, 'infinity') AS until FROM webhook_secrets
+    WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id AND retires_at > now()
+  ) secret
+) AS secrets`
+
+/** When the next delivery is due; if all open ones are in flight, when these were. */
+const due = `(
+  SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
+)`
+
+/** Looks up the webhooks of installations. */
+export const details =
+  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
+  (key) =>
+    sql`
+    SELECT webhooks.installation_id AS id, ${sql.literal(columns)}, ${sql.literal(secrets)}, ${sql.literal(pending)} FROM ${key}
+      LEFT JOIN webhooks ON webhooks.project_id = key.project_id AND webhooks.installation_id = key.id
+      LEFT JOIN endpoint_health health
+        ON health.project_id = webhooks.project_id AND health.installation_id = webhooks.installation_id
+      LEFT JOIN installations
+        ON installations.project_id = webhooks.project_id AND installations.id = webhooks.installation_id,
+      LATERAL ${sql.literal(due)} queue
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
+
+/** Returns the webhook as the API shows it. */
+export const webhookOf = (details: Details): Webhook => ({
+  installationId: details.installationId,
+  endpointUrl: details.endpointUrl,
+  eventTypes: details.eventTypes,
+  enabled: details.enabled,
+  disabledReason: details.disabledReason,
+  version: details.version,
+  updatedAt: details.updatedAt,
+  secrets: details.secrets,
+  health: {
+    state: details.state,
+    failuresInARow: details.failures,
+    failingSince: details.failingSince,
+    lastSuccessAt: details.lastSuccessAt,
+    nextAttemptAt: details.nextAttemptAt,
+    pending: details.pending,
+    lastFailure: details.lastFailure
+  }
+})

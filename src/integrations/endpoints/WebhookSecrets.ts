@@ -1,0 +1,49 @@
+/** Stored signing secrets of webhooks. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
+
+/** Maximum number of secrets that sign a delivery: the current one and those in their overlap (contract §10). */
+export const signingSecretsMax = 3
+
+/** The owner to which the signing secrets of a webhook are bound. */
+export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
+
+/** Returns the current sealed secret, or null if the installation has no webhook. */
+export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
+  Effect.map(
+    sql<{ readonly sealed: Uint8Array }>`
+      SELECT sealed FROM webhook_secrets
+      WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'`,
+    ([row]) => row?.sealed ?? null
+  )
+
+/** The signing secrets that are current or in their overlap. After its overlap a secret is never opened again. */
+export const signingSecrets: SealedTable = {
+  kind: "webhook",
+  page: (sql, after, limit) => sql<SealedValue>`
+    SELECT project_id AS "projectId", installation_id AS id, version, sealed
+    FROM webhook_secrets
+    WHERE (project_id, installation_id, version) > (${after.projectId}, ${after.id}, ${after.version}::int)
+      AND retires_at > now()
+    ORDER BY project_id, installation_id, version LIMIT ${limit}::int`,
+  // The webhook is locked before its secrets, as rotations do, and webhooks in their order.
+  replace: (sql, { ids, next, projectIds, sealed, versions }) =>
+    Effect.map(
+      sql`
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${versions}::int[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, installation_id, version, sealed, next)
+            JOIN webhooks USING (project_id, installation_id)
+          ORDER BY given.project_id, given.installation_id FOR NO KEY UPDATE OF webhooks
+        )
+        UPDATE webhook_secrets SET sealed = change.next FROM change
+        WHERE webhook_secrets.project_id = change.project_id
+          AND webhook_secrets.installation_id = change.installation_id
+          AND webhook_secrets.version = change.version AND webhook_secrets.sealed = change.sealed
+        RETURNING 1`,
+      (rows) => rows.length
+    )
+}

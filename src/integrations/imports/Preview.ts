@@ -1,0 +1,45 @@
+/** The import preview (contract §11). */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import type { ImportPreview } from "../../api/integrations/Preview.ts"
+import { InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
+import { statement } from "../../platform/database/Database.ts"
+import { preview } from "./Preview/Repo.ts"
+
+export class Preview extends Context.Service<
+  Preview,
+  {
+    /** Previews the import. An installation that is disabled, or lacks a profile or staged records, is not ready. */
+    readonly preview: (
+      projectId: ProjectId,
+      id: InstallationId
+    ) => Effect.Effect<ImportPreview, InstallationNotFound | InstallationNotReady | ServiceUnavailable>
+  }
+>()("developer-api/integrations/imports/Preview") {
+  static readonly layer = Layer.effect(
+    Preview,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      return {
+        preview: Effect.fnUntraced(function* (projectId, id) {
+          const [found] = yield* statement(preview(sql, projectId, id))
+          if (found === undefined) {
+            return yield* new InstallationNotFound({ detail: "The path names no installation of this project." })
+          }
+          const { differing, evaluation, hasProfile, matched, status } = found
+          if (status === "disabled") return yield* notReady("The installation is disabled.")
+          if (!hasProfile) return yield* notReady("The installation has no import profile.")
+          if (evaluation === null) return yield* notReady("The installation has no staged records.")
+          const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = evaluation
+          const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
+          const skip = duplicateCount + matched - differing
+          const estimatedChanges = { create: records - differing - skip, update: differing, skip }
+          return { counts, duplicateCount, unsupportedFields, estimatedChanges, profileVersion, fingerprint }
+        })
+      }
+    })
+  )
+}
+
+const notReady = (detail: string) => new InstallationNotReady({ detail })

@@ -1,0 +1,106 @@
+/**
+ * Evaluates staged records with an import profile: the values that are imported, and the unsupported fields (contract
+ * §11).
+ */
+import { Option, Schema } from "effect"
+import {
+  type EntityType,
+  entityTypes,
+  type ImportPreview,
+  type UnsupportedField,
+  type UnsupportedReason
+} from "../../../api/integrations/Preview.ts"
+import { importFields } from "../ImportFields.ts"
+
+/** A record of the external system. */
+export interface StagedRecord {
+  readonly entityType: EntityType
+  readonly externalId: string
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+/** The field for each external field, or `restricted`. */
+export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
+
+type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
+
+/** Returns the target of an external field; undefined if it is not mapped. */
+type Profile = (entityType: EntityType, externalField: string) => Target | undefined
+
+const fitting = (schema: Schema.Codec<unknown, unknown>) => {
+  const decode = Schema.decodeUnknownOption(schema)
+  return (value: unknown) => Option.isSome(decode(value))
+}
+
+const ownFields = new Map(
+  entityTypes.map((type) => [
+    type,
+    new Map<string, Target>(
+      Object.entries(importFields[type]).map(([field, schema]) => [field, { field, fits: fitting(schema) }])
+    )
+  ])
+)
+
+/** External names are arbitrary, `__proto__` and `constructor` included, so they are looked up in maps. */
+export const profileOf = (mappings: Mappings): Profile => {
+  const targets = new Map(
+    entityTypes.map((type) => [
+      type,
+      new Map(
+        Object.entries(mappings[type] ?? {}).map(([externalField, field]): [string, Target | undefined] => [
+          externalField,
+          field === "restricted" ? field : ownFields.get(type)?.get(field)
+        ])
+      )
+    ])
+  )
+  return (type, externalField) => targets.get(type)?.get(externalField)
+}
+
+/** The evaluation of a record. */
+export interface Evaluation {
+  /** The values that fit, by field. */
+  readonly values: ReadonlyMap<string, unknown>
+  readonly unsupported: ReadonlyArray<readonly [externalField: string, reason: UnsupportedReason]>
+}
+
+/**
+ * Evaluates each value separately. When several external fields are mapped to one field, the first by name, in code
+ * units, with a value that fits is used, in any order of the record.
+ */
+export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
+  const values = new Map<string, unknown>()
+  const unsupported: Array<readonly [string, UnsupportedReason]> = []
+  for (const [externalField, value] of Object.entries(fields).toSorted(byName)) {
+    const target = profile(entityType, externalField)
+    if (target === undefined) unsupported.push([externalField, "not_mapped"])
+    else if (target === "restricted") unsupported.push([externalField, "restricted"])
+    else if (!target.fits(value)) unsupported.push([externalField, "unsupported_type"])
+    else if (!values.has(target.field)) values.set(target.field, value)
+  }
+  return { values, unsupported }
+}
+
+const byName = ([one]: readonly [string, unknown], [other]: readonly [string, unknown]) => (one < other ? -1 : 1)
+
+/** Accumulates the counts and unsupported fields of a batch. */
+export const tally = () => {
+  const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
+  const reasons = new Map(entityTypes.map((type) => [type, new Map<string, UnsupportedReason>()]))
+  return {
+    add: ({ entityType }: StagedRecord, { unsupported }: Evaluation) => {
+      counts[entityType]++
+      for (const [externalField, reason] of unsupported) reasons.get(entityType)?.set(externalField, reason)
+    },
+    counts: (): ImportPreview["counts"] => counts,
+    /** Sorted by entity type and external field, in code units. */
+    unsupportedFields: (): ReadonlyArray<UnsupportedField> =>
+      entityTypes
+        .toSorted()
+        .flatMap((entityType) =>
+          [...(reasons.get(entityType) ?? [])]
+            .toSorted(byName)
+            .map(([externalField, reason]) => ({ entityType, externalField, reason }))
+        )
+  }
+}

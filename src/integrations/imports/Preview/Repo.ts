@@ -1,0 +1,77 @@
+/** SQL of the preview: one statement, so that all reads have one snapshot. */
+import { Struct } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import type { ImportPreview } from "../../../api/integrations/Preview.ts"
+import { columns } from "../../../crm/ClientColumns.ts"
+import { listOf } from "../../../platform/database/Columns.ts"
+import { importFields } from "../ImportFields.ts"
+
+/** The evaluation of the batch, and its comparison with the clients. */
+interface Found {
+  readonly status: "active" | "disabled"
+  readonly hasProfile: boolean
+  /** The stored evaluation; null while the batch is not evaluated, or without a profile. */
+  readonly evaluation: Pick<
+    ImportPreview,
+    "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
+  > | null
+  /** Numbers of contacts that match a client, and of those that differ from it. */
+  readonly matched: number
+  readonly differing: number
+}
+
+/** Whether a contact differs from its client in a field that contacts can be mapped to. Arrays are compared as sets. */
+const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
+  .map(({ column, member, type }) =>
+    type === "text[]"
+      ? `contact.mapped ? '${member}' AND NOT (
+    client.${column} <@ ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
+    AND client.${column} @> ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
+  )`
+      : `contact.mapped ? '${member}' AND contact.mapped->>'${member}' IS DISTINCT FROM client.${column}`
+  )
+  .join(" OR ")
+
+/** The conditions that match a contact with its client; the first that matches applies. Each has an index. */
+const matchConditions = [
+  "client.external_id = contact.external_id",
+  // A mail address is ASCII; its case folding must not depend on the database's locale.
+  `lower(client.email COLLATE "C") = contact.email`,
+  "client.phone = contact.phone"
+]
+
+/**
+ * The limits make each look-up a read of its index for one contact, in any plan. A join of the tables reads all clients of
+ * all projects when the plan was made for an empty table, or for a large batch.
+ */
+export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
+  sql<Found>`
+    WITH match AS MATERIALIZED (
+      SELECT ${sql.literal(differs)} AS differs
+      FROM staged_contacts AS contact CROSS JOIN LATERAL (
+        SELECT * FROM (${sql.join(
+          " UNION ALL ",
+          false
+        )(
+          matchConditions.map(
+            (condition, order) => sql`
+            (SELECT ${sql.literal(String(order))} AS condition, client.* FROM clients AS client
+            WHERE client.project_id = contact.project_id AND ${sql.literal(condition)}
+              AND client.merged_into_client_id IS NULL
+            ORDER BY client.created_at, client.id LIMIT 1)`
+          )
+        )}) AS found
+        ORDER BY condition LIMIT 1
+      ) AS client
+      WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
+    )
+    SELECT installation.status, installation.profile_version IS NOT NULL AS "hasProfile",
+      CASE WHEN batch.fingerprint IS NOT NULL THEN json_build_object(
+        'counts', batch.counts, 'duplicateCount', batch.duplicate_count, 'unsupportedFields', batch.unsupported_fields,
+        'profileVersion', batch.profile_version, 'fingerprint', batch.fingerprint
+      ) END AS evaluation,
+      (SELECT count(*)::int FROM match) AS matched, (SELECT count(*)::int FROM match WHERE differs) AS differing
+    FROM installations AS installation LEFT JOIN staged_batches AS batch
+      ON batch.project_id = installation.project_id AND batch.installation_id = installation.id
+    WHERE installation.project_id = ${projectId} AND installation.id = ${id}`

@@ -1,0 +1,66 @@
+/**
+ * Connectors send texts over channels, one connector for each type of provider (contract §8). A new connector is one line in
+ * each of the three lists below.
+ */
+import { Context, type Duration, Effect, Layer, Schema } from "effect"
+import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import { Settings } from "../../platform/Settings.ts"
+import type { Outgoing } from "./Connectors/Connector.ts"
+import { http } from "./Connectors/Http.ts"
+import { sandbox } from "./Connectors/Sandbox.ts"
+import { telegram } from "./Connectors/Telegram.ts"
+import type { Outcome } from "./Outcomes.ts"
+
+/** The connectors by type of provider. */
+export const connectors = { http, telegram, sandbox }
+
+/** The decoded config of each provider. */
+export type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
+
+/** A type of provider with its config. */
+export const ChannelConfig = Schema.Union([
+  Schema.Struct({ providerType: Schema.Literal("http"), config: http.config }),
+  Schema.Struct({ providerType: Schema.Literal("telegram"), config: telegram.config }),
+  Schema.Struct({ providerType: Schema.Literal("sandbox"), config: sandbox.config })
+])
+export type ChannelConfig = typeof ChannelConfig.Type
+
+/** A channel of a project file: other fields, the type of the provider, and optionally its config. */
+export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
+  Schema.Union([
+    Schema.Struct({ ...fields, providerType: Schema.Literal("http"), config: Schema.optionalKey(http.config) }),
+    Schema.Struct({ ...fields, providerType: Schema.Literal("telegram"), config: Schema.optionalKey(telegram.config) }),
+    Schema.Struct({ ...fields, providerType: Schema.Literal("sandbox"), config: Schema.optionalKey(sandbox.config) })
+  ])
+
+export class Connectors extends Context.Service<
+  Connectors,
+  {
+    /** Whether a provider's sends are idempotent. */
+    readonly isIdempotent: (providerType: ProviderType) => boolean
+    /** Calls the channel's provider once, with its connector. */
+    readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
+  }
+>()("developer-api/messaging/providers/Connectors") {
+  static readonly layer = Layer.effect(
+    Connectors,
+    Effect.map(Settings, ({ providerTimeout }) => ({
+      isIdempotent: (providerType) => connectors[providerType].idempotent,
+      send: (channel, message) => send(channel, message, providerTimeout)
+    }))
+  )
+}
+
+/** The compiler reports a type of provider without a connector. */
+const table: {
+  readonly [Type in ProviderType]: {
+    readonly idempotent: boolean
+    readonly send: (config: Configs[Type], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<Outcome>
+  }
+} = connectors
+
+const send = <Type extends ProviderType>(
+  { config, providerType }: { readonly providerType: Type; readonly config: Configs[Type] },
+  message: Outgoing,
+  timeout: Duration.Duration
+) => table[providerType].send(config, message, timeout)

@@ -1,0 +1,83 @@
+/** One provider call over HTTP, with its own connection, deadline and span. */
+import { Clock, type Duration, Effect, Option, Schema } from "effect"
+import type { MessageId } from "../../../api/schema/Ids.ts"
+import { destinationOf, freshConnections } from "../../../platform/outbound/Connections.ts"
+import { inClientSpan, postAttributes } from "../../../platform/outbound/ClientSpan.ts"
+import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../platform/outbound/Exchange.ts"
+import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
+
+export interface Call {
+  readonly messageId: MessageId
+  /** The URL may contain a secret: only its origin is logged and traced. */
+  readonly url: URL
+  /** JSON in UTF-8 with its headers, made within the call's span. */
+  readonly request: Effect.Effect<{ readonly body: Uint8Array; readonly headers: Readonly<Record<string, string>> }>
+  readonly outcomeOf: (reply: Reply) => Outcome
+}
+
+/** The complete answer of a provider. */
+export interface Reply {
+  readonly status: number
+  /** None when it exceeds the limit. */
+  readonly body: Option.Option<Uint8Array>
+  /** The delay of `Retry-After`. */
+  readonly retryAfter: Option.Option<Duration.Duration>
+}
+
+/** An answer's body has at most 64 KiB. */
+const bodyLimit = 64 * 1024 + 1
+
+/**
+ * Calls the provider once. The system resolves the host without restrictions, as the URL is the operator's choice.
+ * Interruption destroys the connection.
+ */
+export const call = (
+  timeout: Duration.Duration,
+  { messageId, outcomeOf, request, url }: Call
+): Effect.Effect<Outcome> =>
+  Effect.gen(function* () {
+    const { body, headers } = yield* request
+    const post = {
+      to: destinationOf(url),
+      headers: { "content-type": "application/json", "user-agent": userAgent, ...headers },
+      body,
+      bodyLimit
+    }
+    let mayBeWritten = false
+    // Never a reused connection: if it turns out stale, it is unknown whether the request was processed.
+    return yield* exchange(freshConnections, post, () => (mayBeWritten = true)).pipe(
+      Effect.flatMap(({ body: bytes, isWhole, retryAfter, status }) =>
+        Effect.gen(function* () {
+          yield* Effect.annotateCurrentSpan("http.response.status_code", status)
+          const body = isWhole ? Option.some(bytes) : Option.none()
+          return outcomeOf({ status, body, retryAfter: retryDelay(retryAfter, yield* Clock.currentTimeMillis) })
+        })
+      ),
+      Effect.catchTag("ExchangeFailed", ({ code }) => Effect.succeed(byFailure(failureOf(code, mayBeWritten)))),
+      Effect.timeoutOrElse({
+        duration: timeout,
+        orElse: () => Effect.succeed(byFailure(mayBeWritten ? "timeout" : "connect_timeout"))
+      })
+    )
+  }).pipe(inClientSpan(errorOf, { attributes: { ...postAttributes(url), "message.id": messageId } }))
+
+const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined : outcome.errorCode)
+
+const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure => {
+  if (code === "invalid_response") return "unreadable_answer"
+  // TLS can also fail after the request was written, and then it may have been processed.
+  return mayBeWritten ? "connection_lost" : code
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true })
+const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
+
+/** Decodes a body as JSON of a schema, or returns none. Unknown members are ignored. */
+export const jsonBody = <A>(schema: Schema.Decoder<A>) => {
+  const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
+  return (body: Option.Option<Uint8Array>): Option.Option<A> =>
+    body.pipe(
+      Option.flatMap(decodeUtf8),
+      Option.flatMap((text) => decode(text))
+    )
+}

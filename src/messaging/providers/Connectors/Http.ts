@@ -1,0 +1,49 @@
+/**
+ * The connector of providers with this service's own protocol: signed like webhooks, idempotent by message id (contract
+ * §8).
+ */
+import { Clock, Effect, Option, Schema } from "effect"
+import { currentTraceparent } from "../../../platform/outbound/ClientSpan.ts"
+import { signedHeaders } from "../../../platform/secrets/StandardWebhooks.ts"
+import { isUnsafe } from "../../../platform/UnsafeText.ts"
+import { call, jsonBody, type Reply } from "./Call.ts"
+import { connector } from "./Connector.ts"
+import { HttpUrl, secret } from "./Fields.ts"
+import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
+
+/** A secret in either base64 alphabet, as the libraries of Standard Webhooks accept it. */
+const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")
+
+export const http = connector({
+  config: Schema.Struct({ url: HttpUrl, signingSecret }),
+  defaults: {},
+  idempotent: true,
+  send: ({ signingSecret, url }, { conversationId, messageId, recipient, text }, timeout) =>
+    call(timeout, {
+      messageId,
+      url: new URL(url),
+      request: Effect.gen(function* () {
+        const body = Buffer.from(JSON.stringify({ messageId, conversationId, recipient, text }))
+        const traceparent = yield* currentTraceparent
+        const headers = {
+          "idempotency-key": messageId,
+          ...signedHeaders([signingSecret], messageId, yield* Clock.currentTimeMillis, body)
+        }
+        return { body, headers: Option.isSome(traceparent) ? { ...headers, traceparent: traceparent.value } : headers }
+      }),
+      outcomeOf
+    })
+})
+
+/** The id is stored and shown, so it must not contain unsafe characters. */
+const read = jsonBody(
+  Schema.Struct({ providerMessageId: Schema.String.check(Schema.makeFilter((id: string) => !isUnsafe(id))) })
+)
+
+const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome =>
+  meaningOf(status) === "accepted"
+    ? Option.match(read(body), {
+        onNone: () => byFailure("unreadable_answer"),
+        onSome: ({ providerMessageId }) => ({ _tag: "accepted", providerMessageId })
+      })
+    : byStatus("http", status, retryAfter)

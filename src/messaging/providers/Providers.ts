@@ -1,0 +1,57 @@
+/** Calls the providers of channels. A sealed config is opened only for the call that needs it. */
+import { Context, Effect, Layer, Option } from "effect"
+import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { Connectors } from "./Connectors.ts"
+import type { Outgoing } from "./Connectors/Connector.ts"
+import type { Outcome } from "./Outcomes.ts"
+import { openConfig, type SealedChannel } from "./SealedConfigs.ts"
+
+export class Providers extends Context.Service<
+  Providers,
+  {
+    /** Whether a provider's sends are idempotent. */
+    readonly isIdempotent: (providerType: ProviderType) => boolean
+    /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
+    readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
+  }
+>()("developer-api/messaging/providers/Providers") {
+  static readonly layerNoDeps = Layer.effect(
+    Providers,
+    Effect.gen(function* () {
+      const box = yield* SecretBox
+      const { isIdempotent, send } = yield* Connectors
+      return {
+        isIdempotent,
+        send: ({ channelId, config, projectId, providerType }, message) =>
+          openConfig(box, projectId, channelId, providerType, config).pipe(
+            Effect.flatMap((channel) => send(channel, message)),
+            // The stored config needs another SECRET_KEY; the provider was not called.
+            Effect.catchTag("SecretUnreadable", () =>
+              Effect.as(
+                Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
+                outcomes.configUnreadable
+              )
+            ),
+            Effect.catchDefect((defect) =>
+              Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
+            )
+          )
+      }
+    })
+  )
+
+  static readonly layer = Providers.layerNoDeps.pipe(Layer.provide(Connectors.layer))
+}
+
+/** Outcomes of calls without an answer of the provider. */
+export const outcomes = {
+  configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
+  /** The process ended before the call. */
+  notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
+  /** The channel's circuit is open, so the call was not made. */
+  circuitOpen: { _tag: "postponed", errorCode: "circuit_open", retryAfter: Option.none() },
+  internal: { _tag: "unknown", errorCode: "internal" },
+  interrupted: { _tag: "unknown", errorCode: "interrupted" },
+  leaseLost: { _tag: "unknown", errorCode: "lease_lost" }
+} as const satisfies Record<string, Outcome>

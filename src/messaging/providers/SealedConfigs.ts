@@ -1,0 +1,78 @@
+/** Encryption of channel configs at rest. Each is bound to its channel, so that it cannot be used for another. */
+import { Effect, Redacted, Schema } from "effect"
+import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
+import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import { type SecretBox, SecretUnreadable } from "../../platform/secrets/SecretBox.ts"
+import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
+import { ChannelConfig } from "./Connectors.ts"
+
+type Box = SecretBox["Service"]
+
+/** A channel as it is stored. */
+export interface SealedChannel {
+  readonly projectId: ProjectId
+  readonly channelId: ChannelId
+  readonly providerType: ProviderType
+  readonly config: Uint8Array
+}
+
+const ownerOf = (projectId: ProjectId, channelId: ChannelId) => ["channel", projectId, channelId]
+
+const encode = Schema.encodeUnknownEffect(ChannelConfig)
+const decode = Schema.decodeUnknownEffect(ChannelConfig)
+const parse = Schema.decodeEffect(Schema.fromJsonString(Schema.Unknown))
+
+/** Seals the config of a channel. Sealing is randomized: equal configs have different ciphertexts. */
+export const sealConfig = (
+  box: Box,
+  projectId: ProjectId,
+  channelId: ChannelId,
+  channel: { readonly providerType: ProviderType; readonly config: unknown }
+) =>
+  encode(channel).pipe(
+    Effect.orDie,
+    Effect.flatMap(({ config }) => box.seal(ownerOf(projectId, channelId), Redacted.make(JSON.stringify(config))))
+  )
+
+/**
+ * Opens the config of a channel. A config that its schema cannot decode also counts as unreadable, as the schema's
+ * message could quote a secret.
+ */
+export const openConfig = (
+  box: Box,
+  projectId: ProjectId,
+  channelId: ChannelId,
+  providerType: ProviderType,
+  sealed: Uint8Array
+): Effect.Effect<ChannelConfig, SecretUnreadable> =>
+  box.open(ownerOf(projectId, channelId), sealed).pipe(
+    Effect.flatMap((json) => parse(Redacted.value(json))),
+    Effect.flatMap((config) => decode({ providerType, config })),
+    Effect.mapError(() => new SecretUnreadable())
+  )
+
+/** The configs of all channels. */
+export const channelConfigs: SealedTable = {
+  kind: "channel",
+  page: (sql, after, limit) => sql<SealedValue>`
+    SELECT project_id AS "projectId", id, 0 AS version, config AS sealed
+    FROM channels WHERE (project_id, id) > (${after.projectId}, ${after.id})
+    ORDER BY project_id, id LIMIT ${limit}::int`,
+  // Channels are locked in the order in which project files lock them.
+  replace: (sql, { ids, next, projectIds, sealed }) =>
+    Effect.map(
+      sql`
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, id, sealed, next)
+            JOIN channels USING (project_id, id)
+          WHERE channels.config = given.sealed
+          ORDER BY given.project_id, given.id FOR NO KEY UPDATE OF channels
+        )
+        UPDATE channels SET config = change.next FROM change
+        WHERE channels.project_id = change.project_id AND channels.id = change.id AND channels.config = change.sealed
+        RETURNING 1`,
+      (rows) => rows.length
+    )
+}

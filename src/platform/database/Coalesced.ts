@@ -1,0 +1,76 @@
+/**
+ * Coalesced calls: the calls of one kind that arrive in one turn of the event loop run as one batch. To wake a backend of
+ * PostgreSQL costs more than to look up a record by its key, so a batch of ten costs little more than one call.
+ */
+import { Context, Effect, Exit } from "effect"
+import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { startWithTimeout, timeLeft, unavailable } from "./Database.ts"
+
+interface Call<Input, Output, E> {
+  readonly input: Input
+  readonly context: Context.Context<never>
+  /** Milliseconds that its caller still waits. */
+  readonly left: number
+  readonly resume: (effect: Effect.Effect<Output, E | ServiceUnavailable>) => void
+  interrupted: boolean
+}
+
+/** Milliseconds that a call waits longer than it should, so that most calls need no timer of their own. */
+const tolerance = 100
+
+/**
+ * Makes a function of `run`, which answers each of its inputs, in their order. A batch starts once the turn of the event
+ * loop ends (`setImmediate`, before the loop waits for anything). If the last batch was a single call, the load is low: then a
+ * call starts at once while no batch is in flight. A failure of a batch reaches each of its callers. An interrupted caller
+ * leaves its batch; the batch runs on for the others. A batch runs in the context of the call that has the most time left,
+ * whose span is the parent of the batch's. A call that has much less fails when its own time is over. While `maxInFlight`
+ * batches are in flight, calls wait for one of them to end.
+ */
+export const coalesce = <Input, Output, E>(
+  maxBatch: number,
+  run: (inputs: ReadonlyArray<Input>) => Effect.Effect<ReadonlyArray<Output>, E>,
+  maxInFlight = Infinity
+): ((input: Input) => Effect.Effect<Output, E | ServiceUnavailable>) => {
+  let waiting: Array<Call<Input, Output, E>> = []
+  let inFlight = 0
+  let lastWasOne = false
+
+  const send = (calls: ReadonlyArray<Call<Input, Output, E>>, first: Call<Input, Output, E>) => {
+    inFlight++
+    const longest = calls.reduce((longest, call) => (call.left > longest.left ? call : longest), first)
+    const timers = calls
+      .filter(({ left }) => left < longest.left - tolerance)
+      .map(({ left, resume }) => setTimeout(() => resume(Effect.fail(unavailable())), left))
+    startWithTimeout(run(calls.map(({ input }) => input)), longest.context, (exit) => {
+      inFlight--
+      for (const timer of timers) clearTimeout(timer)
+      if (Exit.isFailure(exit)) for (const { resume } of calls) resume(Effect.failCause(exit.cause))
+      else for (const [index, answer] of exit.value.entries()) calls[index]?.resume(Effect.succeed(answer))
+      if (waiting.length > 0 && inFlight === maxInFlight - 1) flush()
+    })
+  }
+
+  const flush = () => {
+    const calls = waiting.filter(({ interrupted }) => !interrupted)
+    waiting = []
+    lastWasOne = calls.length === 1
+    while (calls.length > 0 && inFlight < maxInFlight) {
+      const batch = calls.splice(0, maxBatch)
+      const [first] = batch
+      if (first !== undefined) send(batch, first)
+    }
+    waiting = calls
+  }
+
+  return (input) =>
+    Effect.contextWith((context: Context.Context<never>) =>
+      Effect.callback((resume) => {
+        const call: Call<Input, Output, E> = { input, context, left: timeLeft(context), resume, interrupted: false }
+        if (lastWasOne && inFlight === 0 && waiting.length === 0) send([call], call)
+        else if (waiting.push(call) === 1) setImmediate(flush)
+        return Effect.sync(() => {
+          call.interrupted = true
+        })
+      })
+    )
+}

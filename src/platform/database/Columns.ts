@@ -1,0 +1,135 @@
+/**
+ * The columns of a record as data. A record declares them once; the SQL of reads, events, inserts, patches and project files
+ * is made from the declaration when a module is loaded, not for every statement.
+ */
+import { Record } from "effect"
+import * as Instants from "./Instants.ts"
+
+Instants.registerTimestamps()
+
+type ColumnType =
+  | "text"
+  | "text[]"
+  | "boolean"
+  | "integer"
+  | "smallint"
+  | "bigint"
+  | "bytea"
+  | "date"
+  | "json"
+  | "jsonb"
+  | "timestamptz"
+
+/** The column of each member of a record, with its type unless it is `text`. */
+export type Columns<Member extends string = string> = Readonly<
+  Record<Member, string | readonly [column: string, type: ColumnType]>
+>
+
+/** A member of a record and its column. */
+export interface Column {
+  readonly member: string
+  readonly column: string
+  readonly type: ColumnType
+}
+
+const columnOf = (member: string, column: Columns[string]): Column =>
+  typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
+
+/** The columns as a list, in the order of their declaration. */
+export const listOf = (columns: Columns): ReadonlyArray<Column> =>
+  Object.entries(columns).map(([member, column]) => columnOf(member, column))
+
+/** The types of the members, which are the arguments of a mutation that takes them all. */
+export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
+  Record.map(columns, (column, member) => columnOf(member, column).type)
+
+/** Formats a column's value for JSON that PostgreSQL writes; times in UTC with milliseconds. */
+const wire = (value: string, type: ColumnType): string => {
+  switch (type) {
+    case "timestamptz":
+      return `to_char(${value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+    case "date":
+      return `to_char(${value}, 'YYYY-MM-DD')`
+    default:
+      return value
+  }
+}
+
+/** Converts a column's value so that the driver decodes it to the JSON form. */
+const decodedColumn = (value: string, type: ColumnType): string => {
+  switch (type) {
+    // The codec of `Instants.ts` decodes it to text.
+    case "timestamptz":
+      return `${value} AT TIME ZONE 'UTC'`
+    // Exact to 2^53.
+    case "bigint":
+      return `${value}::float8`
+    default:
+      return value
+  }
+}
+
+/** The columns of a SELECT whose rows are the record; `table` qualifies them where a join needs it. */
+export const selectList = (columns: Columns, table?: string): string =>
+  listOf(columns)
+    .map(({ column, member, type }) => {
+      const value = table === undefined ? column : `${table}.${column}`
+      return `${decodedColumn(value, type)} AS "${member}"`
+    })
+    .join(", ")
+
+/** The record as a JSON object, from a row called `row`. */
+export const jsonObject = (columns: Columns, row: string): string =>
+  `json_build_object(${listOf(columns)
+    .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
+    .join(", ")})`
+
+/** The members that differ between two rows of a record, with the values of the row `before`, as a JSON object. */
+export const alteredObject = (columns: Columns, before: string, after: string): string => {
+  const members = listOf(columns).map(
+    ({ column, member, type }) =>
+      `('${member}', to_json(${wire(`${before}.${column}`, type)}), ${before}.${column} IS DISTINCT FROM ${after}.${column})`
+  )
+  return `(
+    SELECT coalesce(json_object_agg(member, earlier), '{}')
+    FROM (VALUES ${members.join(", ")}) AS members (member, earlier, altered) WHERE altered
+  )`
+}
+
+/** The names of the columns, for an INSERT. */
+export const insertList = (columns: Columns): string =>
+  listOf(columns)
+    .map(({ column }) => column)
+    .join(", ")
+
+/** The values of an INSERT from a row whose columns are the members of the record. An absent array is empty. */
+export const insertedValues = (columns: Columns): string =>
+  listOf(columns)
+    .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
+    .join(", ")
+
+/** The columns of a SELECT of the next values: those of the patch `p` (jsonb), otherwise the current ones. */
+export const patchList = (columns: Columns): string =>
+  listOf(columns)
+    .map(({ column, member, type }) => {
+      const given =
+        type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
+      return `CASE WHEN p ? '${member}' THEN ${given} ELSE ${column} END AS ${column}`
+    })
+    .join(", ")
+
+/** The columns of a row called `row`. */
+export const qualifiedList = (columns: Columns, row: string): string =>
+  listOf(columns)
+    .map(({ column }) => `${row}.${column}`)
+    .join(", ")
+
+/** Whether the rows `one` and `other` differ. */
+export const differ = (columns: Columns, one: string, other: string): string =>
+  `(${qualifiedList(columns, one)}) IS DISTINCT FROM (${qualifiedList(columns, other)})`
+
+/** For the SET of an UPDATE from a row called `row`. */
+export const assignmentList = (columns: Columns, row: string): string =>
+  listOf(columns)
+    .map(({ column }) => `${column} = ${row}.${column}`)
+    .join(", ")

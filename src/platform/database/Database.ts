@@ -1,0 +1,241 @@
+/** PostgreSQL: its URL, the clients of its pools (`Database/Pools.ts`), and the statements of requests. */
+import { PgClient } from "@effect/sql-pg"
+import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import { unescape } from "node:querystring"
+import { ServiceUnavailable } from "../../api/Problems.ts"
+import { CurrentRequest } from "../CurrentRequest.ts"
+import * as DatabaseMetrics from "./Database/Metrics.ts"
+import { watchedSocket } from "./Database/Socket.ts"
+import { EmbeddedPostgres } from "./EmbeddedPostgres.ts"
+import * as Pooler from "./Database/Pooler.ts"
+import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf } from "../Pools.ts"
+import { monotonicMillis } from "../MonotonicTime.ts"
+import { Settings } from "../Settings.ts"
+
+/** The URL by which the process connects to the database. */
+const Connections = Context.Reference<{
+  /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
+  readonly directUrl: Option.Option<Redacted.Redacted>
+  /** Maximum number of connections, over all pools. */
+  readonly max: number
+}>("developer-api/platform/database/Database/Connections", {
+  defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections })
+})
+
+/** The URL of the database, `DATABASE_URL` or that of the embedded one under `DATA_DIR`, with its `Connections`. */
+export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
+  "developer-api/platform/DatabaseUrl"
+) {
+  static readonly layer = Layer.unwrap(
+    Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
+      Option.match(databaseUrl, {
+        onSome: (url) => Layer.succeed(DatabaseUrl, url),
+        onNone: () =>
+          Layer.effect(
+            DatabaseUrl,
+            Effect.map(EmbeddedPostgres, ({ url }) => url)
+          ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir })))
+      }).pipe(Layer.merge(Layer.succeed(Connections, { directUrl: databaseDirectUrl, max: databaseMaxConnections })))
+    )
+  )
+}
+
+/**
+ * Time that a request waits for the database before it fails (contract §15: within 5 s): in all its queues and for all its
+ * statements together, connecting included.
+ */
+const requestTimeout = Duration.seconds(4)
+
+/** Time that a caller waits for statements. Long-running commands have a longer one. */
+export const StatementTimeout = Context.Reference<Duration.Duration>(
+  "developer-api/platform/database/Database/StatementTimeout",
+  {
+    defaultValue: () => requestTimeout
+  }
+)
+
+/**
+ * Returns the milliseconds that a caller still waits: the `StatementTimeout`, counted from the arrival of the request that the
+ * context belongs to. Outside a request each statement has the whole time.
+ */
+export const timeLeft = (context: Context.Context<never>): number => {
+  const timeout = Duration.toMillis(Context.get(context, StatementTimeout))
+  const { arrivedAt } = Context.get(context, CurrentRequest)
+  return arrivedAt === undefined ? timeout : Math.max(0, timeout - (performance.now() - arrivedAt))
+}
+
+/** Time without an answer after which a connection counts as dead. No statement of a request may take that long. */
+const deadAfter = Duration.seconds(5)
+
+/** Returns the driver's options for the address of a pool. They also count and watch its connections. */
+const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
+  const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
+  const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
+  const limit = pool.deadAfter === undefined ? deadAfter : pool.deadAfter
+  const counted = yield* DatabaseMetrics.countConnections(pool.name, connections)
+  return {
+    url,
+    connectTimeout: requestTimeout,
+    // The URL has the same values, but the spans of statements show only these.
+    database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
+    // Without a host it is a Unix socket, which needs no watching.
+    ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
+  }
+})
+
+/** The client of a pool that needs sessions: it connects to PostgreSQL itself. */
+const direct = (id: PoolId) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { directUrl, max } = yield* Connections
+      const pooled = yield* DatabaseUrl
+      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
+      const url = Option.getOrElse(directUrl, () => pooled)
+      const address = yield* addressOf(url, pool, connections)
+      return PgClient.layer({ ...address, ...optionsOf(pool, connections) })
+    })
+  )
+
+/** The client of a pool whose statements need no session: it connects to the pooler if there is one. */
+const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { directUrl, max } = yield* Connections
+      if (Option.isNone(directUrl)) return direct(id)
+      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
+      return Pooler.layer(pool, connections, yield* addressOf(yield* DatabaseUrl, pool, connections))
+    })
+  )
+
+/** Returns the maximum number of statements that a pool has in flight. */
+export const capacityOf = (id: PoolId): Effect.Effect<number> =>
+  Effect.map(Connections, ({ directUrl, max }) => {
+    const pool: Pool = pools[id]
+    return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
+  })
+
+/** The clients of the pools. `Database/Pools.ts` has the purpose of each. */
+export const clients = {
+  reads: client("reads"),
+  mutations: client("mutations"),
+  longRunning: client("longRunning"),
+  reports: client("reports"),
+  background: client("background"),
+  deliveries: client("deliveries"),
+  claims: client("claims"),
+  maintenance: client("maintenance"),
+  listener: direct("listener"),
+  worker: direct("worker"),
+  operator: direct("operator")
+}
+
+/** Time that a caller waits for a long-running command. */
+export const longRunningTimeout = Duration.seconds(30)
+
+/**
+ * Whether a later attempt may succeed: PostgreSQL did not answer, is shutting down or starting up (57P01 to 57P03), is out
+ * of resources (class 53), or is no longer the primary (25006).
+ */
+const isUnavailable = ({ reason }: SqlError.SqlError) =>
+  reason._tag === "ConnectionError" ||
+  reason._tag === "StatementTimeoutError" ||
+  /^(57P0[1-3]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
+
+export const unavailable = () =>
+  new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
+
+/** A statement did nothing because of concurrent statements. */
+export class Contended extends Data.TaggedError("Contended") {}
+
+/** Whether a statement was rolled back, or did nothing, because of concurrent statements, so that a retry may succeed. */
+const isContended = (error: SqlError.SqlError | Contended): boolean =>
+  error._tag === "Contended" || contentions.has(error.reason._tag)
+
+/** A unique violation is one of them: the retry finds the record that a concurrent statement has created. */
+const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
+
+/** Time that a mutation waits until a project file has been applied, so that it is answered within 2 s (contract §12). */
+const projectFileTimeout = Duration.millis(1_750)
+
+/** The project is locked by a project file: nothing was changed, and no provider was called. */
+export class ProjectLocked extends ServiceUnavailable {}
+
+const projectLocked = () =>
+  new ProjectLocked({ detail: "A project file is being applied to this project. Send the request again." })
+
+const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
+
+/**
+ * Runs a request's statement. Fails with `ServiceUnavailable` if the database does not answer in time; any other failure of
+ * SQL is a defect. Statements are pipelined, so none waits long for a lock: it fails instead (NOWAIT, `lock_timeout`) and
+ * is sent again, behind the statements that followed it on its connection.
+ */
+export const statement = <A, R>(
+  effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
+): Effect.Effect<A, ServiceUnavailable, R> => withTimeout(retryContended(effect))
+
+/** `statement` without its timeout, for `startWithTimeout`. */
+export const retryContended = <A, R>(
+  effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
+): Effect.Effect<A, ServiceUnavailable, R> =>
+  effect.pipe(
+    // The schedule is made only for a statement that needs it.
+    Effect.catchIf(isContended, () => Effect.delay(retryWhileContended(effect), 25)),
+    Effect.catchTags({
+      Contended: () => Effect.fail(projectLocked()),
+      SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
+    })
+  )
+
+/** Repeats a statement while it is contended; for at most `projectFileTimeout` while the project is locked. */
+const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
+  Effect.clockWith((clock) => {
+    const end = monotonicMillis(clock) + Duration.toMillis(projectFileTimeout)
+    const isWaiting = (error: SqlError.SqlError | Contended) =>
+      isContended(error) && (error._tag !== "Contended" || monotonicMillis(clock) < end)
+    return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
+  })
+
+/** Runs a statement like `retryContended`, but without retries: it fails if it is contended. */
+export const once = <A, R>(
+  effect: Effect.Effect<A, SqlError.SqlError, R>
+): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
+  Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> => {
+    if (isContended(error)) return Effect.fail(new Contended())
+    return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
+  })
+
+/** Like `Effect.timeoutOrElse`, which takes a second fiber and a race for each statement. */
+const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
+  Effect.contextWith((context: Context.Context<R>) =>
+    Effect.callback<A, E | ServiceUnavailable>((resume) => Effect.suspend(startWithTimeout(effect, context, resume)))
+  )
+
+/**
+ * Starts a statement in a fiber of its own, and interrupts it when its context has no time left. Calls `onExit` once. Returns
+ * a function that interrupts the statement.
+ */
+export const startWithTimeout = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  context: Context.Context<R>,
+  onExit: (exit: Exit.Exit<A, E | ServiceUnavailable>) => void
+): (() => Effect.Effect<void>) => {
+  const measured = DatabaseMetrics.begin(context)
+  const fiber = Effect.runForkWith(context)(effect)
+  let late = false
+  const timer = setTimeout(() => {
+    late = true
+    onExit(Exit.fail(unavailable()))
+    fiber.interruptUnsafe()
+  }, timeLeft(context))
+  fiber.addObserver((exit) => {
+    clearTimeout(timer)
+    measured()
+    if (!late) onExit(exit)
+  })
+  return () => {
+    clearTimeout(timer)
+    return Fiber.interrupt(fiber)
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one
+ * command. A kind is written once, as SQL over a relation of commands; a single command is a group of one.
+ *
+ * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record: a
+ * command whose record is locked, or whose outcome depends on other commands of the group, is undecided and runs alone
+ * in a statement that waits. So do all commands of a group that fails as a whole.
+ */
+import { Effect } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
+import { Contended, once, statement } from "../database/Database.ts"
+import { hashOf } from "./NameHash.ts"
+import { type Attempt, attempt } from "./Attempt.ts"
+import { groups } from "./Groups.ts"
+import type { Command, Outcome, Problems } from "./Idempotency.ts"
+import type { MutationClient } from "./Mutations.ts"
+import { replayOrRun, outcomeOf } from "./Outcomes.ts"
+
+/** The variant of a statement: for one command or many, waiting for records or not. */
+export interface Form {
+  /** Follows `FOR … UPDATE`. */
+  readonly locked: Statement.Fragment
+  /** Follows SELECT where several commands may select the same value. */
+  readonly distinct: Statement.Fragment
+  /** A query of the distinct projects of `rows`, what follows FROM, in the order in which they are locked. */
+  readonly projects: (rows: Statement.Fragment) => Statement.Fragment
+  /** A query of the sum of each project's changes; `changes` is a query of `project_id` and `change`. */
+  readonly sums: (changes: Statement.Fragment) => Statement.Fragment
+  /** The commands in the order in which their records, named by their column `id`, are locked. */
+  readonly inOrder: Statement.Fragment
+  /** The number of a command among those of the same partition. */
+  readonly rank: (partition: string) => Statement.Fragment
+  /** The failure of a command whose record was not locked; `record` is a query of the record. */
+  readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
+  /** The failure of a command that is refused only if others of its group are applied. */
+  readonly crowded: (code: string) => Statement.Fragment
+}
+
+/** A mutation as SQL over many commands. `Args` is plain JSON: the arguments of a command beside its key. */
+export interface Kind<Args, Problem> {
+  /** The types of `Args`, which are columns of `command`. */
+  readonly args: Readonly<Record<keyof Args & string, string>>
+  /** The record that a command changes. No two commands of a group change the same record. */
+  readonly record?: (args: Args) => string
+  /**
+   * Common table expressions that lock the records, check the guards and end in `decided`: the columns of `command`,
+   * with `failure`, `resource_id`, `changed` and `version`, and further columns for the effect.
+   */
+  readonly decided: (form: Form) => Statement.Fragment
+  /** Common table expressions that apply the changes from `claim`, which has the columns of `decided`. */
+  readonly effect: (form: Form) => Statement.Fragment
+  readonly returning?: (form: Form) => Statement.Fragment
+  readonly problems: Problems<Problem>
+}
+
+/** The failure of a command that a group cannot decide. */
+const undecided = "undecided"
+
+/** Makes the function that runs commands of a kind. */
+export const makeGrouped = <Args, Problem, Returned = null>(
+  client: MutationClient,
+  kind: Kind<Args, Problem>
+): ((
+  command: Command,
+  at: Date,
+  args: Args
+) => Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable>) => {
+  const { permits, sql } = client
+  const texts = textsOf(sql, kind)
+
+  const queue = groups<Request<Args>, Attempt<Returned>>({
+    group: (requests) =>
+      Effect.map(
+        once(
+          requests.length === 1
+            ? sql.unsafe<Attempt<Returned>>(texts.one, requests.flatMap(parametersOfOne))
+            : sql.unsafe<Attempt<Returned>>(texts.many, parameters(requests))
+        ),
+        (rows) => {
+          const decided = new Map(rows.map((row) => [row.ord, row]))
+          return requests.map((_, index) => {
+            const row = decided.get(index + 1)
+            return row?.failure === undecided ? undefined : row
+          })
+        }
+      ),
+    alone: (request) =>
+      sql.unsafe<Attempt<Returned>>(texts.waiting, parametersOfOne(request)).pipe(
+        Effect.flatMap(([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))),
+        permits.withPermit(request.command.projectId),
+        statement
+      )
+  })
+
+  return (command, at, args) => {
+    const record = kind.record?.(args)
+    const { key, projectId } = command
+    const keyName = hashOf("key", projectId, key)
+    const names = record === undefined ? [keyName] : [keyName, hashOf("record", projectId, record)]
+    const run = queue({ projectId, names, command, at, args })
+    return replayOrRun(client, command, outcomeOf(client, command, kind.problems, run))
+  }
+}
+
+interface Request<Args> {
+  readonly projectId: string
+  readonly names: ReadonlyArray<number>
+  readonly command: Command
+  readonly at: Date
+  readonly args: Args
+}
+
+const parametersOfOne = <Args>({ args, at, command }: Request<Args>) => [
+  command.projectId,
+  command.key,
+  command.fingerprint,
+  at,
+  JSON.stringify(args)
+]
+
+const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
+  requests.map(({ command }) => command.projectId),
+  requests.map(({ command }) => command.key),
+  requests.map(({ command }) => command.fingerprint),
+  requests.map(({ at }) => at),
+  JSON.stringify(requests.map(({ args }) => args))
+]
+
+/**
+ * The texts of a kind's statement for many commands, for one, and for one that waits. Their only parameters are the
+ * commands.
+ */
+const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
+  const code = (text: string) => sql.literal(`'${text}'`)
+  const one = {
+    isOne: true,
+    distinct: sql.literal(""),
+    projects: (rows: Statement.Fragment) => sql`SELECT project_id FROM ${rows}`,
+    sums: (changes: Statement.Fragment) => changes,
+    inOrder: sql.literal("command"),
+    rank: () => sql.literal("1")
+  } as const
+  const skipping = {
+    locked: sql.literal("SKIP LOCKED"),
+    // Not EXISTS, for which a plan may read all records.
+    absent: (record: Statement.Fragment, otherwise: string) => sql`
+      coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
+    crowded: () => code(undecided)
+  }
+  const requested = (query: (args: Kind<Args, Problem>["args"]) => string) => sql.literal(query(kind.args))
+  return {
+    many: textOf(sql, kind, requested(requestedMany), {
+      ...skipping,
+      distinct: sql.literal("DISTINCT"),
+      projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
+      sums: (changes) =>
+        sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
+      inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
+      rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
+    }),
+    one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }),
+    waiting: textOf(sql, kind, requested(requestedOne), {
+      ...one,
+      locked: sql.literal(""),
+      absent: (_, text) => code(text),
+      crowded: code
+    })
+  }
+}
+
+const textOf = <Args, Problem>(
+  sql: SqlClient.SqlClient,
+  { decided, effect, returning }: Kind<Args, Problem>,
+  requested: Statement.Fragment,
+  form: Form & { readonly isOne?: true }
+): string => {
+  const [text] = attempt(sql, {
+    requested,
+    isOne: form.isOne === true,
+    decided: decided(form),
+    claim: sql`decided.*`,
+    effect: effect(form),
+    returning: returning?.(form)
+  }).compile()
+  return text
+}
+
+type Args = Readonly<Record<string, string>>
+
+const requestedOne = (args: Args) => `
+  SELECT 1 AS ord, $1::text COLLATE "C" AS project_id, $2::text COLLATE "C" AS key, $3::bytea AS fingerprint,
+         $4::timestamptz AS at, args.*
+  FROM json_to_record($5::json) AS args (${declared(args)})`
+
+/**
+ * The condition is always true. From its default selectivity the planner expects one command, and so plans look-ups by
+ * key, however small the tables are at that time.
+ */
+const requestedMany = (args: Args) => `
+  SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,
+         ${Object.keys(args).map(quoted).join(", ")}
+  FROM ROWS FROM (
+    unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]), json_to_recordset($5::json) AS (${declared(args)})
+  ) WITH ORDINALITY AS requested (project_id, key, fingerprint, at)
+  WHERE ordinality + 0 = ordinality`
+
+const declared = (args: Args) =>
+  Object.entries(args)
+    .map(([name, type]) => `${quoted(name)} ${type}`)
+    .join(", ")
+
+const quoted = (name: string) => `"${name}"`

@@ -1,0 +1,138 @@
+/** The queue of a kind of mutation: forms groups, runs at most two at once, and runs undecided commands alone. */
+import { Cause, type Context, Effect, Exit } from "effect"
+import { ServiceUnavailable } from "../../api/Problems.ts"
+import { type Contended, startWithTimeout, timeLeft, unavailable } from "../database/Database.ts"
+import { FairQueue, type Queued } from "./FairQueue.ts"
+
+/** Maximum number of requests in a group. */
+const maxGroup = 32
+/** Maximum number of groups of a kind in flight. More would wait for each other in the database. */
+const maxGroups = 2
+
+/**
+ * Part of a caller's time after which a request that waits for its turn is refused. A refusal takes as much CPU time as an
+ * answer, so it is worth waiting; the rest is enough for the statement.
+ */
+const queueShare = 3 / 4
+
+const overloaded = () =>
+  new ServiceUnavailable({ detail: "Too many requests of this kind are waiting. Send the request again." })
+
+interface Waiting<Request, Answer> extends Queued {
+  readonly request: Request
+  readonly context: Context.Context<never>
+  /** When its caller stops waiting, in milliseconds of `performance.now()`. */
+  readonly endsAt: number
+  readonly resume: (effect: Effect.Effect<Answer, ServiceUnavailable>) => void
+}
+
+/**
+ * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones, without a
+ * timeout of its own; `alone` runs one of those. A request is sent at the end of the current turn of the event loop
+ * (`setImmediate`), or with the next group if two are in flight. A caller waits no longer than the time that its context has
+ * left; a request that was sent runs to its end, even if its caller is interrupted.
+ */
+export const groups = <Request extends Queued, Answer>({
+  alone,
+  group
+}: {
+  readonly group: (
+    requests: ReadonlyArray<Request>
+  ) => Effect.Effect<ReadonlyArray<Answer | undefined>, Contended | ServiceUnavailable>
+  readonly alone: (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
+}): ((request: Request) => Effect.Effect<Answer, ServiceUnavailable>) => {
+  type Entry = Waiting<Request, Answer>
+  const queue = new FairQueue<Entry>()
+  let inFlight = 0
+  let scheduled = false
+
+  const finish = (entry: Entry, effect: Effect.Effect<Answer, ServiceUnavailable>) => {
+    queue.done(entry)
+    entry.resume(effect)
+  }
+
+  const runAlone = (entry: Entry) => {
+    const fiber = Effect.runForkWith(entry.context)(alone(entry.request))
+    fiber.addObserver((exit) => {
+      finish(entry, exit)
+      dispatch()
+    })
+  }
+
+  /** Runs a group in the context that has the most time left, as each entry has a timer of its own. */
+  const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
+    inFlight++
+    const answers = group(entries.map(({ request }) => request))
+    startWithTimeout(answers, context, (exit) => {
+      inFlight--
+      for (const [index, entry] of entries.entries()) {
+        const answer = Exit.isSuccess(exit) ? exit.value[index] : undefined
+        const failure = Exit.isFailure(exit) ? unavailableIn(exit.cause) : undefined
+        if (answer !== undefined) finish(entry, Effect.succeed(answer))
+        else if (failure !== undefined) finish(entry, Effect.fail(failure))
+        else runAlone(entry)
+      }
+      dispatch()
+    })
+  }
+
+  const dispatch = () => {
+    while (inFlight < maxGroups && !queue.isEmpty) {
+      const entries = queue.take(maxGroup)
+      const [first] = entries
+      if (first === undefined) return
+      const longest = entries.reduce((longest, entry) => (entry.endsAt > longest.endsAt ? entry : longest), first)
+      runGroup(entries, longest.context)
+    }
+  }
+
+  const schedule = () => {
+    if (scheduled || inFlight === maxGroups) return
+    scheduled = true
+    setImmediate(() => {
+      scheduled = false
+      dispatch()
+    })
+  }
+
+  return (request) =>
+    Effect.contextWith((context: Context.Context<never>) =>
+      Effect.callback((resume) => {
+        const { names, projectId } = request
+        if (queue.isFullFor(projectId)) return resume(Effect.fail(overloaded()))
+        const left = timeLeft(context)
+        const end = (problem: ServiceUnavailable) => {
+          queue.remove(entry)
+          resume(Effect.fail(problem))
+        }
+        let timer = setTimeout(() => {
+          if (queue.isDelayed(entry)) end(overloaded())
+          else timer = setTimeout(() => end(unavailable()), left * (1 - queueShare))
+        }, left * queueShare)
+        const entry: Entry = {
+          projectId,
+          names,
+          request,
+          context,
+          endsAt: performance.now() + left,
+          resume: (effect) => {
+            clearTimeout(timer)
+            resume(effect)
+          }
+        }
+        queue.add(entry)
+        schedule()
+        return Effect.sync(() => {
+          clearTimeout(timer)
+          queue.remove(entry)
+        })
+      })
+    )
+}
+
+/** Returns the problem of a group that the database did not answer: running its requests alone would fail as well. */
+const unavailableIn = (cause: Cause.Cause<Contended | ServiceUnavailable>): ServiceUnavailable | undefined =>
+  cause.reasons
+    .filter(Cause.isFailReason)
+    .map(({ error }) => error)
+    .find((error) => error._tag !== "Contended")

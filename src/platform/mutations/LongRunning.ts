@@ -1,0 +1,27 @@
+/** Long-running mutations: they have a pool of their own and a longer timeout than others. */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { capacityOf, clients, longRunningTimeout, StatementTimeout } from "../database/Database.ts"
+import { makeMutationClient, type MutationClient } from "./Mutations.ts"
+
+export class LongRunning extends Context.Service<
+  LongRunning,
+  {
+    /** The client of their pool. */
+    readonly mutations: MutationClient
+    /** Runs a mutation with the longer timeout. */
+    readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  }
+>()("developer-api/platform/mutations/LongRunning") {
+  static readonly layer = Layer.effect(
+    LongRunning,
+    Effect.gen(function* () {
+      const reads = yield* SqlClient.SqlClient
+      const sql = Context.get(yield* Layer.build(clients.longRunning), SqlClient.SqlClient)
+      return {
+        mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("longRunning") }),
+        withLongTimeout: Effect.provideService(StatementTimeout, longRunningTimeout)
+      }
+    })
+  )
+}

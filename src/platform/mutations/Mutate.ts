@@ -1,0 +1,39 @@
+/** Runs mutations one command at a time. */
+import { Effect } from "effect"
+import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
+import { Contended, statement } from "../database/Database.ts"
+import { type Attempt, attempt } from "./Attempt.ts"
+import type { Command, Mutation, Outcome } from "./Idempotency.ts"
+import type { MutationClient } from "./Mutations.ts"
+import { replayOrRun, outcomeOf } from "./Outcomes.ts"
+
+/**
+ * Runs a mutation once per key: one round trip when it applies, two when only the stored outcome shows why it did not
+ * (a replay, a reused key, or a failed guard).
+ */
+export const mutate = <Problem, Returned = null>(
+  client: MutationClient,
+  command: Command,
+  { at, effect, problems, returning, verdict }: Mutation<Problem>
+): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
+  const { permits, sql } = client
+  const { fingerprint, key, projectId } = command
+  const text = attempt<Returned>(sql, {
+    requested: sql`
+      SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
+        ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
+    isOne: true,
+    decided: sql`
+      project AS (SELECT * FROM command),
+      ${verdict},
+      decided AS MATERIALIZED (
+        SELECT command.*, verdict.failure, verdict.resource_id, verdict.changed, verdict.version FROM command, verdict
+      )`,
+    claim: sql`ord, changed`,
+    effect,
+    returning
+  })
+  const one = Effect.flatMap(text, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row)))
+  const run: Effect.Effect<Attempt<Returned>, ServiceUnavailable> = statement(permits.withPermit(projectId)(one))
+  return replayOrRun(client, command, outcomeOf(client, command, problems, run))
+}

@@ -1,0 +1,105 @@
+/** The connections of mutations, the permits to use them, and the outcomes that are stored under keys. */
+import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { coalesce } from "../database/Coalesced.ts"
+import { capacityOf, clients, retryContended } from "../database/Database.ts"
+import { plannedOnce } from "../database/Lookups.ts"
+import { hashOf } from "./NameHash.ts"
+
+/** A key of a project. */
+interface Key {
+  readonly projectId: ProjectId
+  readonly key: string
+}
+
+/** The outcome of a key's first run. */
+export interface Stored {
+  readonly fingerprint: Uint8Array
+  readonly resourceId: string
+  readonly changed: boolean
+  readonly version: number | null
+}
+
+export interface MutationClient {
+  readonly sql: SqlClient.SqlClient
+  /**
+   * Permits for mutations that may wait for rows, shared fairly among the projects: a project whose mutations wait holds no
+   * more permits than the others leave.
+   */
+  readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
+  /** Looks up the outcome of a key's first run. */
+  readonly stored: (key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>
+  /** The keys under which this process has lately found or stored an outcome. A command with one is a repeat. */
+  readonly keys: RecentKeys
+}
+
+/** A client on the connections of `sql`, which looks up outcomes on those of `reads`. */
+export const makeMutationClient = (options: {
+  readonly sql: SqlClient.SqlClient
+  readonly reads: SqlClient.SqlClient
+  readonly permits: number
+}): MutationClient => ({
+  sql: options.sql,
+  permits: PartitionedSemaphore.makeUnsafe({ permits: options.permits }),
+  stored: storedOutcomes(options.reads),
+  keys: new RecentKeys()
+})
+
+/** The mutations of requests. */
+export class Mutations extends Context.Service<Mutations, MutationClient>()(
+  "developer-api/platform/mutations/Mutations"
+) {
+  static readonly layer = Layer.effect(
+    Mutations,
+    Effect.gen(function* () {
+      const reads = yield* SqlClient.SqlClient
+      const sql = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
+      // The other half is for groups, which never wait for a record.
+      const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
+      return makeMutationClient({ sql, reads, permits })
+    })
+  )
+}
+
+/** A power of two. */
+const recentKeys = 32_768
+
+/**
+ * A bounded set of keys, without memory of its own for each: a key has one place, where the next one with that place replaces
+ * it. A key that was not added may seem to be in the set, which costs its command a look-up.
+ */
+class RecentKeys {
+  private readonly hashes = new Int32Array(recentKeys)
+
+  has({ key, projectId }: Key): boolean {
+    const hash = hashOf(projectId, key)
+    return this.hashes[hash & (recentKeys - 1)] === hash
+  }
+
+  add({ key, projectId }: Key): void {
+    const hash = hashOf(projectId, key)
+    this.hashes[hash & (recentKeys - 1)] = hash
+  }
+}
+
+/** Maximum number of outcomes that one statement looks up. */
+const maxBatch = 64
+
+/** Makes a function that looks up the stored outcome of a key; the look-ups of one turn are one statement. */
+const storedOutcomes = (
+  sql: SqlClient.SqlClient
+): ((key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>
+  coalesce(maxBatch, (keys) =>
+    Effect.map(
+      retryContended(sql<Stored | { readonly fingerprint: null }>`
+        SELECT fingerprint, resource_id AS "resourceId", changed, version
+        FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ key }) => key)}::text[])
+               WITH ORDINALITY AS wanted (project_id, key, ordinal)
+          LEFT JOIN idempotency_keys USING (project_id, key)
+        WHERE ${sql.literal(plannedOnce)}
+        ORDER BY ordinal`),
+      (rows) => rows.map((row) => (row.fingerprint === null ? undefined : row))
+    )
+  )

@@ -1,0 +1,104 @@
+/** The audit of what operators do (contract §13): each action is recorded by the statement that carries it out. */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { selectList } from "../database/Columns.ts"
+import { type ProjectUnknown, requireProject } from "./ProjectUnknown.ts"
+import { type Found, pageOf, type Range } from "./Search.ts"
+
+/** The person who acts: the user of the operating system for a command, `console session` for the console. */
+export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
+  "developer-api/platform/operators/Audit/Operator"
+) {}
+
+/** The actions that are recorded. */
+const actions = [
+  "delivery.retry",
+  "replay.start",
+  "replay.cancel",
+  "webhook.test",
+  "webhook.enable",
+  "webhook.disable",
+  "message.settle",
+  "campaign.pause",
+  "campaign.resume",
+  "campaign.cancel"
+] as const
+type Action = (typeof actions)[number]
+
+interface Audited {
+  readonly actor: string
+  readonly action: Action
+  /** Id of the record that the action changes. */
+  readonly target: string
+  readonly detail?: Readonly<Record<string, unknown>>
+  /** Columns of the changed rows that are members of the detail too, by their names there. */
+  readonly columns?: Readonly<Record<string, string>>
+}
+
+interface Entry {
+  readonly id: string
+  readonly at: string
+  readonly actor: string
+  readonly action: Action
+  readonly target: string
+  readonly detail: Readonly<Record<string, unknown>>
+}
+
+/** Returns a common table expression that records an action for each row of `changed (project_id)`, at the database's time. */
+export const recordAction = (
+  sql: SqlClient.SqlClient,
+  { action, actor, columns = {}, detail = {}, target }: Audited,
+  changed: string
+): Statement.Fragment => sql`
+  audited AS (
+    INSERT INTO audit_entries (project_id, id, at, actor, action, target, detail)
+    SELECT project_id, new_id('aud', now()), now(), ${actor}::text, ${action}::text, ${target}::text,
+      ${JSON.stringify(detail)}::jsonb || jsonb_build_object(${sql.csv(
+        Object.entries(columns).map(([name, column]) => sql`${sql.literal(`'${name}'`)}, ${sql(column)}`)
+      )})
+    FROM ${sql(changed)}
+  )`
+
+export class Audit extends Context.Service<
+  Audit,
+  {
+    /** Records an action that changes no record. */
+    readonly record: (projectId: ProjectId, action: Omit<Audited, "actor">) => Effect.Effect<void, never, Operator>
+    /** Returns entries of a project, newest first. */
+    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Entry>, ProjectUnknown>
+  }
+>()("developer-api/platform/operators/Audit") {
+  static readonly layer = Layer.effect(
+    Audit,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      return {
+        record: Effect.fn("Audit.record")(function* (projectId, action) {
+          const { actor } = yield* Operator
+          yield* Effect.orDie(sql`
+            WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
+            ${recordAction(sql, { ...action, actor }, "project")}
+            SELECT FROM project`)
+        }),
+        list: Effect.fn("Audit.list")(function* (projectId, { after, limit }) {
+          yield* requireProject(sql, projectId)
+          const rows = yield* Effect.orDie(sql<Entry>`
+            SELECT ${sql.literal(entryColumns)} FROM audit_entries
+            WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+            ORDER BY id DESC LIMIT ${limit + 1}::int`)
+          return pageOf(rows, limit, ({ id }) => id)
+        })
+      }
+    })
+  )
+}
+
+const entryColumns = selectList({
+  id: "id",
+  at: ["at", "timestamptz"],
+  actor: "actor",
+  action: "action",
+  target: "target",
+  detail: "detail"
+})

@@ -1,0 +1,20 @@
+/** The error of commands that name a project which does not exist. */
+import { Data, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+
+/** No project has this id. */
+export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
+  override get message() {
+    return `There is no project "${this.projectId}"`
+  }
+}
+
+/** Fails unless the project exists. */
+export const requireProject = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId
+): Effect.fn.Return<void, ProjectUnknown> {
+  const rows = yield* Effect.orDie(sql`SELECT FROM projects WHERE project_id = ${projectId}`)
+  if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
+})

@@ -1,0 +1,117 @@
+/**
+ * Page cursors: a position in a list, authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`,
+ * and bound to the project, operation and filters that it was made for. Cursors of `SECRET_KEY_PREVIOUS` are accepted, too.
+ */
+import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
+import { createHash, createHmac, timingSafeEqual } from "node:crypto"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { CursorInvalid } from "../../api/Problems.ts"
+import { canonicalJson } from "../CanonicalJson.ts"
+import { SecretKey } from "../secrets/SecretKey.ts"
+
+/** A record's place in the order of every list: newest first, then by id. */
+export interface Position {
+  readonly createdAt: Date
+  readonly id: string
+}
+
+/** The place of a cursor: its id; or the first characters and the SHA-256 of an id that is too long for a cursor. */
+export type Place = Position | { readonly createdAt: Date; readonly idStart: string; readonly idDigest: Uint8Array }
+
+/** The list that a cursor belongs to. An omitted filter is given as its default. */
+export interface List {
+  readonly projectId: ProjectId
+  readonly operation: string
+  readonly filters: Record<string, string>
+}
+
+/** 128 bits of the MAC: far beyond guessing, and short enough for the longest ids. */
+const macLength = 16
+const timeLength = 6
+/** Year 1, so that no time is negative. 48 bits last until year 8921; the following byte has the 49th bit. */
+const epoch = Date.parse("0001-01-01T00:00:00.000Z")
+const timeRange = 2 ** (8 * timeLength)
+
+/** 512 characters of base64url are 384 bytes. Ids of 160 characters can have 640 bytes; longer ids are cut. */
+const longestId = 384 - macLength - timeLength - 1
+const digestLength = 32
+/** Flags in the byte after the time. The first one marked a digest alone, by earlier versions. */
+const digestBit = 1
+const lateBit = 2
+const cutBit = 4
+
+export class Cursors extends Context.Service<
+  Cursors,
+  {
+    readonly encode: (list: List, position: Position) => string
+    readonly decode: (list: List, cursor: string) => Effect.Effect<Place, CursorInvalid>
+  }
+>()("developer-api/platform/requests/Cursors") {
+  static readonly layer = Layer.effect(
+    Cursors,
+    Effect.gen(function* () {
+      const [current, ...previous] = Array.map((yield* SecretKey).deriveAll("page cursors"), Redacted.value)
+      const keys = [current, ...previous]
+
+      const open = (list: List, cursor: string) => {
+        const bytes = Buffer.from(cursor, "base64url")
+        const body = bytes.subarray(macLength)
+        // Some bytes have several spellings in base64; only the canonical one is accepted.
+        if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
+        const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
+        return isAuthentic ? read(body) : Option.none()
+      }
+
+      return {
+        encode: (list, position) => {
+          const body = write(position)
+          return Buffer.concat([macOf(current, list, body), body]).toString("base64url")
+        },
+        decode: (list, cursor) =>
+          Effect.mapError(
+            Effect.fromOption(open(list, cursor)),
+            () =>
+              new CursorInvalid({
+                detail: "Start again without a cursor, or send the nextCursor of this list with the same filters."
+              })
+          )
+      }
+    })
+  )
+}
+
+const macOf = (key: Uint8Array, { filters, operation, projectId }: List, body: Uint8Array) =>
+  createHmac("sha256", key)
+    .update(canonicalJson([projectId, operation, filters]))
+    .update(body)
+    .digest()
+    .subarray(0, macLength)
+
+const write = ({ createdAt, id }: Position): Buffer => {
+  const head = Buffer.alloc(timeLength + 1)
+  const time = createdAt.getTime() - epoch
+  const text = Buffer.from(id, "utf8")
+  const isLong = text.length > longestId
+  head.writeUIntBE(time % timeRange, 0, timeLength)
+  head.writeUInt8((time >= timeRange ? lateBit : 0) | (isLong ? cutBit : 0), timeLength)
+  if (!isLong) return Buffer.concat([head, text])
+  return Buffer.concat([head, createHash("sha256").update(text).digest(), startOf(text, longestId - digestLength)])
+}
+
+/** Returns the whole characters of a text in UTF-8 that at most `length` bytes hold. */
+const startOf = (text: Buffer, length: number): Buffer => {
+  let end = length
+  while (((text[end] ?? 0) & 0xc0) === 0x80) end--
+  return text.subarray(0, end)
+}
+
+const read = (body: Buffer): Option.Option<Place> => {
+  const bits = body.readUInt8(timeLength)
+  const time = body.readUIntBE(0, timeLength) + ((bits & lateBit) === 0 ? 0 : timeRange)
+  const createdAt = new Date(time + epoch)
+  const rest = body.subarray(timeLength + 1)
+  if ((bits & digestBit) !== 0) return Option.none()
+  if ((bits & cutBit) === 0) return Option.some({ createdAt, id: rest.toString("utf8") })
+  const idStart = rest.subarray(digestLength).toString("utf8")
+  return Option.some({ createdAt, idStart, idDigest: rest.subarray(0, digestLength) })
+}

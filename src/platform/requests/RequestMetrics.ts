@@ -1,0 +1,63 @@
+/** Metrics of requests: durations by route, method and status, and the number of replays. */
+import { Context, Effect, Layer, Metric } from "effect"
+import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
+
+/** Seconds, as OpenTelemetry's semantic conventions advise for HTTP. */
+const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
+
+/** One answered request. */
+interface Measurement {
+  /** The route's template; empty for an unknown route. */
+  readonly route: string
+  readonly method: string
+  /** The protocol of the caller, by which the operation was requested. */
+  readonly protocol: "http" | "mcp"
+  readonly status: number
+  readonly seconds: number
+  /** Whether the answer is a replay. */
+  readonly replayed: boolean
+}
+
+/** Records a request; undefined when metrics are disabled. */
+export class RequestMetrics extends Context.Service<
+  RequestMetrics,
+  { readonly record: ((measurement: Measurement) => void) | undefined }
+>()("developer-api/platform/requests/RequestMetrics") {
+  static readonly layer = Layer.effect(
+    RequestMetrics,
+    Effect.gen(function* () {
+      if (!(yield* MetricsEnabled)) return { record: undefined }
+
+      const context = yield* Effect.context<never>()
+      const duration = Metric.histogram("http_server_request_duration_seconds", {
+        description: "Duration of requests",
+        boundaries
+      })
+      const replays = Metric.counter("idempotent_replays_total", {
+        description: "Requests answered by a replay",
+        incremental: true
+      })
+      const series = new Map<string, Metric.Histogram<number>>()
+      return {
+        record: ({ method, protocol, replayed, route, seconds, status }) => {
+          const key = `${protocol} ${method} ${route} ${status}`
+          const known = series.get(key)
+          const metric =
+            known ??
+            Metric.withAttributes(duration, {
+              http_route: route,
+              http_request_method: method,
+              http_response_status_code: String(status),
+              protocol
+            })
+          if (known === undefined) series.set(key, metric)
+          metric.updateUnsafe(seconds, context)
+          if (replayed) {
+            const of = { http_route: route, http_request_method: method, protocol }
+            Metric.withAttributes(replays, of).updateUnsafe(1, context)
+          }
+        }
+      }
+    })
+  )
+}

@@ -1,0 +1,82 @@
+/** Bodies and headers of successful answers: records, receipts and pages. */
+import { Context, Effect, type Fiber } from "effect"
+import type { HttpServerRequest } from "effect/http"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { etag } from "../../api/schema/Fields.ts"
+import { CurrentRequest } from "../CurrentRequest.ts"
+import type { Outcome } from "../mutations/Idempotency.ts"
+import type { Page } from "./Pages.ts"
+
+/** Base URL that callers use (`PUBLIC_URL`); undefined: the `Host` of each request. */
+export const PublicUrl = Context.Reference<string | undefined>("developer-api/platform/PublicUrl", {
+  defaultValue: () => undefined
+})
+
+/** Answers a record, with its version as `ETag`. */
+export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
+  HttpApiSchema.withHeaders({ body: item, headers: { etag: etag(item.version) } })
+
+type Applied = Omit<Outcome<unknown>, "returned">
+
+interface ReplayHeader {
+  readonly "idempotent-replayed"?: "true"
+}
+
+/** The header that marks an answer as the replay of an earlier one. */
+export const replayHeader = (replayed: boolean): ReplayHeader => (replayed ? { "idempotent-replayed": "true" } : {})
+
+/** Answers the receipt of a command on a record without a version. */
+export const unversionedReceiptAnswer = (outcome: Applied) =>
+  HttpApiSchema.withHeaders({
+    body: { resourceId: outcome.resourceId, changed: outcome.changed },
+    headers: replayHeader(outcome.replayed)
+  })
+
+/** Answers the receipt of a command, with the version that it left as `ETag`. */
+export const receiptAnswer = (outcome: Applied) => receiptWith(outcome, {})
+
+/** Answers the receipt of a command as `receiptAnswer` does, with further members. */
+export const receiptWith = <More extends object>(outcome: Applied, more: More) => {
+  const { changed, resourceId, version } = outcome
+  if (version === null) throw new Error("The outcome of a command on a versioned record has no version")
+  return HttpApiSchema.withHeaders({
+    body: { resourceId, changed, ...more },
+    headers: { etag: etag(version), ...replayHeader(outcome.replayed) }
+  })
+}
+
+interface LinkHeader {
+  readonly link?: string
+}
+
+/** Answers a page, with a `Link` to the next one while there is one. */
+export const pageAnswer = <Item>(page: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
+  Effect.withFiber((fiber) => Effect.succeed(pageWith(page, linkTo(page.nextCursor, request, fiber))))
+
+const pageWith = <Item>(body: Page<Item>, headers: LinkHeader) => HttpApiSchema.withHeaders({ body, headers })
+
+const linkTo = (
+  cursor: string | null,
+  { headers }: HttpServerRequest.HttpServerRequest,
+  fiber: Fiber.Fiber<unknown, unknown>
+): LinkHeader => {
+  if (cursor === null) return {}
+  const origin = fiber.getRef(PublicUrl) ?? originOf(headers["host"])
+  return { link: `<${origin}${nextTarget(fiber.getRef(CurrentRequest).target, cursor)}>; rel="next"` }
+}
+
+/** Replaces the cursor of a target. The path stays as it was sent: a URL parser would resolve ids of dots. */
+const nextTarget = (target: string, cursor: string) => {
+  const [path = "", ...rest] = target.split("?")
+  const query = new URLSearchParams(rest.join("?"))
+  query.delete("cursor")
+  query.append("cursor", cursor)
+  return `${path.replace(notInPath, encodeURIComponent)}?${query}`
+}
+
+/** Characters that are not allowed in the path of a URI (RFC 3986, appendix A), though HTTP servers accept them. */
+const notInPath = /[^\x21-\x7E]|[#<>"\\^`{|}]/g
+
+/** Origin of a `Host` header; empty for a malformed one, which makes the link relative (RFC 8288). */
+const originOf = (host: string | undefined) =>
+  host !== undefined && /^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?$/.test(host) ? `http://${host}` : ""

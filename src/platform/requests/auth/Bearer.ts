@@ -1,0 +1,117 @@
+/** Authentication and authorization of a request: `Authorization` header → principal (contract §3). */
+import { Effect, Option } from "effect"
+import type { Access } from "../../../api/Access.ts"
+import {
+  CredentialInvalid,
+  CredentialMissing,
+  EntitlementUnavailable,
+  MembershipUnavailable,
+  ModuleUnavailable,
+  ScopeMissing,
+  type ServiceUnavailable
+} from "../../../api/Problems.ts"
+import { type Credential, Credentials, type Verified } from "./Credentials.ts"
+import { present, type Presented } from "./Token.ts"
+
+type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
+type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
+
+/** Verifies the token of an `Authorization` header that arrived on a connection at the monotonic time `now`, in milliseconds. */
+type Authenticate = (
+  authorization: string | undefined,
+  connection: object,
+  now: number
+) => Effect.Effect<Credential, Unverified>
+
+export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> = Effect.map(
+  Credentials,
+  (credentials): Authenticate =>
+    (authorization, connection, now) => {
+      if (authorization === undefined) return Effect.fail(missing())
+      const last = lastTokens.get(connection)
+      const presented = last?.authorization === authorization ? last : parse(authorization, connection)
+      if (presented === undefined) return Effect.fail(invalid())
+      const { verified } = presented
+      if (verified !== undefined && now < verified.until) return Effect.succeed(verified.credential)
+      return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Unverified> => {
+        if (Option.isNone(verified)) return Effect.fail(invalid())
+        presented.verified = verified.value
+        return Effect.succeed(verified.value.credential)
+      })
+    }
+)
+
+/** Verifies a token as `Authenticate` does, and its right to an operation. */
+type Authorize = (
+  authorization: string | undefined,
+  connection: object,
+  access: Access["Service"],
+  now: number
+) => Effect.Effect<Credential, Unverified | Refusal>
+
+export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
+  makeAuthenticate,
+  (authenticate): Authorize =>
+    (authorization, connection, access, now) =>
+      Effect.flatMapEager(
+        authenticate(authorization, connection, now),
+        (credential): Effect.Effect<Credential, Refusal> => {
+          const refusal = refusalOf(credential, access)
+          return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
+        }
+      )
+)
+
+/** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
+const bearer = /^bearer +(.*[^ ].*)$/i
+
+/** A well-formed token, and the result of its last verification. */
+interface LastToken {
+  readonly authorization: string
+  readonly token: Presented
+  verified: Verified | undefined
+}
+
+/**
+ * The last token of each connection. It is parsed and hashed again only if the next request has another one, and verified again
+ * when its verification ends.
+ */
+const lastTokens = new WeakMap<object, LastToken>()
+
+/** Parses an `Authorization` header; undefined for a malformed one. */
+const parse = (authorization: string, connection: object): LastToken | undefined => {
+  const text = bearer.exec(authorization)?.[1]
+  const token = text === undefined ? undefined : present(text)
+  if (token === undefined) return undefined
+  const last = { authorization, token, verified: undefined }
+  lastTokens.set(connection, last)
+  return last
+}
+
+const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
+
+/** The same for all of them, so that nobody can learn which tokens exist. */
+const invalid = () =>
+  new CredentialInvalid({
+    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
+  })
+
+/** Checks entitlement, module, membership and scope, in the order of the contract; undefined if the credential has them. */
+export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
+  if (!credential.entitlements.includes("developer_api")) {
+    return new EntitlementUnavailable({ detail: "The project lacks the entitlement developer_api." })
+  }
+  if (!credential.modules.includes(access.module)) {
+    return new ModuleUnavailable({ detail: `The project has not switched on the module ${access.module}.` })
+  }
+  if (!credential.membership) {
+    return new MembershipUnavailable({ detail: `The key is bound to the member ${credential.memberId}.` })
+  }
+  if (!credential.scopes.includes(access.scope)) {
+    return new ScopeMissing({
+      detail: `The operation requires the scope ${access.scope}.`,
+      requiredScope: access.scope
+    })
+  }
+  return undefined
+}

@@ -1,0 +1,139 @@
+/** Verifies bearer tokens. A cache keeps keys for less than a second, so that a revocation is in force within a second. */
+import { Clock, Context, Duration, Effect, Layer, Option } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Module, Policy, Scope } from "../../../api/Access.ts"
+import type { RateLimit } from "../../../api/Authentication.ts"
+import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
+import type { ServiceUnavailable } from "../../../api/Problems.ts"
+import { statement } from "../../database/Database.ts"
+import { cachedFor, monotonicMillis } from "../../MonotonicTime.ts"
+import { type Bucket, bucketsOf } from "../rateLimit/RateLimits.ts"
+import { pacedReads } from "./KeyReads.ts"
+import { type Presented, sameHash } from "./Token.ts"
+
+/** A valid API key, with the settings of its project. */
+export interface Credential {
+  readonly projectId: ProjectId
+  readonly keyId: KeyId
+  readonly scopes: ReadonlyArray<Scope>
+  readonly memberId: MemberId | null
+  /** False if the key is bound to a member who is not active. */
+  readonly membership: boolean
+  readonly modules: ReadonlyArray<Module>
+  readonly entitlements: ReadonlyArray<string>
+  readonly buckets: Readonly<Record<Policy, Bucket>>
+  readonly timeZone: string
+}
+
+/** A credential, and the monotonic time until which its key need not be read again, in milliseconds. */
+export interface Verified {
+  readonly credential: Credential
+  readonly until: number
+}
+
+interface Row extends Omit<Credential, "buckets"> {
+  readonly tokenHash: Uint8Array
+  readonly expiresAt: Date
+  readonly lastUsedAt: Date | null
+  readonly rateLimits: Partial<Record<Policy, RateLimit>>
+}
+
+interface Entry extends Verified {
+  readonly tokenHash: Uint8Array
+  readonly expiresAt: number
+  lastUsedAt: number
+}
+
+/**
+ * Time for which a key is cached. A revocation, and a change of modules, members or entitlements, is in force within a second,
+ * which includes the statement that reads the key.
+ */
+const timeToLive = Duration.millis(850)
+
+/** Resolution of `lastUsedAt`, and minimum time between two writes of it, in milliseconds. */
+const usageResolution = 60_000
+
+/** The limits of a project that sets none (contract §4). */
+const defaultRateLimits: Record<Policy, RateLimit> = {
+  read: { limit: 1200, windowSeconds: 60 },
+  write: { limit: 300, windowSeconds: 60 },
+  messages: { limit: 60, windowSeconds: 60 }
+}
+
+export class Credentials extends Context.Service<
+  Credentials,
+  {
+    /** Returns the credential of a token; none for one that is unknown, expired or revoked. */
+    readonly verify: (token: Presented) => Effect.Effect<Option.Option<Verified>, ServiceUnavailable>
+  }
+>()("developer-api/platform/requests/auth/Credentials") {
+  static readonly layer = Layer.effect(
+    Credentials,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const scope = yield* Effect.scope
+
+      const read = (keyIds: ReadonlyArray<KeyId>) => sql<Row>`
+        SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
+               k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
+               p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt",
+               k.last_used_at AS "lastUsedAt"
+        FROM api_keys k
+          JOIN projects p ON p.project_id = k.project_id
+          LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
+        WHERE k.key_id = ANY(${keyIds}::text[]) AND k.revoked_at IS NULL`
+      const readOne = yield* pacedReads((keyIds) => statement(read(keyIds)))
+
+      const find = yield* cachedFor(
+        Effect.fnUntraced(function* (keyId: KeyId) {
+          // The time of the read counts as age.
+          const { row, took } = yield* readOne(keyId)
+          const left = Duration.max(Duration.zero, Duration.subtract(timeToLive, took))
+          const clock = yield* Clock.Clock
+          return { entry: Option.map(row, (row) => toEntry(row, left, clock)), left }
+        }),
+        { capacity: 10_000, timeToLive: ({ left }) => left }
+      )
+
+      const touch = (entry: Entry, now: number) => {
+        entry.lastUsedAt = now
+        const { keyId, projectId } = entry.credential
+        return sql`
+          UPDATE api_keys SET last_used_at = ${new Date(now)}
+          WHERE project_id = ${projectId} AND key_id = ${keyId}
+            AND (last_used_at IS NULL OR last_used_at <= ${new Date(now - usageResolution)})`.pipe(
+          Effect.ignore({ log: "Debug" }),
+          Effect.forkIn(scope)
+        )
+      }
+
+      const accept = (entry: Entry, now: number): Effect.Effect<Option.Option<Verified>> => {
+        if (entry.expiresAt <= now) return Effect.succeedNone
+        const accepted = Effect.succeedSome(entry)
+        return now - entry.lastUsedAt < usageResolution ? accepted : Effect.andThen(touch(entry, now), accepted)
+      }
+
+      return {
+        verify: ({ hash, keyId }) =>
+          Effect.flatMap(find(keyId), ({ entry }) => {
+            if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
+            return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
+          })
+      }
+    })
+  )
+}
+
+/** Makes the entry of a key that need not be read again for the time `left`. */
+const toEntry = (
+  { expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row,
+  left: Duration.Duration,
+  clock: Clock.Clock
+): Entry => ({
+  credential: { ...credential, buckets: bucketsOf(credential.projectId, { ...defaultRateLimits, ...rateLimits }) },
+  tokenHash,
+  until:
+    monotonicMillis(clock) + Math.min(Duration.toMillis(left), expiresAt.getTime() - clock.currentTimeMillisUnsafe()),
+  expiresAt: expiresAt.getTime(),
+  lastUsedAt: lastUsedAt?.getTime() ?? 0
+})

@@ -1,0 +1,131 @@
+/**
+ * Sessions of the console: a signed cookie, and a CSRF token for the forms of the session. Every replica accepts the cookie, and
+ * a new `SECRET_KEY` ends all sessions. The database stores only the sessions that have been ended, until their cookies expire.
+ * All times are read from the database's clock, because replicas share them.
+ */
+import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { SqlClient } from "effect/sql"
+import { createHmac, randomUUID, timingSafeEqual } from "node:crypto"
+import type { ServiceUnavailable } from "../../../api/Problems.ts"
+import { statement } from "../../database/Database.ts"
+import { SecretKey } from "../../secrets/SecretKey.ts"
+import { redeem } from "./SignInLinks.ts"
+
+const cookie = "developer_api_console"
+
+/** Maximum time between two requests of a session. */
+const idleTimeout = Duration.toMillis(Duration.hours(1))
+/** Maximum duration of a session. */
+const maxDuration = Duration.toMillis(Duration.hours(8))
+
+const Content = Schema.fromJsonString(
+  Schema.Struct({ id: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
+)
+const decode = Schema.decodeUnknownOption(Content)
+const encode = Schema.encodeSync(Content)
+
+export interface Session {
+  readonly id: string
+  /** Milliseconds since 1970. */
+  readonly startedAt: number
+  /** Time of the current request, in milliseconds since 1970. */
+  readonly now: number
+  /** The token of the forms of the session. */
+  readonly csrf: string
+}
+
+type Response = HttpServerResponse.HttpServerResponse
+
+export class OperatorSessions extends Context.Service<
+  OperatorSessions,
+  {
+    /** Redeems the code of a link: starts a session and sets its cookie in the response. None for an invalid code. */
+    readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
+    /** Returns the session of a request's cookies; none if it has ended or its signature is invalid. */
+    readonly find: (
+      cookies: Readonly<Record<string, string | undefined>>
+    ) => Effect.Effect<Option.Option<Session>, ServiceUnavailable>
+    /** Extends a session, and sets its cookie in the response. */
+    readonly extend: (session: Session, response: Response) => Response
+    /** Ends a session on every replica. */
+    readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
+    /** Whether a CSRF token belongs to the session. */
+    readonly hasToken: (session: Session, csrf: string) => boolean
+  }
+>()("developer-api/platform/requests/auth/OperatorSessions") {
+  static readonly layer = Layer.effect(
+    OperatorSessions,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const secret = yield* SecretKey
+      const key = Redacted.value(secret.derive("console sessions"))
+      const mac = (text: string) => createHmac("sha256", key).update(text).digest()
+      const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
+
+      const withCookie = (response: Response, content: typeof Content.Type) => {
+        const text = Buffer.from(encode(content)).toString("base64url")
+        return setCookie(response, `${text}.${mac(text).toString("base64url")}`)
+      }
+
+      const open = (value: string) => {
+        const [text = "", signature = ""] = value.split(".")
+        return isEqual(mac(text), Buffer.from(signature, "base64url"))
+          ? decode(Buffer.from(text, "base64url").toString("utf8"))
+          : Option.none()
+      }
+
+      return {
+        start: (code, response) =>
+          Effect.map(statement(redeem(sql, code)), ([redeemed]) =>
+            redeemed === undefined
+              ? Option.none()
+              : Option.some(
+                  withCookie(response, {
+                    id: randomUUID(),
+                    startedAt: redeemed.now,
+                    expiresAt: redeemed.now + idleTimeout
+                  })
+                )
+          ),
+        find: Effect.fnUntraced(function* (cookies) {
+          const content = open(cookies[cookie] ?? "")
+          if (Option.isNone(content)) return Option.none()
+          const { expiresAt, id, startedAt } = content.value
+          const rows = yield* statement(sql<{ readonly now: number }>`
+            SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
+            WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)`)
+          return Option.fromIterable(
+            rows.filter(({ now }) => now < expiresAt).map(({ now }) => ({ id, startedAt, now, csrf: csrfOf(id) }))
+          )
+        }),
+        extend: ({ id, now, startedAt }, response) =>
+          withCookie(response, { id, startedAt, expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration) }),
+        // Expired ones are deleted here, as this statement alone adds any.
+        end: ({ id, startedAt }) =>
+          Effect.asVoid(
+            statement(sql`
+              WITH expired AS (DELETE FROM console_ended_sessions WHERE expires_at <= now())
+              INSERT INTO console_ended_sessions (session_id, expires_at)
+              VALUES (${id}::uuid, ${new Date(startedAt + maxDuration)})
+              ON CONFLICT DO NOTHING`)
+          ),
+        hasToken: ({ csrf }, given) => isEqual(Buffer.from(csrf), Buffer.from(given))
+      }
+    })
+  )
+}
+
+const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
+
+/** Removes the cookie of a session in the response. */
+export const withoutCookie = (response: Response): Response => setCookie(response, "", 0)
+
+/** Sets the cookie: hidden from scripts, not sent with cross-site requests, and sent only to the console. */
+const setCookie = (response: Response, value: string, maxAge = maxDuration) =>
+  HttpServerResponse.setCookieUnsafe(response, cookie, value, {
+    httpOnly: true,
+    sameSite: "strict",
+    path: "/console",
+    maxAge: Duration.millis(maxAge)
+  })

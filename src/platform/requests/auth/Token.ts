@@ -1,0 +1,64 @@
+/**
+ * API tokens (contract §3): `dk_` + 12 characters key id + `_` + 32 characters secret + 6 characters CRC-32 of
+ * everything before them. The checksum lets a mistyped or invented token be refused without a statement.
+ */
+import { Effect, Option, Redacted } from "effect"
+import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
+import { crc32 } from "node:zlib"
+import { KeyId } from "../../../api/schema/Ids.ts"
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+/** The form of a token; the groups are its key id and its checksum. */
+const pattern = /^dk_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/
+
+const randomText = (length: number) => {
+  let text = ""
+  for (let i = 0; i < length; i++) text += alphabet.charAt(randomInt(alphabet.length))
+  return text
+}
+
+/** CRC-32 (ISO-HDLC, as in zlib) in base62, left-padded with `0` to 6 characters. */
+export const checksum = (text: string): string => {
+  let rest = crc32(text)
+  let digits = ""
+  for (let i = 0; i < 6; i++) {
+    digits = alphabet.charAt(rest % 62) + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}
+
+/** Generates a token and the id of its key, which begins with the name of a cell if there is one. */
+export const generate = (
+  cell: Option.Option<string>
+): Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> =>
+  Effect.sync(() => {
+    const start = Option.getOrElse(cell, () => "")
+    const keyId = KeyId.make(start + randomText(12 - start.length))
+    const body = `dk_${keyId}_${randomText(32)}`
+    return { keyId, token: Redacted.make(body + checksum(body)) }
+  })
+
+/** A presented token: the id of its key, and its hash for the comparison. */
+export interface Presented {
+  readonly keyId: KeyId
+  readonly hash: Uint8Array
+}
+
+/** Parses a token; undefined for one that is malformed or has a wrong checksum. */
+export const present = (text: string): Presented | undefined => {
+  const match = pattern.exec(text)
+  return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))
+    ? { keyId: KeyId.make(match[1]), hash: hashOf(text) }
+    : undefined
+}
+
+/** SHA-256 of the whole token, which is stored instead of it. */
+export const hash = (token: Redacted.Redacted): Uint8Array => hashOf(Redacted.value(token))
+
+const hashOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")
+
+/** Compares two hashes in constant time. */
+export const sameHash = (left: Uint8Array, right: Uint8Array): boolean =>
+  left.length === right.length && timingSafeEqual(left, right)

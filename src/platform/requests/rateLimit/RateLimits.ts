@@ -1,0 +1,114 @@
+/**
+ * Token buckets per project and policy (contract §4): shared by all replicas through Redis when `REDIS_URL` is set,
+ * else in the process, where a token is taken synchronously.
+ */
+import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
+import * as RateLimiter from "effect/persistence/RateLimiter"
+import type { Policy } from "../../../api/Access.ts"
+import type { RateLimit } from "../../../api/Authentication.ts"
+import type { ProjectId } from "../../../api/schema/Ids.ts"
+import { monotonicMillis } from "../../MonotonicTime.ts"
+import { Settings } from "../../Settings.ts"
+import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
+
+/** The shared store of the buckets did not answer in time. */
+export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
+
+/** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
+const storeTimeout = Duration.millis(500)
+
+/** The store in Redis. Its client is loaded only here: it has more modules than the rest of the process. */
+const redisStore = (url: Redacted.Redacted) =>
+  Layer.unwrap(
+    Effect.map(
+      Effect.promise(() => import("./RedisStore.ts")),
+      ({ layer }) => layer(url, storeTimeout)
+    )
+  )
+
+/** The bucket of a project and a policy. */
+export interface Bucket extends RateLimit {
+  readonly policy: Policy
+  readonly key: string
+  /** Describes it in the header `ratelimit-policy`. */
+  readonly description: string
+}
+
+/** Returns the buckets of a project with given limits. */
+export const bucketsOf = (
+  projectId: ProjectId,
+  limits: Readonly<Record<Policy, RateLimit>>
+): Readonly<Record<Policy, Bucket>> =>
+  Record.map(limits, ({ limit, windowSeconds }, policy) => ({
+    limit,
+    windowSeconds,
+    policy,
+    // The key contains the limit: a lowered limit starts a new bucket instead of using the tokens of the old one. The
+    // store derives a second key by appending `:refill`; braces make both keys of one slot of a Redis cluster.
+    key: `{${encodeURIComponent(projectId)}:${policy}:${limit}/${windowSeconds}}`,
+    description: `"${policy}";q=${limit};w=${windowSeconds}`
+  }))
+
+type Take = (bucket: Pick<Bucket, "key" | keyof RateLimit>, now: number) => Effect.Effect<Decision, LimiterUnavailable>
+
+export class RateLimits extends Context.Service<
+  RateLimits,
+  {
+    /**
+     * Takes one token at the monotonic time `now`, in milliseconds; a refused request takes none. The token of a
+     * bucket in memory is taken by the call itself. For `messages`, buckets of this process stand in for a shared
+     * store that does not answer.
+     */
+    readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
+    /** Fails while the shared store does not answer. */
+    readonly ping: Effect.Effect<void, LimiterUnavailable>
+  }
+>()("developer-api/platform/requests/rateLimit/RateLimits") {
+  static readonly layer = Layer.unwrap(
+    Effect.map(Settings, ({ redisUrl }) =>
+      Option.match(redisUrl, {
+        onNone: () => Layer.sync(RateLimits, () => limitsOf(takeLocal())),
+        onSome: (url) =>
+          Layer.effect(
+            RateLimits,
+            Effect.map(RateLimiter.RateLimiter, (shared) => limitsOf(takeShared(shared), takeLocal()))
+          ).pipe(Layer.provide(RateLimiter.layer), Layer.provide(redisStore(url)))
+      })
+    )
+  )
+}
+
+/** Limits on one kind of buckets, with a fallback for `messages` where that kind can fail. */
+const limitsOf = (take: Take, fallback?: Take) => {
+  const takeMessage: Take =
+    fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
+  return RateLimits.of({
+    take: (bucket, now) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now),
+    ping: Effect.clockWith((clock) =>
+      Effect.asVoid(take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock)))
+    )
+  })
+}
+
+const takeLocal = (): Take => {
+  const buckets = new TokenBuckets()
+  return (bucket, now) => Effect.succeed(buckets.take(bucket.key, bucket, now))
+}
+
+const takeShared =
+  (limiter: RateLimiter.RateLimiter): Take =>
+  ({ key, limit, windowSeconds }) => {
+    const perToken = (windowSeconds * 1_000) / limit
+    return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
+      // `resetAfter` is the time until the bucket is full: until the next token, and for the others that are missing.
+      Effect.map(({ remaining, resetAfter }): Decision => ({
+        allowed: true,
+        remaining,
+        nextAfter: Math.max(0, Duration.toMillis(resetAfter) - (limit - remaining - 1) * perToken)
+      })),
+      Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) =>
+        Effect.succeed<Decision>({ allowed: false, remaining: 0, nextAfter: Duration.toMillis(retryAfter) })
+      ),
+      Effect.mapError(() => new LimiterUnavailable())
+    )
+  }

@@ -1,0 +1,64 @@
+/** Token buckets in the memory of this process. */
+import type { RateLimit } from "../../../api/Authentication.ts"
+
+/** Result of taking a token; times in milliseconds. */
+export interface Decision {
+  readonly allowed: boolean
+  /** Tokens left in the bucket. */
+  readonly remaining: number
+  /** Time until the next token comes back. */
+  readonly nextAfter: number
+}
+
+interface Bucket {
+  tokens: number
+  /** Monotonic time at which the last token came back, in milliseconds. */
+  refilledAt: number
+  /** Milliseconds for one token. */
+  readonly perToken: number
+  readonly limit: number
+}
+
+/** Number of buckets above which the full ones, which hold no state, are dropped. */
+const minSweep = 10_000
+
+export class TokenBuckets {
+  private readonly buckets = new Map<string, Bucket>()
+  private sweepAbove = minSweep
+
+  /** Takes one token of the bucket `key` at the monotonic time `now`, in milliseconds; a refused request takes none. */
+  take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
+    const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
+    refill(bucket, now)
+    const allowed = bucket.tokens >= 1
+    if (allowed) bucket.tokens--
+    const elapsed = Math.max(0, now - bucket.refilledAt)
+    return { allowed, remaining: bucket.tokens, nextAfter: Math.max(0, bucket.perToken - elapsed) }
+  }
+
+  private add(key: string, limit: number, windowSeconds: number, now: number): Bucket {
+    if (this.buckets.size >= this.sweepAbove) this.sweep(now)
+    const bucket = { tokens: limit, refilledAt: now, perToken: (windowSeconds * 1_000) / limit, limit }
+    this.buckets.set(key, bucket)
+    return bucket
+  }
+
+  /** Drops full buckets. The next sweep is due when the number has doubled, so that its cost is amortized. */
+  private sweep(now: number) {
+    for (const [key, bucket] of this.buckets) {
+      refill(bucket, now)
+      if (bucket.tokens >= bucket.limit) this.buckets.delete(key)
+    }
+    this.sweepAbove = Math.max(minSweep, 2 * this.buckets.size)
+  }
+}
+
+/** Adds the whole tokens that have come back since the last refill. */
+const refill = (bucket: Bucket, now: number) => {
+  const returned = Math.floor((now - bucket.refilledAt) / bucket.perToken)
+  if (returned > 0) {
+    bucket.tokens = Math.min(bucket.limit, bucket.tokens + returned)
+    bucket.refilledAt += returned * bucket.perToken
+  }
+  if (bucket.tokens >= bucket.limit) bucket.refilledAt = now
+}

@@ -1,0 +1,64 @@
+/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`), from which every other key is derived. */
+import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
+import { hkdfSync, randomBytes } from "node:crypto"
+import { Settings } from "../Settings.ts"
+import { isSecretKey } from "../Settings/Formats.ts"
+
+/** The key file under `DATA_DIR` is damaged. Stored secrets and cursors can't be read without the key. */
+export class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {
+  override get message() {
+    return `${this.file} does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
+  }
+}
+
+type Derived = Redacted.Redacted<Uint8Array>
+
+export class SecretKey extends Context.Service<
+  SecretKey,
+  {
+    /** Derives 32 bytes for one purpose (HKDF-SHA-256), the same on every replica and after every restart. */
+    readonly derive: (purpose: string) => Derived
+    /** Derives them from each key: the current one first, then those of `SECRET_KEY_PREVIOUS` in their order. */
+    readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
+  }
+>()("developer-api/platform/secrets/SecretKey") {
+  /** A service that derives from 32 bytes in base64, and from older keys. */
+  static readonly make = (current: Redacted.Redacted, previous: ReadonlyArray<Redacted.Redacted> = []) => {
+    const keys = Array.dedupe<Array.NonEmptyReadonlyArray<Redacted.Redacted>>([current, ...previous])
+    return SecretKey.of({
+      derive: (purpose) => derived(current, purpose),
+      deriveAll: (purpose) => Array.map(keys, (key) => derived(key, purpose))
+    })
+  }
+
+  static readonly layer = Layer.effect(
+    SecretKey,
+    Effect.gen(function* () {
+      const { dataDir, secretKey, secretKeyPrevious } = yield* Settings
+      const current = yield* Option.match(secretKey, { onSome: Effect.succeed, onNone: () => keyUnder(dataDir) })
+      return SecretKey.make(current, secretKeyPrevious)
+    })
+  )
+}
+
+const derived = (key: Redacted.Redacted, purpose: string): Derived =>
+  Redacted.make(
+    new Uint8Array(hkdfSync("sha256", Buffer.from(Redacted.value(key), "base64"), "developer-api", purpose, 32))
+  )
+
+/** Reads the key file, and creates it on first use, atomically: of two concurrent processes, the first to link it wins. */
+const keyUnder = Effect.fnUntraced(function* (directory: string) {
+  const fs = yield* FileSystem.FileSystem
+  const path = yield* Path.Path
+  const file = path.join(directory, "secret-key")
+  if (!(yield* fs.exists(file))) {
+    yield* fs.makeDirectory(directory, { recursive: true })
+    const draft = path.join(directory, `secret-key.${randomBytes(6).toString("hex")}`)
+    yield* fs.writeFileString(draft, randomBytes(32).toString("base64"), { mode: 0o600 })
+    yield* fs.link(draft, file).pipe(Effect.catchReason("PlatformError", "AlreadyExists", () => Effect.void))
+    yield* fs.remove(draft)
+  }
+  const text = (yield* fs.readFileString(file)).trim()
+  if (!isSecretKey(text)) return yield* new SecretKeyUnusable({ file })
+  return Redacted.make(text)
+})

@@ -1,0 +1,16 @@
+/** Whether metrics are recorded: only with an admin server or a telemetry endpoint. */
+import { Context, Effect, Layer, Option } from "effect"
+import { Settings } from "../Settings.ts"
+
+export const MetricsEnabled = Context.Reference<boolean>("developer-api/platform/telemetry/MetricsEnabled", {
+  defaultValue: () => false
+})
+
+export const layer = Layer.effect(
+  MetricsEnabled,
+  Effect.map(
+    Settings,
+    ({ adminPort, databaseUrl, telemetry }) =>
+      Option.isSome(adminPort) || Option.isNone(databaseUrl) || Option.isSome(telemetry)
+  )
+)

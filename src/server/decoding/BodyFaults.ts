@@ -1,0 +1,82 @@
+/** Faults of a body that hold for every schema: its nesting, the length of its lists, unsafe characters. */
+import { JsonPointer } from "effect"
+import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import type { Body } from "./JsonBody.ts"
+import { maxDepth, maxEntries } from "./JsonExtent.ts"
+
+export const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
+const tooManyEntries = `must have at most ${maxEntries} entries`
+
+/** Maximum number of faults that are collected, which is more than a problem reports. */
+const maxFaults = 1_000
+
+/**
+ * Finds the faults. In valid UTF-8 only an escape can produce an unsafe character, so most bodies are not walked.
+ */
+export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<LocatedFault> => {
+  if (extent.depth > maxDepth) return [tooDeep]
+  const faults: Array<LocatedFault> = []
+  if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
+  // The parsed object has fewer entries if names are repeated.
+  if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
+  return faults
+}
+
+const unsafeEscape = /\\u(?:0000|d[89a-f])/i
+
+/** Walks a value of bounded depth; the location is written only for a fault. */
+const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault>): void => {
+  if (faults.length >= maxFaults) return
+  if (typeof value === "string") {
+    if (isUnsafe(value)) faults.push([path.join("/"), unsafeMessage])
+  } else if (Array.isArray(value)) {
+    if (value.length > maxEntries) faults.push([path.join("/"), tooManyEntries])
+    for (let i = 0; i < Math.min(value.length, maxEntries); i++) collectMember(value[i], i, path, faults)
+  } else if (typeof value === "object" && value !== null) {
+    const names = Object.keys(value)
+    if (names.length > maxEntries) faults.push([path.join("/"), tooManyEntries])
+    for (const name of names.slice(0, maxEntries)) {
+      if (isUnsafe(name)) faults.push([path.join("/"), `has a member whose name ${unsafeMessage}`])
+      else collectMember(Reflect.get(value, name), name, path, faults)
+    }
+  }
+}
+
+const collectMember = (
+  member: unknown,
+  name: string | number,
+  path: Array<string>,
+  faults: Array<LocatedFault>
+): void => {
+  if (typeof member === "string" ? !isUnsafe(member) : typeof member !== "object" || member === null) return
+  path.push(JsonPointer.escapeToken(String(name)))
+  collect(member, path, faults)
+  path.pop()
+}
+
+/** Maximum depth of a body that a schema of the API accepts. Deeper values are those of unknown members. */
+const decodedDepth = 4
+
+/**
+ * Maximum number of entries of a list that are decoded to find faults: twice the longest list of the API. A fault costs some
+ * 20 µs, so more of them would delay other requests.
+ */
+const decodedEntries = 200
+
+/**
+ * The part of a body that is decoded to find its faults: the first entries of each list and object, and the members that
+ * the schema has, so that none of them is reported as missing.
+ */
+export const decodedPart = ({ extent, value }: Body, known: ReadonlySet<string>): unknown =>
+  extent.entries > decodedEntries ? firstEntries(value, known, 0) : value
+
+const firstEntries = (value: unknown, known: ReadonlySet<string>, depth: number): unknown => {
+  if (typeof value !== "object" || value === null || depth > decodedDepth) return value
+  if (Array.isArray(value)) return value.slice(0, decodedEntries).map((item) => firstEntries(item, known, depth + 1))
+  return Object.fromEntries(
+    Object.keys(value)
+      .filter((name, index) => index < decodedEntries || known.has(name))
+      .map((name) => [name, firstEntries(Reflect.get(value, name), known, depth + 1)])
+  )
+}

@@ -1,0 +1,109 @@
+/** Reads JSON bodies. The size is limited before reading, depth and entries are measured before parsing (contract §1). */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { ByteSize, Effect, Layer } from "effect"
+import { HttpServerRequest } from "effect/http"
+import type { Readable } from "node:stream"
+import { BodyTooLarge, MalformedJson, UnsupportedMediaType } from "../../api/Problems.ts"
+import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
+import { extentOf, type JsonExtent, maxDepth } from "./JsonExtent.ts"
+
+const maxBodySize = ByteSize.kibibytes(256)
+const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)
+
+/** Limits a body of undeclared length while it is read. */
+export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, maxBodySize)
+
+/**
+ * A parsed body. It is refused if it exceeds a limit of its extent: `value` is then undefined for one that is nested too deeply,
+ * and lacks entries of lists that are too long.
+ */
+export interface Body {
+  readonly text: string
+  readonly extent: JsonExtent
+  readonly value: unknown
+}
+
+export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
+
+const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes} bytes.` })
+const malformed = (detail: string) => new MalformedJson({ detail })
+
+/**
+ * Reads the body of a request, whose nesting may reach `maximum`. The time in which it arrives is the caller's, so it is not taken
+ * from that of the answer.
+ */
+export const readBody = (
+  request: HttpServerRequest.HttpServerRequest,
+  current: CurrentRequestShape,
+  maximum = maxDepth
+): Effect.Effect<Body, BodyProblem> => {
+  // Node's map of the headers. The map of `request` is a copy, made when it is first read.
+  const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
+  if (Number(headers["content-length"]) > maxBytes) return Effect.fail(tooLarge())
+  if (!isJson(headers["content-type"])) {
+    return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as `content-type: application/json`." }))
+  }
+  if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
+    return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as it is, without a content-encoding." }))
+  }
+  const from = performance.now()
+  const isDeclared = headers["content-length"] !== undefined && headers["expect"] === undefined
+  const bytes = isDeclared ? readDeclared(NodeHttpServerRequest.toIncomingMessage(request)) : readUndeclared(request)
+  return Effect.flatMap(bytes, (bytes) => {
+    if (current.arrivedAt !== undefined) current.arrivedAt += performance.now() - from
+    return parse(bytes, maximum)
+  })
+}
+
+const brokeOff = () => malformed("The body broke off.")
+
+/**
+ * Reads a body of declared length, which Node's parser enforces. The adapter's reader makes a fiber and a dozen listeners for
+ * each body.
+ */
+const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJson> =>
+  Effect.callback((resume) => {
+    // The caller left before: no event follows.
+    if (message.destroyed) return resume(Effect.fail(brokeOff()))
+    const chunks: Array<Uint8Array> = []
+    const onData = (chunk: Uint8Array) => void chunks.push(chunk)
+    const onEnd = () => {
+      stop()
+      const [first, ...others] = chunks
+      resume(Effect.succeed(first === undefined || others.length > 0 ? Buffer.concat(chunks) : first))
+    }
+    const onClose = () => {
+      stop()
+      resume(Effect.fail(brokeOff()))
+    }
+    const stop = () => message.off("data", onData).off("end", onEnd).off("close", onClose)
+    message.on("data", onData).on("end", onEnd).on("close", onClose)
+    return Effect.sync(stop)
+  })
+
+/** Reads other bodies by the adapter: it counts the bytes, and asks for a body that is held back (`Expect: 100-continue`). */
+const readUndeclared = (
+  request: HttpServerRequest.HttpServerRequest
+): Effect.Effect<Uint8Array, BodyTooLarge | MalformedJson> =>
+  Effect.mapBoth(request.arrayBuffer, {
+    onFailure: ({ reason }) =>
+      reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge" ? tooLarge() : brokeOff(),
+    onSuccess: (bytes) => new Uint8Array(bytes)
+  })
+
+/** `application/json` in any letter case, with any parameters. */
+const isJson = (contentType: string | undefined) =>
+  contentType === "application/json" || contentType?.split(";", 1)[0]?.trim().toLowerCase() === "application/json"
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+
+const parse = (bytes: Uint8Array, maximum: number): Effect.Effect<Body, MalformedJson> => {
+  try {
+    const text = utf8.decode(bytes)
+    const extent = extentOf(text, maximum)
+    return Effect.succeed({ text, extent, value: extent.depth > maximum ? undefined : JSON.parse(extent.excerpt) })
+  } catch (error) {
+    if (bytes.byteLength === 0) return Effect.fail(malformed("The body is empty."))
+    return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))
+  }
+}

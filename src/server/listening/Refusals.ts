@@ -1,0 +1,116 @@
+/** Answers to what cannot be routed as a request. Each is the last answer of its connection (RFC 9112, section 9.3.2). */
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import { HeadersTooLarge, RequestTimeout, RouteNotFound, ValidationFailed } from "../../api/Problems.ts"
+import { type CurrentRequestShape, newRequestState } from "../../platform/CurrentRequest.ts"
+import { type Problem, problemResponse } from "../ProblemResponse.ts"
+
+/**
+ * Time for a header section and for a whole request, in milliseconds (contract §1): connections that send slowly, or
+ * nothing, must not accumulate. A body of 256 KiB needs 70 kbit/s.
+ */
+export const headersTimeout = 15_000
+export const requestTimeout = 30_000
+
+/** Milliseconds after the last answer in which a caller can read it; a connection that is closed at once may lose it. */
+const lingering = 1_000
+
+type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array }
+
+/** Creates the refusals of one server, which has to report each of its responses. */
+export const makeRefusals = () => {
+  /** Responses that are not complete. Those of one connection are in the order of their requests. */
+  const unanswered = new Set<ServerResponse>()
+  /** The last request of a connection that was answered before it was complete. */
+  const answeredEarly = new WeakMap<Duplex, IncomingMessage>()
+  const refused = new WeakSet<Duplex>()
+  const unansweredOn = (socket: Duplex) => [...unanswered].filter(({ req }) => req.socket === socket)
+
+  /**
+   * Answers once every complete request of the connection has its answer. A request that broke off gets this answer, unless
+   * it has one.
+   */
+  const answer = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean): void => {
+    const pending = unansweredOn(socket)
+    const last = pending.findLast(({ req }) => req.complete)
+    if (last !== undefined) {
+      last.once("close", () => answer(socket, problem, request, isHead))
+      return
+    }
+    const isAnswered = answeredEarly.get(socket)?.complete === false || pending.some(({ headersSent }) => headersSent)
+    if (socket.writable && !isAnswered) write(socket, problem, request, isHead)
+    socket.pause().end()
+    setTimeout(() => socket.destroy(), lingering).unref()
+  }
+
+  /** Reads nothing more from the connection, so that no further request of it has an effect. */
+  const refuse = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean) => {
+    if (refused.has(socket)) return
+    refused.add(socket)
+    socket.pause()
+    answer(socket, problem, request, isHead)
+  }
+
+  return {
+    /** Records a response until it is complete. */
+    enter: (response: ServerResponse): void => void unanswered.add(response),
+    leave: (response: ServerResponse): void => {
+      unanswered.delete(response)
+      if (!response.req.complete) answeredEarly.set(response.req.socket, response.req)
+    },
+
+    /** Refuses bytes that Node's parser does not accept, and requests that do not arrive in time. */
+    onClientError: (error: ClientError, socket: Duplex): void => {
+      if (!socket.writable || error.code === "ECONNRESET") {
+        socket.destroy()
+        return
+      }
+      const [first] = unansweredOn(socket)
+      const isHead = first === undefined ? startsWithHead(error) : !first.req.complete && first.req.method === "HEAD"
+      refuse(socket, problemOf(error.code), newRequestState(undefined, ""), isHead)
+    },
+
+    /** Refuses CONNECT. Node leaves the connection, and what waits on it, to this listener. */
+    onConnect: (request: IncomingMessage, socket: Duplex): void => {
+      socket.on("error", () => socket.destroy())
+      socket.once("close", () => {
+        for (const response of unansweredOn(socket)) response.emit("close")
+      })
+      // Its target is a host and a port (RFC 9112, section 3.2.3).
+      const problem =
+        request.url?.startsWith("/") === true
+          ? problemOf(undefined)
+          : new RouteNotFound({ detail: "The target of CONNECT is no path of this service." })
+      refuse(socket, problem, newRequestState(request.headers["x-request-id"], ""), false)
+    }
+  }
+}
+
+/** The problem of a request that is not complete, by the code of Node's error. */
+const problemOf = (code: string | undefined) => {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new RequestTimeout({
+        detail: `A header section has to arrive within ${headersTimeout / 1_000} s, a request within ${requestTimeout / 1_000} s.`
+      })
+    default:
+      return new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
+  }
+}
+
+/** Whether the packet of an error starts with a HEAD request; the packet has no earlier request. */
+const startsWithHead = ({ rawPacket }: ClientError) =>
+  rawPacket !== undefined && Buffer.from(rawPacket.subarray(0, 5)).toString() === "HEAD "
+
+const write = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean) => {
+  const { body, headers, status } = problemResponse(problem, request)
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    ...Object.entries({ ...headers, "x-request-id": request.id }).map(([name, value]) => `${name}: ${value}`),
+    "connection: close"
+  ]
+  socket.write(`${head.join("\r\n")}\r\n\r\n`)
+  if (!isHead && body._tag === "Uint8Array") socket.write(body.body)
+}

@@ -1,0 +1,161 @@
+/**
+ * Rows that claims and records read: only those of visited endpoints, with any number of parked or idle ones, and
+ * of changed deliveries (contract §10).
+ */
+import { PgClient } from "@effect/sql-pg"
+import { assert } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import { claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import type { Named } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
+import { record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
+import { pools } from "../../../src/platform/Pools.ts"
+import { neverFailing, roomsOf } from "../../support/Claims.ts"
+import { TestServer } from "../../support/TestServer.ts"
+import { open, layerOf } from "./Deliveries.support.ts"
+
+const parked = 2_000
+/** Deliveries for one endpoint, enough that a scan by any other index shows. */
+const waiting = 10_000
+
+/** Returns the number of rows that the transaction has read from the tables, by index or not. */
+const reads = (sql: PgClient.PgClient) =>
+  Effect.map(
+    sql<{ readonly rows: number }>`
+      SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int AS rows FROM pg_stat_xact_user_tables
+      WHERE relname IN ('deliveries', 'endpoint_health', 'webhooks')`,
+    ([row]) => row?.rows ?? 0
+  )
+
+/** Runs a statement in a transaction; returns the number of its rows and of rows that were read. */
+const counted = <A, E, R>(sql: PgClient.PgClient, statement: Effect.Effect<ReadonlyArray<A>, E, R>) =>
+  sql.withTransaction(
+    Effect.gen(function* () {
+      const before = yield* reads(sql)
+      const found = yield* statement
+      return { found, rows: (yield* reads(sql)) - before }
+    })
+  )
+
+const claimFor = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
+  claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, rooms: roomsOf(512, 512), named }).pipe(
+    Effect.map(({ claims }) => claims)
+  )
+
+const shopOf = (projectId: string): Named => ({
+  projectId: ProjectId.make(projectId),
+  installationId: InstallationId.make("shop"),
+  width: 4
+})
+
+/** Opens a project with a delivery. */
+const openShop = Effect.fnUntraced(function* (server: TestServer["Service"]) {
+  const { created, projectId, subscribe } = yield* open(server)
+  yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+  yield* created()
+  return shopOf(projectId)
+})
+
+/** Adds deliveries of the same event. */
+const addWaiting = ({ sql }: TestServer["Service"], { projectId }: Named) => sql`
+  INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+  SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
+  FROM deliveries, generate_series(1, ${waiting}::int) WHERE project_id = ${projectId}`
+
+/** Runs statements on a connection with the settings of the service's claims. */
+const asService = <E, R>(
+  { databaseUrl }: TestServer["Service"],
+  run: (sql: PgClient.PgClient) => Effect.Effect<void, E, R>
+) =>
+  Effect.flatMap(PgClient.PgClient, run).pipe(
+    Effect.provide(
+      PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1, startupParameters: pools.claims.session })
+    )
+  )
+
+layerOf({}, "api")("a claim of deliveries", (it) => {
+  it.effect("reads neither parked endpoints nor their deliveries", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const { created, projectId, subscribe } = yield* open(server)
+      yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+      yield* created()
+      const setUp = server.sql
+      yield* setUp`
+        INSERT INTO installations (project_id, id, name, status)
+        SELECT ${projectId}::text, 'parked' || n, 'Parked', 'active' FROM generate_series(1, ${parked}::int) n`
+      yield* setUp`
+        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+        SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
+        WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+      yield* setUp`
+        INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, parked_until, next_due_at)
+        SELECT project_id, id, 12, 12, now() + interval '1 day', now() FROM installations
+        WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+      yield* setUp`
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+        SELECT health.project_id, new_id('dlv', now()), health.installation_id, event_id, now(), now()
+        FROM deliveries JOIN endpoint_health health USING (project_id)
+        WHERE project_id = ${projectId} AND parked_until IS NOT NULL`
+      yield* setUp`ANALYZE deliveries, endpoint_health, webhooks`
+
+      yield* asService(
+        server,
+        Effect.fnUntraced(function* (sql) {
+          const { found, rows } = yield* counted(sql, claimFor(sql, [shopOf(projectId)]))
+          assert.strictEqual(found.length, 1)
+          assert.isBelow(rows, 20)
+        })
+      )
+    }).pipe(Effect.orDie)
+  )
+})
+
+layerOf({}, "api")("a claim from a table without statistics", (it) => {
+  it.effect("reads no delivery beyond those that it leases and the next", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const shop = yield* openShop(server)
+      yield* addWaiting(server, shop)
+      yield* asService(
+        server,
+        Effect.fnUntraced(function* (sql) {
+          const { found, rows } = yield* counted(sql, claimFor(sql, [shop]))
+          assert.strictEqual(found.length, 4)
+          assert.isBelow(rows, 40)
+        })
+      )
+    }).pipe(Effect.orDie)
+  )
+})
+
+layerOf({}, "api")("a record that is planned for an almost empty table", (it) => {
+  it.effect("reads no delivery beyond those that it changes", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const shop = yield* openShop(server)
+      const times = { startedAt: 0, finishedAt: 5 }
+      yield* asService(
+        server,
+        Effect.fnUntraced(function* (sql) {
+          const claimAndRecord = Effect.gen(function* () {
+            const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
+            const { rows } = yield* counted(
+              sql,
+              record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n })
+            )
+            return { results: results.length, rows }
+          })
+          assert.strictEqual((yield* claimAndRecord).results, 1)
+          yield* addWaiting(server, shop)
+          const { results, rows } = yield* claimAndRecord
+          assert.strictEqual(results, 4)
+          assert.isBelow(rows, 40)
+          const leased = yield* sql`SELECT FROM deliveries WHERE status = 'delivering'`
+          assert.strictEqual(leased.length, 0)
+        })
+      )
+    }).pipe(Effect.orDie)
+  )
+})

@@ -1,0 +1,181 @@
+/** Parking and probing of endpoints that fail (contract §10), at times that the test sets. */
+import { assert, describe, it as test } from "@effect/vitest"
+import { Duration, Effect, Option } from "effect"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import { claim, type Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import { record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
+import type { Outcome } from "../../../src/integrations/deliveries/Sender.ts"
+import { neverFailing, roomsOf } from "../../support/Claims.ts"
+import { TestServer } from "../../support/TestServer.ts"
+import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
+import { until, untilRows } from "../../support/Waiting.ts"
+
+const minute = 60_000
+const day = 24 * 60 * minute
+/** The middle of the jitter, so that pauses are as configured. */
+const middle = 0.5
+const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
+
+const answered = (status: number, retryAfter?: number): Outcome => ({
+  _tag: "answered",
+  status,
+  retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), (seconds) => Duration.seconds(seconds)),
+  body: null
+})
+
+/** Opens a project whose webhook `shop` has `deals` due deliveries, without a worker: the test claims and records. */
+const openAt = Effect.fnUntraced(function* (deals: number) {
+  const server = yield* TestServer
+  const project = yield* open(server)
+  yield* project.subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+  for (let n = 0; n < deals; n++) yield* project.created()
+  const { projectId, sql } = project
+  const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
+  /** Claims deliveries. The endpoint is named, as after a notice, or found by its row alone. */
+  const claimed = (concurrency = 4, named = true) =>
+    Effect.orDie(
+      claim(sql, {
+        workerId: 1n,
+        leaseMillis: minute,
+        concurrency,
+        rooms: roomsOf(128, 128),
+        named: named ? [{ ...endpoint, width: concurrency }] : []
+      })
+    ).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
+  const recorded = (claims: ReadonlyArray<Claim>, outcome: Outcome) => {
+    const times = { startedAt: 0, finishedAt: 0 }
+    const results = claims.map((claim) => resultOf(claim, outcome, times, schedule, middle))
+    return Effect.orDie(record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n }))
+  }
+  return {
+    ...project,
+    claimed,
+    recorded,
+    /** Simulates the passage of time by moving all due times closer. */
+    wait: (millis: number) =>
+      Effect.orDie(sql`
+        WITH passed AS (SELECT ${millis}::float8 * interval '1 millisecond' AS time),
+        moved AS (
+          UPDATE deliveries SET available_at = available_at - time FROM passed WHERE project_id = ${projectId}
+        )
+        UPDATE endpoint_health SET parked_until = parked_until - time, resting_until = resting_until - time,
+          next_due_at = next_due_at - time
+        FROM passed WHERE project_id = ${projectId}`),
+    /** Returns the rest of the endpoint's pause in whole seconds. */
+    pause: Effect.map(
+      Effect.orDie(sql<{ readonly seconds: number | null }>`
+        SELECT round(extract(epoch FROM parked_until - now()))::float8 AS seconds
+        FROM endpoint_health WHERE project_id = ${projectId}`),
+      ([row]) => row?.seconds ?? null
+    ),
+    /** Claims one delivery and records a failure. */
+    failed: Effect.fnUntraced(function* (outcome: Outcome = answered(500)) {
+      const claims = yield* claimed(1)
+      assert.strictEqual(claims.length, 1)
+      yield* recorded(claims, outcome)
+    })
+  }
+})
+
+layerOf({}, "api")("an endpoint", (it) => {
+  it.effect("is parked after ten failures in a row, which a success resets", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(25)
+      for (let n = 0; n < 9; n++) yield* shop.failed()
+      assert.isNull(yield* shop.pause)
+      yield* shop.recorded(yield* shop.claimed(1), answered(200))
+      assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0 })
+      for (let n = 0; n < 9; n++) yield* shop.failed()
+      assert.isNull(yield* shop.pause)
+      yield* shop.failed()
+      assert.strictEqual(yield* shop.pause, 30)
+      assert.deepStrictEqual(yield* shop.claimed(), [])
+      yield* shop.wait(25_000)
+      assert.deepStrictEqual(yield* shop.claimed(), [])
+    })
+  )
+
+  it.effect("is probed one at a time after pauses that double to 15 minutes, until a success unparks it", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(12)
+      for (let n = 0; n < 10; n++) yield* shop.failed()
+      for (const pause of [30, 60, 120, 240, 480, 900, 900, 900]) {
+        assert.strictEqual(yield* shop.pause, pause)
+        yield* shop.wait(pause * 1_000)
+        const probe = yield* shop.claimed(4, false)
+        assert.strictEqual(probe.length, 1)
+        assert.deepStrictEqual(yield* shop.claimed(), [])
+        yield* shop.recorded(probe, answered(500))
+        assert.deepStrictEqual(yield* shop.claimed(), [])
+      }
+      yield* shop.wait(15 * minute)
+      yield* shop.recorded(yield* shop.claimed(), answered(204))
+      assert.deepStrictEqual(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
+      const claims = yield* shop.claimed()
+      assert.strictEqual(claims.length, 4)
+      yield* shop.recorded(claims, answered(200))
+      assert.strictEqual((yield* shop.health()).inFlight, 0)
+    })
+  )
+
+  it.effect("is probed for as long as it has deliveries, weeks of failed probes included", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(1)
+      for (let n = 0; n < 10; n++) {
+        yield* shop.failed()
+        yield* shop.wait(minute)
+      }
+      // A month of probes, 15 minutes apart.
+      yield* shop.sql`UPDATE endpoint_health SET failed_probes = 2880 WHERE project_id = ${shop.projectId}`
+      yield* shop.wait(day)
+      yield* shop.failed()
+      assert.strictEqual(yield* shop.pause, 15 * 60)
+    })
+  )
+
+  it.effect("is not parked by Retry-After", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(5)
+      yield* shop.failed(answered(503, 1))
+      yield* shop.wait(5_000)
+      yield* shop.failed(answered(503, 1))
+      assert.isNull(yield* shop.pause)
+      yield* shop.wait(1_000)
+      assert.strictEqual((yield* shop.claimed()).length, 4)
+    })
+  )
+
+  it.effect("is tried immediately when its webhook is configured while it is parked", () =>
+    Effect.gen(function* () {
+      const shop = yield* openAt(12)
+      for (let n = 0; n < 10; n++) yield* shop.failed()
+      const again = yield* shop.configure("shop", "http://127.0.0.1:9/", 1, ["crm.deal.created.v1"])
+      assert.strictEqual(again.status, 200)
+      assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
+      const claims = yield* shop.claimed()
+      assert.strictEqual(claims.length, 2)
+      yield* shop.recorded(claims, answered(200))
+    })
+  )
+})
+
+describe("an endpoint that has failed for weeks", () => {
+  test.live("delays no other endpoint", () =>
+    Effect.gen(function* () {
+      const server = yield* serve()
+      const [dead, healthy] = [yield* receiver(status(500)), yield* receiver()]
+      const project = yield* open(server, ["dead", "healthy"])
+      yield* project.subscribe("dead", dead.url)
+      yield* project.subscribe("healthy", healthy.url)
+      yield* project.sql`
+        UPDATE endpoint_health SET failures = 2890, failed_probes = 2880, parked_until = now()
+        WHERE project_id = ${project.projectId} AND installation_id = 'dead'`
+      yield* project.created()
+      yield* until(() => dead.hits.length > 0)
+      for (let n = 1; n <= 10; n++) yield* project.created()
+      yield* untilRows(project.deliveries("healthy"), (rows) => rows.every(({ status }) => status === "delivered"))
+      for (const name of ["dead", "healthy"]) assert.strictEqual((yield* project.health(name)).inFlight, 0)
+    }).pipe(Effect.scoped)
+  )
+})

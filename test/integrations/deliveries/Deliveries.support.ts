@@ -1,0 +1,260 @@
+/** Webhooks of a project's installations, receivers with given answers, and the stored rows of both. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
+import { Webhook } from "standardwebhooks"
+import type { State } from "../../../src/integrations/deliveries/DeliveryLoop/States.ts"
+import { callsOf, pipelines } from "../../contract/Deals.support.ts"
+import { newKey } from "../../contract/Requests.ts"
+import type { Answer } from "../../support/ContractHttp.ts"
+import { type Environment, type Parts, startServer, TestServer } from "../../support/TestServer.ts"
+import { untilRows } from "../../support/Waiting.ts"
+
+/** A received delivery. */
+export interface Hit {
+  readonly at: number
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+  readonly response: ServerResponse
+}
+
+export interface Receiver {
+  readonly port: number
+  readonly url: string
+  readonly hits: ReadonlyArray<Hit>
+  /** Current and maximum number of requests without an answer. */
+  readonly open: () => number
+  readonly mostOpen: () => number
+}
+
+/** The answer of a receiver to a delivery; `n` counts from 0. */
+export type Answering = (hit: Hit, n: number) => void
+
+/** Answers with a status and headers. */
+export const status =
+  (code: number, headers: Readonly<Record<string, string>> = {}): Answering =>
+  ({ response }) =>
+    void response.writeHead(code, headers).end("ok")
+
+export const ok = status(200)
+
+/** Answers 200 after a delay in milliseconds. */
+export const slowly =
+  (millis: number): Answering =>
+  ({ response }) =>
+    void setTimeout(() => response.end(), millis)
+
+export const hang: Answering = () => {}
+
+export const reset: Answering = ({ response }) => void response.socket?.resetAndDestroy()
+
+/** Answers attempts in turn, each over a new connection. */
+export const inTurn =
+  (...answers: ReadonlyArray<Answering>): Answering =>
+  (hit, n) => {
+    hit.response.setHeader("connection", "close")
+    answers[n]?.(hit, n)
+  }
+
+/** Starts a receiver on loopback, which ends with the scope. */
+export const receiver = (answer: Answering = ok) =>
+  Effect.acquireRelease(
+    Effect.callback<Receiver & { readonly close: () => void }>((resume) => {
+      const hits: Array<Hit> = []
+      const count = { open: 0, most: 0 }
+      const server = createServer((request, response) => {
+        const chunks: Array<Buffer> = []
+        request.on("error", () => {})
+        request.on("data", (chunk: Buffer) => chunks.push(chunk))
+        request.on("end", () => {
+          const hit = {
+            at: Date.now(),
+            path: request.url ?? "",
+            headers: request.headers,
+            body: Buffer.concat(chunks).toString("utf8"),
+            response
+          }
+          count.most = Math.max(count.most, ++count.open)
+          let answered = false
+          const end = () => {
+            if (!answered) count.open--
+            answered = true
+          }
+          response.once("finish", end).once("close", end)
+          hits.push(hit)
+          answer(hit, hits.length - 1)
+        })
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        const port = typeof address === "object" && address !== null ? address.port : 0
+        resume(
+          Effect.succeed({
+            port,
+            url: `http://127.0.0.1:${port}/hook`,
+            hits,
+            open: () => count.open,
+            mostOpen: () => count.most,
+            close: () => {
+              server.close()
+              server.closeAllConnections()
+            }
+          })
+        )
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
+
+/** Settings that permit calls to loopback, and with which a failing delivery is dead within a second. */
+export const settings = {
+  WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8",
+  WEBHOOK_RETRY_SCHEDULE: "50ms,100ms",
+  WEBHOOK_TIMEOUT: "5s"
+}
+
+/** Declares tests that share a server with these settings. */
+export const layerOf = (environment: Environment = {}, role?: Parameters<typeof startServer>[1]) =>
+  layer(TestServer.layer({ ...settings, ...environment }, role), { excludeTestServices: true })
+
+export const serve = (environment: Environment = {}, role?: Parameters<typeof startServer>[1]) =>
+  startServer({ ...settings, ...environment }, role)
+
+const everyType = [
+  "crm.deal.created.v1",
+  "crm.deal.updated.v1",
+  "crm.deal.stage_changed.v1",
+  "crm.task.created.v1",
+  "crm.task.completed.v1"
+]
+
+/** Opens a project with deals, and installations without webhooks. */
+export const open = Effect.fnUntraced(function* (
+  server: TestServer["Service"],
+  installations: ReadonlyArray<string> = ["shop"],
+  parts: Parts = {}
+) {
+  const seeded = yield* server.seed({
+    pipelines,
+    ...parts,
+    project: { defaultPipelineId: "sales", ...parts.project },
+    installations: installations.map((id) => ({ id, name: id }))
+  })
+  const { projectId, token } = seeded
+  const base = (id: string) => `/api/v1/developer/integrations/${id}/outbound-webhook`
+  const request = (method: string, path: string, json?: unknown) =>
+    server.send({ method, path, token, key: newKey(), ...(json === undefined ? {} : { json }) })
+
+  const configure = (id: string, endpointUrl: string, expectedVersion: number | null, eventTypes = everyType) =>
+    request("PUT", base(id), { endpointUrl, eventTypes, expectedVersion })
+
+  return {
+    ...callsOf(server, seeded),
+    sql: server.sql,
+    configure,
+    /** Configures a new webhook; returns its secret. */
+    subscribe: (id: string, endpointUrl: string, eventTypes = everyType) =>
+      Effect.map(configure(id, endpointUrl, null, eventTypes), secretOf),
+    rotate: (id: string, expectedVersion: number) =>
+      Effect.map(request("POST", `${base(id)}/rotate-secret`, { expectedVersion }), secretOf),
+    retry: (id: string, deliveryId: string) => request("POST", `${base(id)}/deliveries/${deliveryId}/retry`),
+    deliveries: (installation?: string) => deliveriesOf(server.sql, projectId, installation),
+    health: (installation = "shop") => healthOf(server.sql, projectId, installation),
+    webhook: (installation = "shop") =>
+      Effect.map(
+        Effect.orDie(server.sql<{ readonly enabled: boolean; readonly version: number }>`
+          SELECT enabled, version FROM webhooks
+          WHERE project_id = ${projectId} AND installation_id = ${installation}`),
+        ([webhook = assert.fail("no webhook")]) => webhook
+      ),
+    /** Waits until no delivery is open. */
+    finished: untilRows(
+      Effect.orDie(server.sql`
+        SELECT FROM deliveries WHERE project_id = ${projectId} AND status IN ('pending', 'delivering')`),
+      (rows) => rows.length === 0
+    )
+  }
+})
+
+const secretOf = (answer: Answer): string => {
+  assert.strictEqual(answer.status, 200, answer.text)
+  const { json } = answer
+  return typeof json === "object" && json !== null && "signingSecret" in json ? String(json.signingSecret) : ""
+}
+
+interface Logged {
+  readonly number: number
+  readonly startedAt: string
+  readonly finishedAt: string
+  readonly statusCode: number | null
+  readonly errorCode: string | null
+  readonly durationMs: number | null
+  readonly responseBody?: string
+}
+
+export interface DeliveryRow {
+  readonly id: string
+  readonly installation: string
+  readonly type: string
+  readonly status: State
+  readonly attempts: number
+  readonly retries: number
+  readonly availableAt: Date | null
+  readonly finishedAt: Date | null
+  readonly log: ReadonlyArray<Logged>
+}
+
+/** Returns a project's deliveries, the oldest first. */
+export const deliveriesOf = (sql: SqlClient.SqlClient, projectId: string, installation?: string) =>
+  Effect.orDie(sql<DeliveryRow>`
+    SELECT deliveries.id, installation_id AS installation, type, status, attempts, retries,
+      available_at AS "availableAt", finished_at AS "finishedAt", attempt_log AS log
+    FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+    WHERE deliveries.project_id = ${projectId}
+      AND installation_id = coalesce(${installation ?? null}::text, installation_id)
+    ORDER BY created_at, deliveries.id`)
+
+export interface HealthRow {
+  readonly inFlight: number
+  readonly failures: number
+  readonly failedProbes: number
+  readonly parkedUntil: Date | null
+}
+
+export const healthOf = (sql: SqlClient.SqlClient, projectId: string, installation: string) =>
+  Effect.map(
+    Effect.orDie(sql<HealthRow>`
+      SELECT in_flight AS "inFlight", failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
+      FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installation}`),
+    ([health = assert.fail("no health")]) => health
+  )
+
+const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
+
+/** Decodes the body of a hit. */
+export const bodyOf = ({ body }: Hit) => decodeBody(body)
+
+/** Returns the headers of a request that Standard Webhooks defines. */
+const signed = ({ headers }: Hit) => ({
+  "webhook-id": String(headers["webhook-id"]),
+  "webhook-timestamp": String(headers["webhook-timestamp"]),
+  "webhook-signature": String(headers["webhook-signature"])
+})
+
+/** Whether one of a hit's signatures is by this secret, whatever its time. */
+export const isSignedWith = (secret: string, hit: Hit): boolean => {
+  const { "webhook-id": id, "webhook-signature": signatures, "webhook-timestamp": seconds } = signed(hit)
+  return signatures.split(" ").includes(new Webhook(secret).sign(id, new Date(Number(seconds) * 1000), hit.body))
+}
+
+/** Whether one of a hit's signatures is by this secret, and its time is within the last five minutes. */
+export const verifies = (secret: string, hit: Hit): boolean => {
+  try {
+    new Webhook(secret).verify(hit.body, signed(hit))
+    return true
+  } catch {
+    return false
+  }
+}

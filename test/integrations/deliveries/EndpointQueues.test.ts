@@ -1,0 +1,84 @@
+/** The number of deliveries claimed ahead for a quick endpoint: enough that it never waits for a claim. */
+import { assert, describe, it } from "@effect/vitest"
+import { DeliveryId, EventId, InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import { type EndpointQueues, make } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
+
+const endpoint = { projectId: ProjectId.make("prj_1"), installationId: InstallationId.make("shop") }
+
+const claims = new Map<number, Claim>()
+
+/** Returns the claimed delivery of a number. */
+const claimOf = (due: number): Claim => {
+  const claim = claims.get(due) ?? newClaim(due)
+  claims.set(due, claim)
+  return claim
+}
+
+const newClaim = (due: number): Claim => ({
+  ...endpoint,
+  id: DeliveryId.make(`dlv_${due}`),
+  webhookId: DeliveryId.make(`dlv_${due}`),
+  attempt: 1,
+  leasedUntil: new Date(0),
+  retries: 0,
+  suspect: false,
+  endpointUrl: "http://127.0.0.1:9/",
+  urlVersion: 1,
+  secrets: "",
+  eventId: EventId.make(`evt_${due}`),
+  type: "crm.deal.created.v1",
+  data: "{}",
+  occurredAt: new Date(due),
+  traceparent: ""
+})
+
+/** Creates a queue of width 1 that is quick from time 1 on; its last claim leased `leased` of at most 16 ahead. */
+const filled = (leased: number) => {
+  const queues = make(1, () => {})
+  named(queues, 0)
+  queues.add([claimOf(0)], 0)
+  end(queues, 0, 1)
+  queues.recorded(claimOf(0))
+  named(queues, 1)
+  queues.add(
+    Array.from({ length: leased }, (_, n) => claimOf(n + 1)),
+    1
+  )
+  return queues
+}
+
+/** Names the endpoint and takes it for a claim. */
+const named = (queues: EndpointQueues<Claim>, now: number) => {
+  queues.name([endpoint])
+  return queues.takeNamed(now)
+}
+
+/** Ends a delivery at a time. */
+const end = (queues: EndpointQueues<Claim>, due: number, now: number) =>
+  queues.next(claimOf(due), { succeeded: true, millis: 1, now })
+
+describe("an endpoint that is quick", () => {
+  it("has more claimed at half, though results of the last claim were not recorded yet when it was filled", () => {
+    const queues = filled(16)
+    for (let due = 1; due <= 12; due++) end(queues, due, 50)
+    for (let due = 1; due <= 9; due++) queues.recorded(claimOf(due))
+    named(queues, 50)
+    queues.add(
+      Array.from({ length: 9 }, (_, n) => claimOf(n + 17)),
+      50
+    )
+    for (let due = 13; due <= 17; due++) end(queues, due, 60)
+    assert.isTrue(queues.isAnyNamed(60))
+  })
+
+  it("has as much claimed ahead after all was sent", () => {
+    const queues = filled(4)
+    for (let due = 1; due <= 4; due++) {
+      end(queues, due, 50)
+      queues.recorded(claimOf(due))
+    }
+    assert.isFalse(queues.isAnyNamed(60))
+    assert.strictEqual(named(queues, 60)[0]?.width, 16)
+  })
+})

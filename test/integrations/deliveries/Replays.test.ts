@@ -1,0 +1,349 @@
+/** Replays (contract §13): which deliveries are repeated, with which content, and that live ones come first. */
+import { assert } from "@effect/vitest"
+import { Effect, Redacted, Schema } from "effect"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import { count } from "../../../src/integrations/deliveries/Replays/Selection.ts"
+import { firstIdAt } from "../../../src/platform/NewId.ts"
+import { at, documentOf, run as runCommand } from "../../cli/Cli.support.ts"
+import { TestServer } from "../../support/TestServer.ts"
+import { until, untilRows } from "../../support/Waiting.ts"
+import {
+  bodyOf,
+  hang,
+  ok,
+  open,
+  type Receiver,
+  receiver,
+  layerOf,
+  slowly,
+  status,
+  verifies
+} from "./Deliveries.support.ts"
+
+const created = "crm.deal.created.v1"
+const updated = "crm.deal.updated.v1"
+
+const Started = Schema.Struct({ replayId: Schema.NullOr(Schema.String), matched: Schema.Int, queued: Schema.Int })
+const List = Schema.Struct({
+  items: Schema.Array(
+    Schema.Struct({
+      replayId: Schema.String,
+      state: Schema.String,
+      matched: Schema.Int,
+      queued: Schema.Int,
+      skipped: Schema.optionalKey(Schema.Int),
+      endReason: Schema.optionalKey(Schema.NullOr(Schema.String)),
+      pace: Schema.Int
+    })
+  )
+})
+
+const longAgo = "2026-01-01T00:00:00Z"
+const farAway = "2099-01-01T00:00:00Z"
+
+/** Opens a project with one webhook, and returns it with the commands of replays. */
+const start = Effect.fnUntraced(function* (to: Receiver) {
+  const server = yield* TestServer
+  const project = yield* open(server)
+  const secret = yield* project.subscribe("shop", to.url)
+  const command = (...args: ReadonlyArray<string>) =>
+    runCommand(["deliveries", ...args, "--project", project.projectId, "--json"], {
+      env: at(Redacted.make(server.databaseUrl))
+    })
+  const replay = (...flags: ReadonlyArray<string>) =>
+    command("replay", "--installation", "shop", "--since", longAgo, "--until", farAway, ...flags).pipe(
+      Effect.map((ended) => Schema.decodeUnknownSync(Started)(documentOf(ended)))
+    )
+  const replays = Effect.map(command("replays"), (ended) => Schema.decodeUnknownSync(List)(documentOf(ended)).items)
+  const ended = (replayId: string | null) =>
+    untilRows(replays, (items) =>
+      items.some((item) => item.replayId === replayId && ["completed", "cancelled"].includes(item.state))
+    )
+  const repeats = server.sql<{ readonly id: string; readonly replayOf: string; readonly status: string }>`
+    SELECT id, replay_of AS "replayOf", status FROM deliveries
+    WHERE project_id = ${project.projectId} AND replay_of IS NOT NULL ORDER BY id`.pipe(Effect.orDie)
+  return { ...project, secret, command, replay, replays, ended, repeats, server }
+})
+
+layerOf()("a replay", (it) => {
+  it.effect("repeats each delivery that it selects, with its event, its webhook-id and a signature, and marks it", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(ok)
+      const { command, created: deal, ended, finished, repeats, replay, secret } = yield* start(to)
+      for (let n = 0; n < 3; n++) yield* deal()
+      yield* finished
+      const first = to.hits.map(({ body, headers }) => [headers["webhook-id"], body])
+
+      assert.deepStrictEqual(yield* replay("--status", "all", "--dry-run"), { replayId: null, matched: 3, queued: 0 })
+      assert.deepInclude(yield* replay("--dry-run"), { matched: 0 })
+      assert.deepInclude(yield* replay("--status", "all", "--type", updated, "--dry-run"), { matched: 0 })
+      assert.deepStrictEqual(yield* repeats, [])
+
+      const started = yield* replay("--status", "delivered", "--type", created)
+      assert.deepInclude(started, { matched: 3, queued: 3 })
+      const items = yield* ended(started.replayId)
+      assert.deepInclude(items[0], { state: "completed", matched: 3, queued: 3, pace: 50 })
+      yield* until(() => to.hits.length === 6)
+      yield* finished
+      const again = to.hits.slice(3)
+      assert.deepStrictEqual(
+        again.map(({ body, headers }) => [headers["webhook-id"], body]).toSorted(),
+        first.toSorted()
+      )
+      for (const hit of again) assert.isTrue(verifies(secret, hit))
+
+      const made = yield* repeats
+      assert.deepStrictEqual(
+        made.map(({ replayOf }) => replayOf).toSorted(),
+        first.map(([id]) => String(id)).toSorted()
+      )
+      for (const { id, replayOf } of made) {
+        const shown = documentOf(yield* command("show", "--delivery", id))
+        assert.deepInclude(shown, { deliveryId: id, replayOf, status: "delivered" })
+      }
+      // Deliveries of a replay are not repeated by the next one.
+      assert.deepInclude(yield* replay("--status", "all", "--dry-run"), { matched: 3 })
+    })
+  )
+
+  it.effect("keeps to the period and the state that it is given", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver((hit, n) => (n === 0 ? status(410) : ok)(hit, n))
+      const shop = yield* start(to)
+      yield* shop.created()
+      yield* shop.finished
+      yield* runCommand(["webhooks", "enable", "--project", shop.projectId, "--installation", "shop"], {
+        env: at(Redacted.make(shop.server.databaseUrl))
+      })
+      yield* shop.created()
+      yield* shop.finished
+      const [dead, delivered] = yield* shop.server.sql<{ readonly status: string; readonly at: Date }>`
+        SELECT status, created_at AS at FROM deliveries WHERE project_id = ${shop.projectId} ORDER BY id`.pipe(
+        Effect.orDie
+      )
+      assert.deepStrictEqual([dead?.status, delivered?.status], ["dead", "delivered"])
+      const between = delivered?.at.toISOString() ?? ""
+      const count = (...flags: ReadonlyArray<string>) =>
+        Effect.map(
+          shop.command("replay", "--installation", "shop", "--dry-run", ...flags),
+          (ended) => Schema.decodeUnknownSync(Started)(documentOf(ended)).matched
+        )
+      const [before, after] = [
+        ["--since", longAgo, "--until", between],
+        ["--since", between, "--until", farAway]
+      ] as const
+      assert.strictEqual(yield* count(...before), 1)
+      assert.strictEqual(yield* count(...after), 0)
+      assert.strictEqual(yield* count(...before, "--status", "delivered"), 0)
+      assert.strictEqual(yield* count(...after, "--status", "delivered"), 1)
+      assert.strictEqual(yield* count("--since", longAgo, "--until", farAway, "--status", "all"), 2)
+
+      const { replayId } = yield* shop.replay()
+      yield* shop.ended(replayId)
+      yield* until(() => to.hits.length === 3)
+      assert.strictEqual(bodyOf(to.hits[2] ?? assert.fail())["id"], bodyOf(to.hits[0] ?? assert.fail())["id"])
+    })
+  )
+
+  it.effect("never has more than half of the endpoint's concurrency in flight, and a live delivery does not wait", () =>
+    Effect.gen(function* () {
+      // The first answers count as slow; later ones never come, so that deliveries stay in flight.
+      const to = yield* receiver((hit, n) => (n < 40 ? ok : hang)(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 40; n++) yield* shop.created()
+      yield* shop.finished
+      yield* shop.server.sql`
+        UPDATE deliveries SET attempt_log = jsonb_set(attempt_log, '{-1,durationMs}', '1000')
+        WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+      const { replayId } = yield* shop.replay("--status", "all", "--pace", "1000")
+      yield* until(() => to.open() === 2)
+      yield* shop.created()
+      // The live delivery is sent although the replay waits.
+      yield* until(() => to.open() === 3)
+      assert.strictEqual((yield* shop.repeats).length, 2)
+      yield* shop.command("cancel-replay", "--replay", String(replayId))
+    })
+  )
+
+  it.effect("is cancelled: no further delivery is sent, and none is retried", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver((hit, n) => (n < 20 ? ok : status(500))(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 20; n++) yield* shop.created()
+      yield* shop.finished
+      const { replayId } = yield* shop.replay("--status", "all", "--pace", "1")
+      yield* until(() => to.hits.length > 20)
+      const cancelled = documentOf(yield* shop.command("cancel-replay", "--replay", String(replayId)))
+      assert.deepInclude(cancelled, { replayId, state: "cancelling" })
+      const items = yield* shop.ended(replayId)
+      assert.deepInclude(items[0], { state: "cancelled", matched: 20 })
+      assert.isTrue((yield* shop.repeats).every(({ status }) => status === "dead"))
+      const sent = to.hits.length
+      assert.isBelow(sent, 40)
+      yield* Effect.sleep("500 millis")
+      assert.strictEqual(to.hits.length, sent)
+      const { status: exit, stderr } = yield* shop.command("cancel-replay", "--replay", String(replayId))
+      assert.deepStrictEqual([exit, stderr.includes("is cancelled")], [1, true])
+    })
+  )
+
+  it.effect("ends with the reason when its webhook is disabled", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(slowly(50))
+      const shop = yield* start(to)
+      for (let n = 0; n < 10; n++) yield* shop.created()
+      yield* shop.finished
+      const { replayId } = yield* shop.replay("--status", "all", "--pace", "5")
+      yield* until(() => to.hits.length > 10)
+      yield* runCommand(["webhooks", "disable", "--project", shop.projectId, "--installation", "shop"], {
+        env: at(Redacted.make(shop.server.databaseUrl))
+      })
+      const refused = yield* shop.command("replay", "--installation", "shop", "--since", longAgo, "--until", farAway)
+      assert.deepStrictEqual([refused.status, refused.stderr.includes("is disabled")], [1, true])
+      const items = yield* shop.ended(replayId)
+      assert.deepInclude(items[0], { state: "cancelled", endReason: "webhook_disabled", skipped: 0 })
+      const made = yield* shop.repeats
+      assert.isBelow(made.length, 10)
+      assert.deepInclude(items[0], { queued: made.length })
+    })
+  )
+
+  it.effect("of dead deliveries to a suspect endpoint sends one as its probe, and the others when that succeeds", () =>
+    Effect.gen(function* () {
+      const answers = { broken: true }
+      const to = yield* receiver((hit, n) => (answers.broken ? status(500) : ok)(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      yield* shop.finished
+      // Failures have made it suspect; the pause of a parked endpoint is over.
+      yield* shop.server.sql`
+        UPDATE endpoint_health SET strikes = 9, failures = 9, parked_until = now() - interval '1 second'
+        WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+      answers.broken = false
+      const { replayId } = yield* shop.replay()
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 3 })
+      yield* shop.finished
+      assert.deepStrictEqual(
+        (yield* shop.repeats).map((repeat) => repeat.status),
+        ["delivered", "delivered", "delivered"]
+      )
+    })
+  )
+
+  it.effect("has one delivery open at a suspect endpoint", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver((hit, n) => (n < 3 ? ok : hang)(hit, n))
+      const shop = yield* start(to)
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      yield* shop.finished
+      yield* shop.server.sql`
+        UPDATE endpoint_health SET strikes = 3 WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+      const { replayId } = yield* shop.replay("--status", "all")
+      yield* until(() => to.open() === 1)
+      assert.strictEqual((yield* shop.repeats).length, 1)
+      yield* shop.command("cancel-replay", "--replay", String(replayId))
+    })
+  )
+
+  it.effect("is not kept waiting by a hundred replays of another project that cannot go on", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(ok)
+      const shop = yield* start(to)
+      yield* shop.created()
+      yield* shop.finished
+      // The endpoint is parked, and its replays have waited for longer.
+      const { projectId } = yield* start(yield* receiver(ok))
+      const { sql } = shop.server
+      yield* Effect.orDie(sql`
+        UPDATE endpoint_health SET strikes = 9, parked_until = now() + interval '1 hour' WHERE project_id = ${projectId}`)
+      yield* Effect.orDie(sql`
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+          position, paced_at, created_at)
+        SELECT ${projectId}, 'rpl_' || n, 'shop', now(), now(), '{}', '{dead}', 50, 'running', 1, 'dlv_',
+          now() - interval '1 day', now() FROM generate_series(1, 100) n`)
+      const { replayId } = yield* shop.replay("--status", "all")
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
+    })
+  )
+
+  it.effect("goes on beside a replay whose steps fail", () =>
+    Effect.gen(function* () {
+      const to = yield* receiver(ok)
+      const shop = yield* start(to)
+      yield* shop.created()
+      yield* shop.finished
+      const { sql } = shop.server
+      const broken = yield* start(yield* receiver(ok))
+      yield* broken.created()
+      yield* broken.finished
+      yield* Effect.orDie(sql`
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$`)
+      yield* Effect.orDie(sql`
+        CREATE TRIGGER refuse BEFORE INSERT ON deliveries FOR EACH ROW
+        WHEN (NEW.project_id = ${sql.literal(`'${broken.projectId}'`)} AND NEW.replay_id IS NOT NULL) EXECUTE FUNCTION refuse()`)
+      const first = yield* broken.replay("--status", "all")
+      const { replayId } = yield* shop.replay("--status", "all")
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
+      yield* Effect.orDie(sql`DROP FUNCTION refuse CASCADE`)
+      yield* broken.ended(first.replayId)
+    })
+  )
+
+  it.effect("counts what retention has removed before it was repeated", () =>
+    Effect.gen(function* () {
+      const shop = yield* start(yield* receiver(ok))
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      yield* shop.finished
+      const { sql } = shop.server
+      yield* Effect.orDie(sql`
+        UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${shop.projectId}`)
+      const { replayId } = yield* shop.replay("--status", "all")
+      yield* Effect.orDie(sql`
+        DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries WHERE project_id = ${shop.projectId})`)
+      yield* Effect.orDie(sql`UPDATE endpoint_health SET resting_until = NULL WHERE project_id = ${shop.projectId}`)
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 2, skipped: 1 })
+    })
+  )
+
+  it.effect("reads the deliveries of its installation alone", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestServer
+      const project = yield* open(yield* TestServer, ["shop", "other"])
+      for (const id of ["shop", "other"]) yield* project.subscribe(id, "http://127.0.0.1:9/")
+      yield* Effect.orDie(sql`
+        WITH event AS (
+          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+          VALUES (${project.projectId}, 'evt_1', ${created}, '{}', '', now())
+        )
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, status, finished_at, created_at)
+        SELECT ${project.projectId}, new_id('dlv', now()), 'other', 'evt_1', 'dead', now(), now()
+        FROM generate_series(1, 6000)`)
+      const selection = {
+        projectId: ProjectId.make(project.projectId),
+        installationId: InstallationId.make("shop"),
+        since: new Date(longAgo),
+        until: new Date(farAway),
+        eventTypes: [created],
+        filter: "all"
+      } as const
+      const [first] = yield* Effect.orDie(count(sql, selection, firstIdAt("dlv", selection.since.getTime())))
+      assert.deepStrictEqual(first, { last: null, matched: 0 })
+    })
+  )
+
+  it.effect("of an unknown project, installation or replay fails, and so does an empty period", () =>
+    Effect.gen(function* () {
+      const shop = yield* start(yield* receiver(ok))
+      const range = ["--since", longAgo, "--until", farAway]
+      for (const [args, words] of [
+        [["replay", "--installation", "nobody", ...range], 'no webhook for installation "nobody"'],
+        [["replay", "--installation", "shop", "--since", farAway, "--until", farAway], "range is empty"],
+        [["cancel-replay", "--replay", "rpl_none"], 'no replay "rpl_none"']
+      ] as const) {
+        const { status: exit, stderr, stdout } = yield* shop.command(...args)
+        assert.deepStrictEqual([exit, stdout], [1, ""])
+        assert.include(stderr, words)
+      }
+    })
+  )
+})

@@ -1,0 +1,61 @@
+/** Project files with staged records, and their previews. */
+import { Effect, Layer } from "effect"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import { Preview } from "../../../src/integrations/imports/Preview.ts"
+import { Projects } from "../../../src/project/Projects.ts"
+import { secretBox } from "../../support/SecretBox.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+import type { Client, Profile, StagedRecord } from "./Preview.model.support.ts"
+
+/** The service that applies files; the files have no secrets. */
+export const projects = Projects.layer.pipe(Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))))
+
+export const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
+
+/** An installation of a file; the default id is `ins`. */
+export interface Installation {
+  readonly id?: string
+  readonly status?: "active" | "disabled"
+  readonly importProfile?: Profile | null
+  readonly stagedRecords?: ReadonlyArray<StagedRecord>
+}
+
+/** Applies a file with an installation and optional clients. */
+export const apply = Effect.fnUntraced(function* (
+  projectId: string,
+  installation: Installation,
+  parts: { readonly clients?: ReadonlyArray<Partial<Client> & { readonly id: string }> } = {}
+) {
+  const { apply } = yield* Projects
+  const clients = parts.clients?.map((client) => ({ displayName: "Someone", ...client }))
+  const installations = [{ id: "ins", name: "Shop", ...installation }]
+  return yield* apply(JSON.stringify({ project: { id: projectId, name: "Acme" }, clients, installations }))
+})
+
+export const preview = Effect.fnUntraced(function* (projectId: string, installationId = "ins") {
+  const { preview } = yield* Preview
+  return yield* preview(ProjectId.make(projectId), InstallationId.make(installationId))
+})
+
+/** A typical profile, which maps external names to own fields. */
+export const usual = {
+  version: 1,
+  mappings: {
+    contact: {
+      name: "displayName",
+      first: "firstName",
+      mail: "email",
+      tel: "phone",
+      labels: "tags",
+      secret: "restricted"
+    },
+    organization: { name: "name" },
+    deal: { title: "title", amount: "amountMinor", currency: "currency", close: "expectedCloseDate" }
+  }
+} as const satisfies Profile
+
+export const contact = (externalId: string, fields: Readonly<Record<string, unknown>> = {}): StagedRecord => ({
+  entityType: "contact",
+  externalId,
+  fields
+})

@@ -1,0 +1,227 @@
+/** Outcomes of calls without an answer (contract §8), by whether the request may have been written. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { failures } from "../../../src/messaging/providers/Outcomes.ts"
+import { answering, endpoint } from "../../support/Endpoints.ts"
+import { tls, trusted } from "../../support/Tls.ts"
+import {
+  both,
+  expectOfBoth,
+  connectors,
+  http,
+  overdue,
+  postponed,
+  reply,
+  send,
+  start,
+  taken,
+  unknown
+} from "./Connectors.support.ts"
+import { until, untilLive } from "../../support/Waiting.ts"
+
+const secure = "https://localhost"
+
+describe("the table of provider failures", () => {
+  it("has the meanings of contract §8", () => {
+    assert.deepStrictEqual(failures, {
+      dns_failed: "postponed",
+      connect_failed: "postponed",
+      tls_failed: "postponed",
+      connect_timeout: "postponed",
+      timeout: "unknown",
+      connection_lost: "unknown",
+      unreadable_answer: "unknown"
+    })
+  })
+})
+
+describe("a provider call is postponed when it", () => {
+  it.live("cannot resolve the provider's name", () =>
+    Effect.gen(function* () {
+      for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
+        yield* expectOfBoth({ port: 8080 }, postponed("dns_failed"), { origin })
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("is refused at every address", () =>
+    Effect.gen(function* () {
+      const nobody = yield* Effect.scoped(endpoint(() => {}))
+      for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+        for (const channel of [...both(nobody, `http://${host}`), ...both(nobody, `https://${host}`)]) {
+          assert.deepStrictEqual(yield* send(channel), postponed("connect_failed"), host)
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("meets an untrusted certificate or one of another host", () =>
+    Effect.gen(function* () {
+      const read: Array<unknown> = []
+      const providing = (version: "TLSv1.2" | "TLSv1.3") =>
+        endpoint(() => {}, {
+          tls: { ...tls, minVersion: version, maxVersion: version },
+          connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
+        })
+      const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
+      for (const provider of providers) {
+        yield* expectOfBoth(provider, postponed("tls_failed"), { origin: secure })
+      }
+      yield* trusted
+      for (const provider of providers) {
+        yield* expectOfBoth(provider, postponed("tls_failed"), { origin: "https://127.0.0.1" })
+      }
+      yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
+      assert.deepStrictEqual(read, [])
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("meets a server without TLS or one that ends the handshake", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const providers = [
+        yield* endpoint(() => {}, { connected: (socket) => socket.write(reply(200, taken.http)) }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.end() }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.end()) }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.resetAndDestroy()) }),
+        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.write("SSH-2.0\r\n")) }),
+        yield* endpoint(() => {}, {
+          tls: { ...tls, ALPNProtocols: ["h2"], ciphers: "AES128-SHA", maxVersion: "TLSv1.2" }
+        })
+      ]
+      for (const [i, provider] of providers.entries()) {
+        yield* expectOfBoth(provider, postponed("tls_failed"), { what: `${i}`, origin: secure })
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.effect("has no connection within its deadline", () =>
+    Effect.gen(function* () {
+      let hellos = 0
+      const provider = yield* endpoint(() => {}, { connected: (socket) => socket.on("data", () => hellos++) })
+      for (const channel of both(provider, secure)) {
+        const before = hellos
+        assert.deepStrictEqual(yield* overdue(channel, () => hellos > before), postponed("connect_timeout"))
+        yield* untilLive(() => provider.closed() === provider.connections())
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+})
+
+/** `integrations/deliveries/Sender.answers` tests all invalid and late answers: both send with `platform/outbound/Exchange`. */
+describe("a provider call is unknown when it", () => {
+  it.effect("is not read within its deadline", () =>
+    Effect.gen(function* () {
+      let arrived = 0
+      const provider = yield* endpoint(() => {}, { connected: (socket) => socket.once("readable", () => arrived++) })
+      for (const [i, channel] of both(provider).entries()) {
+        assert.deepStrictEqual(yield* overdue(channel, () => arrived > i), unknown("timeout"))
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+
+  it.effect("has no complete answer within its deadline", () =>
+    Effect.gen(function* () {
+      let writes = 0
+      const stopping = (text: string) =>
+        endpoint(({ socket }) => {
+          socket.write(text, () => (writes += 50))
+        })
+      const dripping = (start: string, bytes: string) =>
+        endpoint(({ socket }) => {
+          let at = 0
+          socket.write(start)
+          const timer = setInterval(() => {
+            if (socket.destroyed) return clearInterval(timer)
+            socket.write(bytes[at++ % bytes.length] ?? "")
+            writes++
+          })
+        })
+      const slow = [
+        yield* endpoint(() => (writes += 50)),
+        yield* stopping(`HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`),
+        yield* dripping("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "1\r\nx\r\n")
+      ]
+      for (const provider of slow) {
+        for (const channel of both(provider)) {
+          const before = writes
+          assert.deepStrictEqual(yield* overdue(channel, () => writes >= before + 50), unknown("timeout"))
+          yield* untilLive(() => provider.closed() === provider.connections())
+        }
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+
+  it.effect("has no answer within PROVIDER_TIMEOUT", () =>
+    Effect.gen(function* () {
+      const provider = yield* endpoint(() => {})
+      const sending = yield* start(http(provider))
+      yield* untilLive(() => provider.received.length === 1)
+      yield* TestClock.adjust("2999 millis")
+      assert.isUndefined(sending.pollUnsafe())
+      yield* TestClock.adjust("1 millis")
+      assert.deepStrictEqual(yield* Fiber.join(sending), unknown("timeout"))
+    }).pipe(Effect.provide(connectors({ PROVIDER_TIMEOUT: "3s" })))
+  )
+
+  it.effect("loses its connection after the request over TLS", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const provider = yield* endpoint(() => {}, { tls })
+      for (const [i, channel] of both(provider, secure).entries()) {
+        assert.deepStrictEqual(yield* overdue(channel, () => provider.received.length > i), unknown("timeout"))
+      }
+    }).pipe(Effect.provide(connectors({})))
+  )
+
+  it.live("loses its connection before or within the answer", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      const broken = [
+        "",
+        `HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`,
+        `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`
+      ]
+      for (const text of broken) {
+        for (const cut of ["end", "resetAndDestroy"] as const) {
+          const plain = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
+          yield* expectOfBoth(plain, unknown("connection_lost"), { what: `${cut} ${text}` })
+          assert.strictEqual(plain.received.length, 2)
+        }
+        for (const cut of ["end", "destroy"] as const) {
+          const encrypted = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
+          yield* expectOfBoth(encrypted, unknown("connection_lost"), { what: `${cut} ${text}`, origin: secure })
+          assert.strictEqual(encrypted.received.length, 2)
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("is refused by TLS after the request was sent", () =>
+    Effect.gen(function* () {
+      yield* trusted
+      // With TLS 1.3, the server rejects the missing client certificate only after the client's handshake has ended.
+      const provider = yield* endpoint(() => {}, {
+        tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
+      })
+      yield* expectOfBoth(provider, unknown("connection_lost"), { origin: secure })
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.live("gets an answer that is not HTTP, of ambiguous length or of another protocol", () =>
+    Effect.gen(function* () {
+      const garbage = [
+        "SSH-2.0-OpenSSH_9.9\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        // The answer is longer than its length; the part within the length is not JSON.
+        `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
+      ]
+      for (const text of garbage) {
+        const provider = yield* answering(text)
+        yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
+        yield* until(() => provider.closed() === 2)
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+})

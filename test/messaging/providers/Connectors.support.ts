@@ -1,0 +1,105 @@
+/** Channels of every provider at endpoints of a test, and the outcomes of their connectors. */
+import { assert } from "@effect/vitest"
+import { ConfigProvider, Duration, Effect, Fiber, Layer, Option, Schema, Tracer } from "effect"
+import { TestClock } from "effect/testing"
+import { ConversationId, MessageId } from "../../../src/api/schema/Ids.ts"
+import { ChannelConfig, Connectors } from "../../../src/messaging/providers/Connectors.ts"
+import type { Outgoing } from "../../../src/messaging/providers/Connectors/Connector.ts"
+import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
+import { Settings } from "../../../src/platform/Settings.ts"
+import type { Endpoint } from "../../support/Endpoints.ts"
+import { untilLive } from "../../support/Waiting.ts"
+
+/** The connectors of a process with this environment; by default they have a long timeout, for slow machines. */
+export const connectors = (environment: Record<string, string> = { PROVIDER_TIMEOUT: "1h" }) =>
+  Connectors.layer.pipe(
+    Layer.provide(Settings.layer),
+    Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: environment })))
+  )
+
+export const secret = `whsec_${Buffer.alloc(32, 7).toString("base64")}`
+export const token = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
+
+const channel = Schema.decodeUnknownSync(ChannelConfig)
+
+export const httpTo = (url: string, signingSecret = secret) =>
+  channel({ providerType: "http", config: { url, signingSecret } })
+
+export const telegramTo = (apiBaseUrl: string) => channel({ providerType: "telegram", config: { apiBaseUrl, token } })
+
+export const sandboxed = channel({ providerType: "sandbox", config: {} })
+
+type Port = Pick<Endpoint, "port">
+
+export const http = ({ port }: Port) => httpTo(`http://127.0.0.1:${port}/send`)
+export const telegram = ({ port }: Port) => telegramTo(`http://127.0.0.1:${port}`)
+
+/** Returns channels of both network providers at one endpoint. */
+export const both = ({ port }: Port, origin = "http://127.0.0.1"): ReadonlyArray<ChannelConfig> => [
+  httpTo(`${origin}:${port}/send`),
+  telegramTo(`${origin}:${port}`)
+]
+
+/** Sends to both providers; asserts the outcome of each. */
+export const expectOfBoth = Effect.fnUntraced(function* (
+  to: Port,
+  outcome: Outcome,
+  { origin, what }: { readonly origin?: string; readonly what?: string } = {}
+) {
+  for (const channel of both(to, origin)) assert.deepStrictEqual(yield* send(channel), outcome, what)
+})
+
+export const message: Outgoing = {
+  messageId: MessageId.make("msg_0193f0cd92c37d5e8b2c3d4e5f607182"),
+  conversationId: ConversationId.make("0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"),
+  recipient: "+4915112345678",
+  text: "Your machine is ready: 20 € 🚲"
+}
+
+export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Connectors> =>
+  Effect.flatMap(Connectors, (connectors) => connectors.send(channel, outgoing))
+
+/** Starts a send under a test clock, without waiting for its outcome. */
+export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel), { startImmediately: true })
+
+/** Starts a send, advances the clock by the deadline of 10 s once a condition holds, and returns the outcome. */
+export const overdue = (channel: ChannelConfig, when: () => boolean) =>
+  Effect.gen(function* () {
+    const sending = yield* start(channel)
+    yield* untilLive(when)
+    yield* TestClock.adjust("10 seconds")
+    return yield* Fiber.join(sending)
+  })
+
+export const accepted = (providerMessageId: string): Outcome => ({ _tag: "accepted", providerMessageId })
+export const refused = (errorCode: string): Outcome => ({ _tag: "refused", errorCode })
+export const unknown = (errorCode: string): Outcome => ({ _tag: "unknown", errorCode })
+export const postponed = (errorCode: string, seconds?: number): Outcome => ({
+  _tag: "postponed",
+  errorCode,
+  retryAfter: Option.map(Option.fromUndefinedOr(seconds), Duration.seconds)
+})
+
+/** Returns a complete answer with a body. */
+export const reply = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
+  [`HTTP/1.1 ${status} Told so`, `content-length: ${Buffer.byteLength(body)}`, ...headers, "", body].join("\r\n")
+
+/** Each provider's answer to an accepted message; 8812 is the id that the connector returns. */
+export const taken = { http: `{"providerMessageId":"8812"}`, telegram: `{"ok":true,"result":{"message_id":8812}}` }
+
+/** Runs an effect; returns its value and all spans that it made. */
+export const recorded = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.suspend(() => {
+    const spans: Array<Tracer.Span> = []
+    const tracer = Tracer.make({
+      span: (options) => {
+        const span = new Tracer.NativeSpan(options)
+        spans.push(span)
+        return span
+      }
+    })
+    return effect.pipe(
+      Effect.provideService(Tracer.Tracer, tracer),
+      Effect.map((value) => ({ value, spans }))
+    )
+  })

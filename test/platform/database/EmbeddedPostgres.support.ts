@@ -1,0 +1,119 @@
+/** Directories, processes and sessions for the tests of the embedded PostgreSQL. All end with the test. */
+import { PgConnection } from "@effect/sql-pg"
+import { Effect, Redacted, Schedule, type Scope } from "effect"
+import * as ChildProcess from "node:child_process"
+import * as Fs from "node:fs"
+import * as Net from "node:net"
+import * as Os from "node:os"
+import * as Path from "node:path"
+import { EmbeddedPostgres } from "../../../src/platform/database/EmbeddedPostgres.ts"
+import * as Server from "../../../src/platform/database/EmbeddedPostgres/Server.ts"
+import { until } from "../../support/Waiting.ts"
+
+export const checkout = Path.resolve(import.meta.dirname, "../..")
+
+/** Returns whether every user can pass through a directory and its parents. */
+export const isOpen = (directory: string): boolean =>
+  (Fs.statSync(directory).mode & 0o001) !== 0 &&
+  (directory === Path.dirname(directory) || isOpen(Path.dirname(directory)))
+
+const flags = { fsync: "off" }
+
+/** A running server. */
+export interface Running {
+  readonly pid: number
+  readonly port: number
+  readonly url: string
+}
+
+/** A directory that other users cannot enter. At the end its servers are stopped, and it is removed. */
+export const temporaryDirectory = Effect.acquireRelease(
+  Effect.sync(() => Fs.mkdtempSync(Path.join(Fs.realpathSync(Os.tmpdir()), "embedded-postgres-test-"))),
+  (directory) =>
+    Effect.gen(function* () {
+      for (const data of [directory, Path.join(directory, "data")]) {
+        const lock = lockOf(data)
+        if (lock !== undefined) yield* Server.stop(lock.pid)
+      }
+      Fs.rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
+    })
+)
+
+/** Reads `postmaster.pid`; undefined if there is none. */
+export const lockOf = (directory: string): { readonly pid: number; readonly port: number } | undefined => {
+  const path = Path.join(directory, "postgres", "postmaster.pid")
+  if (!Fs.existsSync(path)) return undefined
+  const lines = Fs.readFileSync(path, "utf8").split("\n")
+  return { pid: Number(lines[0]), port: Number(lines[3]) }
+}
+
+/** Uses the layer in this process. */
+export const using = <A, E>(directory: string, use: (running: Running) => Effect.Effect<A, E, Scope.Scope>) =>
+  Effect.gen(function* () {
+    const { url } = yield* EmbeddedPostgres
+    return yield* use(running(directory, Redacted.value(url)))
+  }).pipe(Effect.provide(EmbeddedPostgres.layer({ directory, flags }), { local: true }))
+
+const running = (directory: string, url: string): Running => ({
+  pid: lockOf(directory)?.pid ?? 0,
+  port: Number(new URL(url).port),
+  url
+})
+
+/** Uses the layer in another process until that is stopped; `ready` waits for its URL. */
+export const service = (directory: string, options?: { readonly from?: string; readonly as?: string }) =>
+  Effect.gen(function* () {
+    const script = `
+      import { NodeRuntime } from "@effect/platform-node"
+      import { Console, Effect, Redacted } from "effect"
+      import { EmbeddedPostgres } from "../src/platform/EmbeddedPostgres.ts"
+      EmbeddedPostgres.pipe(
+        Effect.andThen(({ url }) => Console.log("url=" + Redacted.value(url))),
+        Effect.andThen(Effect.never),
+        Effect.provide(EmbeddedPostgres.layer(${JSON.stringify({ directory, flags })})),
+        NodeRuntime.runMain
+      )`
+    const node = [process.execPath, "--input-type=module", "--eval", script]
+    const [file = "", ...args] = options?.as === undefined ? node : ["setpriv", ...identity(options.as), ...node]
+    const child = yield* Effect.acquireRelease(
+      Effect.sync(() => ChildProcess.spawn(file, args, { cwd: options?.from ?? checkout, stdio: "pipe" })),
+      (child) => Effect.sync(() => child.kill("SIGKILL"))
+    )
+    let output = ""
+    child.stdout.on("data", (bytes) => (output += String(bytes)))
+    child.stderr.on("data", (bytes) => (output += String(bytes)))
+    const ready = Effect.suspend(() => {
+      const url = /url=(\S+)/.exec(output)?.[1]
+      return url === undefined ? Effect.fail(`not ready: ${output}`) : Effect.succeed(running(directory, url))
+    }).pipe(Effect.retry(Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "60 seconds" }))))
+    return { child, ready }
+  })
+
+const identity = (user: string) => [`--reuid=${user}`, `--regid=${user}`, "--clear-groups"]
+
+export const connect = (url: string) => PgConnection.make({ url: Redacted.make(url) })
+
+export const query = (url: string, sql: string) =>
+  Effect.scoped(Effect.flatMap(connect(url), (session) => session.query(sql))).pipe(Effect.map(({ rows }) => rows))
+
+/** Waits until the server of a directory has been shut down. */
+export const isStopped = (directory: string) => until(() => lockOf(directory) === undefined)
+
+/** Listens on a port. */
+export const occupy = (port: number) =>
+  Effect.acquireRelease(
+    Effect.callback<Net.Server>((resume) => {
+      const server = Net.createServer().listen(port, "127.0.0.1", () => resume(Effect.succeed(server)))
+    }),
+    (server) => Effect.sync(() => server.close())
+  )
+
+/** Starts a program unrelated to PostgreSQL, which may have the same user; waits for its first output. */
+export const unrelatedProcess = (script: string, account?: { readonly uid: number; readonly gid: number }) =>
+  Effect.acquireRelease(
+    Effect.callback<ChildProcess.ChildProcess & { readonly first: string }>((resume) => {
+      const child = ChildProcess.spawn("sh", ["-c", script], { ...account, cwd: "/", stdio: "pipe" })
+      child.stdout.once("data", (bytes) => resume(Effect.succeed(Object.assign(child, { first: String(bytes) }))))
+    }),
+    (child) => Effect.sync(() => child.kill())
+  )

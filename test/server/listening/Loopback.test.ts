@@ -1,0 +1,67 @@
+import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { codeOf, problemOf } from "../../support/ContractAnswers.ts"
+import { send } from "../../support/ContractHttp.ts"
+import { freePort } from "../../support/Process.ts"
+import { startServer } from "../../support/TestServer.ts"
+
+const own = [
+  "localhost",
+  "LOCALHOST:1",
+  "a.localhost:80",
+  "localhost.",
+  "127.0.0.1",
+  "127.9.8.7:9090",
+  "[::1]",
+  "[::1]:1"
+]
+const foreign = [
+  "evil.example",
+  "evil.example:9090",
+  "localhost.evil.example",
+  "evillocalhost",
+  "127.0.0.1.evil.example",
+  "10.0.0.1",
+  "0.0.0.0",
+  "0x7f.1",
+  "2130706433",
+  "[::]",
+  "[::2]",
+  "::1",
+  "[::1",
+  "user@localhost",
+  "localhost:a"
+]
+
+const start = Effect.fnUntraced(function* (environment: Readonly<Record<string, string>>) {
+  const port = yield* Effect.promise(freePort)
+  yield* startServer({ ...environment, ADMIN_PORT: String(port) }, "api")
+  return (host: string, path: string) => send(`http://127.0.0.1:${port}`, { path, headers: { host } })
+})
+
+it.live("an admin server on the loopback answers requests to the loopback alone", () =>
+  Effect.gen(function* () {
+    const ask = yield* start({})
+    for (const [path, status] of [
+      ["/metrics", 200],
+      ["/console", 401],
+      ["/nothing", 404]
+    ] as const) {
+      for (const host of own) assert.strictEqual((yield* ask(host, path)).status, status, host)
+      for (const host of foreign) {
+        const answer = yield* ask(host, path)
+        assert.strictEqual(codeOf(answer), "misdirected_request", `${host} ${answer.text}`)
+        problemOf(answer, 421, "misdirected_request")
+      }
+    }
+    assert.strictEqual((yield* ask("localhost", "http://evil.example/metrics")).status, 421)
+    assert.strictEqual((yield* ask("evil.example", "http://localhost/metrics")).status, 200)
+  }).pipe(Effect.scoped)
+)
+
+it.live("an admin server on every address answers requests to any name", () =>
+  Effect.gen(function* () {
+    const ask = yield* start({ ADMIN_HOST: "0.0.0.0" })
+    for (const host of [...own, ...foreign]) assert.strictEqual((yield* ask(host, "/metrics")).status, 200, host)
+  }).pipe(Effect.scoped)
+)
