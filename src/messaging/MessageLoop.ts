@@ -12,8 +12,9 @@
  *     └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
  * Modes of the loop:
- *   - `taking`: sources are asked for attempts within the permits of their channel, their project and this process. A channel
- *     whose circuit is open has no permit, or one for its probe, so what waits for it stays where it is.
+ *   - `taking`: sources are asked for attempts within the permits of their channel, their project and this process. For a
+ *     campaign, a channel whose circuit is open has no permit, or one for its probe, so its recipients wait. A message of a
+ *     conversation keeps to its schedule.
  *   - `draining`: nothing is taken; attempts in flight finish.
  *   - `ending`: what a source returns now was certainly not sent, and is postponed.
  *
@@ -108,10 +109,10 @@ export class MessageLoop extends Context.Service<
         )
 
       // A leased attempt is made or given back, even if this fiber is interrupted meanwhile.
-      const take = (source: Source) =>
+      const take = (source: Source, waitsForCircuits = true) =>
         Effect.gen(function* () {
           const open = yield* circuits.open
-          const { free, ...limits } = withCircuits(slots.limits(), open)
+          const { free, ...limits } = waitsForCircuits ? withCircuits(slots.limits(), open) : slots.limits()
           if (mode !== "taking" || free === 0) return
           const terms = {
             now: yield* clock,
@@ -133,7 +134,7 @@ export class MessageLoop extends Context.Service<
         yield* untraced(statement(endLeasesOfDead(sql, now, worker.isDead(sql, sql`worker_id`))))
       })
 
-      const due = take((terms) => claim(sql, terms))
+      const due = take((terms) => claim(sql, terms), false)
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, due)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
       if (yield* MetricsEnabled) {
@@ -143,7 +144,7 @@ export class MessageLoop extends Context.Service<
       // Finalizers run in reverse order, so this one runs first: a statement in progress does not wait for the other fibers.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {
-        take,
+        take: (source: Source) => take(source),
         drain: Effect.suspend(() => {
           if (mode === "taking") mode = "draining"
           // Nothing is taken after the statement in progress.

@@ -78,7 +78,7 @@ export class Messages extends Context.Service<
 
 /**
  * Counts, over all projects, the messages that wait for an operator (to 10,000), and those whose lease ended a minute ago
- * without a takeover. A campaign's message of unknown outcome waits for no operator while its recipient is open.
+ * without a takeover. A campaign's message of unknown outcome waits for no operator while its recipient is open and the campaign is not cancelled.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`
@@ -89,7 +89,8 @@ export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlCl
         SELECT project_id FROM messages
         WHERE status = 'unknown' AND available_at IS NULL AND (campaign_id IS NULL OR NOT EXISTS (
           SELECT FROM campaign_recipients AS recipient
-          WHERE recipient.project_id = messages.project_id AND recipient.audience_id = messages.audience_id
+            JOIN campaigns ON campaigns.project_id = recipient.project_id AND campaigns.id = messages.campaign_id
+          WHERE campaigns.status <> 'cancelled' AND recipient.project_id = messages.project_id AND recipient.audience_id = messages.audience_id
             AND recipient.position = messages.position AND recipient.status IN ('pending', 'sending')
         ))
         LIMIT 10000

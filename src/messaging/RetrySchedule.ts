@@ -16,6 +16,8 @@ interface Attempted {
   readonly inDoubt: boolean
   /** Whether it can be repeated without a second effect. */
   readonly idempotent: boolean
+  /** The campaign of the message; null for a message of a conversation. */
+  readonly campaignId: string | null
 }
 
 /** Result of an attempt. */
@@ -27,8 +29,14 @@ export interface Result {
   readonly delayMillis: number | null
 }
 
-export const resultOf = ({ idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
-  const delay = Option.map(Option.fromUndefinedOr(backoff[number - 1]), Duration.toMillis)
+/** Outcomes of attempts whose provider was not called. */
+const uncalled = ["circuit_open", "interrupted"]
+
+/** No recipient of a campaign fails without a call: after the last attempt, one that was not called has the longest delay again. */
+export const resultOf = ({ campaignId, idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
+  const isUncalled = outcome._tag === "postponed" && uncalled.includes(outcome.errorCode)
+  const next = backoff[number - 1] ?? (isUncalled && campaignId !== null ? backoff.at(-1) : undefined)
+  const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)
   const common = { providerMessageId: null, errorCode: null, delayMillis: null }
   switch (outcome._tag) {
     case "accepted":

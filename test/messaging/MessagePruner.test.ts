@@ -75,4 +75,18 @@ layer(TestDatabase.layer)("the pruner of messages", (it) => {
       assert.deepStrictEqual(yield* remaining("c"), ["sent 6: 1"])
     })
   )
+
+  it.effect("keeps a message that has just changed, whose campaign has to see it", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* TestClock.setTime(now)
+      yield* makeProject("d")
+      yield* putMessages("d", "sent", 11, 1)
+      yield* putMessages("d", "failed", 11, 1)
+      yield* sql`UPDATE messages SET updated_at = ${new Date(now)} WHERE project_id = 'd' AND status = 'failed'`
+      yield* Layer.build(pruner({ MESSAGE_RETENTION: "10d" }))
+      yield* remaining("d").pipe(Effect.repeat({ until: (lines) => lines.length === 1 }))
+      assert.deepStrictEqual(yield* remaining("d"), ["failed 11: 1"])
+    })
+  )
 })

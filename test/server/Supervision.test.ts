@@ -12,10 +12,8 @@ import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 /** Every background fiber. The test fails if one is missing here. */
 const fibers = [
   "audience pruning",
-  "campaign claims",
+  "campaign messages",
   "campaign progress",
-  "campaign results",
-  "campaign takeover",
   "deliveries",
   "deliveries dead-lettering",
   "deliveries expiry",

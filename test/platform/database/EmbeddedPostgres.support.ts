@@ -10,7 +10,7 @@ import { EmbeddedPostgres } from "../../../src/platform/database/EmbeddedPostgre
 import * as Server from "../../../src/platform/database/EmbeddedPostgres/Server.ts"
 import { until } from "../../support/Waiting.ts"
 
-export const checkout = Path.resolve(import.meta.dirname, "../..")
+export const checkout = Path.resolve(import.meta.dirname, "../../..")
 
 /** Returns whether every user can pass through a directory and its parents. */
 export const isOpen = (directory: string): boolean =>

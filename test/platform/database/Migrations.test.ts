@@ -9,7 +9,7 @@ import { makeDatabase, TestDatabase } from "../../support/TestDatabase.ts"
 import { untilRows } from "../../support/Waiting.ts"
 import { faultsOf, baseline } from "./Migrations.support.ts"
 
-const directory = Path.resolve(import.meta.dirname, "../../migrations")
+const directory = Path.resolve(import.meta.dirname, "../../../migrations")
 
 describe("a migration after the baseline", () => {
   it("locks no table for long", async () => {
