@@ -4,7 +4,8 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { ETag, text } from "./schema/Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 
-const meaning = "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect."
+const meaning =
+  "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect; another command needs another key."
 
 /** A required key of a form, which the reference describes at each operation. */
 const key = (pattern: RegExp, form: string) =>

@@ -30,11 +30,11 @@ export interface Result {
 }
 
 /** Outcomes of attempts whose provider was not called. */
-const uncalled = ["circuit_open", "interrupted"]
+const uncalled = new Set(["circuit_open", "interrupted"])
 
 /** No recipient of a campaign fails without a call: after the last attempt, one that was not called has the longest delay again. */
 export const resultOf = ({ campaignId, idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
-  const isUncalled = outcome._tag === "postponed" && uncalled.includes(outcome.errorCode)
+  const isUncalled = outcome._tag === "postponed" && uncalled.has(outcome.errorCode)
   const next = backoff[number - 1] ?? (isUncalled && campaignId !== null ? backoff.at(-1) : undefined)
   const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)
   const common = { providerMessageId: null, errorCode: null, delayMillis: null }

@@ -83,7 +83,7 @@ export type FilledProject = Effect.Success<ReturnType<typeof fillProject>>
 /** Returns the path of every page of a project that has a dead delivery. */
 export const pagesOf = (
   { dead, projectId }: { readonly dead: { readonly id: string }; readonly projectId: string },
-  installation = "shop"
+  { campaign = "cmp_running", installation = "shop", message = "msg_1" } = {}
 ): ReadonlyArray<string> => {
   const project = `project=${projectId}`
   return [
@@ -97,10 +97,10 @@ export const pagesOf = (
     `/console/replays?${project}`,
     `/console/messages?${project}`,
     `/console/messages?${project}&status=unknown`,
-    `/console/message?${project}&id=msg_1`,
+    `/console/message?${project}&id=${message}`,
     `/console/campaigns?${project}`,
     `/console/campaigns?${project}&status=running`,
-    `/console/campaign?${project}&id=cmp_running`,
+    `/console/campaign?${project}&id=${campaign}`,
     `/console/keys?${project}`,
     `/console/audit?${project}`,
     "/console/search?q=cmp",

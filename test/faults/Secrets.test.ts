@@ -179,7 +179,11 @@ describe("secrets", () => {
     const form = { method: "POST", body: link.searchParams, redirect: "manual" } as const
     const entered = await fetch(new URL(link.pathname, link), form)
     const cookie = entered.headers.get("set-cookie")?.split(";")[0] ?? assert.fail("not signed in")
-    for (const path of [...pagesOf({ dead, projectId: project.id }, "steady"), "/metrics"]) {
+    const [shown = assert.fail("There is no message or no campaign")] = await project.query(
+      `SELECT messages.id AS message, campaigns.id AS campaign FROM messages JOIN campaigns USING (project_id) WHERE project_id = '${project.id}' LIMIT 1`
+    )
+    const records = { installation: "steady", message: String(shown["message"]), campaign: String(shown["campaign"]) }
+    for (const path of [...pagesOf({ dead, projectId: project.id }, records), "/metrics"]) {
       const { status } = await ask(`${link.origin}${path}`, { headers: { cookie } })
       assert.strictEqual(status, 200, path)
     }

@@ -126,6 +126,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   ] as const) {
     yield* run(["secrets", "reseal"], { env: { ...env, SECRET_KEY: key, SECRET_KEY_PREVIOUS: previous } })
   }
+  yield* run(["cells", "map"], { env: { ...env, CELL: "01" } })
   // The findings depend on the walk. The statement about a pooler also needs a direct address.
   yield* run(["doctor"], { env: { ...env, DATABASE_DIRECT_URL: databaseUrl } })
 })

@@ -24,9 +24,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",
     "src/integrations/deliveries/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
-    "src/integrations/deliveries/Replays/Release.ts waiting: sorts endpoint_health below a limit",
-    "src/integrations/deliveries/Replays/Release.ts waiting: sorts replays below a limit",
-    "src/integrations/deliveries/Replays/Release.ts waiting: sorts webhooks below a limit",
+    "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts endpoint_health below a limit",
+    "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts replays below a limit",
+    "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts webhooks below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
     "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
   ],
@@ -37,8 +37,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "messages of unknown outcome, which are not pruned, may be among the oldest": [
     "src/messaging/MessagePruner.ts prune: filters messages below a limit"
   ],
-  "the whole of what it is about, on purpose: the clients of an audience, the stages of a file, the count of a capacity":
+  "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the stages of a file, the count of a capacity":
     [
+      "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
       "src/campaigns/Campaigns/Freeze.ts freeze: reads channels without a limit by channels_by_age",
       "src/campaigns/Campaigns/Freeze.ts freeze: reads clients without a limit by clients_pkey",
       "src/campaigns/Campaigns/Freeze.ts freeze: reads deals without a limit by deals_pkey",

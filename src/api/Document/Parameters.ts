@@ -71,7 +71,7 @@ export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name
     parameter.description = description
     if (example !== undefined) Object.assign(parameter, { example })
   }
-  operation.parameters.push(requestId)
+  operation.parameters.push(Object.assign({}, requestId, { example: "order-4711" }))
 }
 
 /**

@@ -22,7 +22,10 @@ const listenOn = (port: number) =>
     return listening
   }).pipe(
     Effect.mapError(
-      ({ cause }) => new CannotListen({ message: `Can't listen on ${host}:${port}: ${codeOf(cause) ?? "failed"}` })
+      ({ cause }) =>
+        new CannotListen({
+          message: `Can't listen on ${host}:${port}: ${codeOf(cause) ?? "failed"}; --port sets another port`
+        })
     )
   )
 

@@ -38,7 +38,7 @@ export const replays = projectPage(
         Progress: ({ matched, queued, skipped }) =>
           html`${progress(queued, matched, "Queued deliveries")} ${skipped === 0 ? "" : `, ${skipped} skipped`}`,
         Pace: ({ matched, pace, queued, state }) =>
-          `at most ${pace} a second${state === "running" ? `, so at least ${duration((matched - queued) / pace)} more` : ""}`,
+          `at most ${pace} a second${state === "running" && matched - queued > pace ? `, so at least ${duration((matched - queued) / pace)} more` : ""}`,
         "Held by": ({ installationId, state }) =>
           state === "cancelling"
             ? "deliveries in flight"

@@ -54,7 +54,11 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   server.on("connect", refusals.onConnect)
   const listening = yield* Effect.mapError(
     NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
-    ({ cause }) => new CannotListen({ message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}`, cause })
+    ({ cause }) =>
+      new CannotListen({
+        message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}; PORT and ADMIN_PORT set other ports`,
+        cause
+      })
   )
   // Runs before the server's own finalizer, which waits for every connection to end.
   yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))

@@ -66,7 +66,7 @@ export const service = (directory: string, options?: { readonly from?: string; r
     const script = `
       import { NodeRuntime } from "@effect/platform-node"
       import { Console, Effect, Redacted } from "effect"
-      import { EmbeddedPostgres } from "../src/platform/EmbeddedPostgres.ts"
+      import { EmbeddedPostgres } from "./src/platform/database/EmbeddedPostgres.ts"
       EmbeddedPostgres.pipe(
         Effect.andThen(({ url }) => Console.log("url=" + Redacted.value(url))),
         Effect.andThen(Effect.never),
