@@ -59,7 +59,7 @@ const objects = new Map(
 
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
 
-/** A type literal of a declaration: the lines of its members by their names, and the objects of which it may be one. */
+/** A type literal in a declaration: the line of each member by its name, and the objects whose type it may be. */
 interface Literal {
   readonly lines: Map<string, number>
   readonly candidates: ReadonlyArray<Texts>

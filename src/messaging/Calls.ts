@@ -120,7 +120,7 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        // A caller that is interrupted before the call leaves no lease without a fiber that works on it.
+        // The attempt has a fiber of its own, which goes on when the caller is interrupted: no lease is left to its end.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
             Effect.flatMap(FiberSet.run(fibers, withOwnTime(Effect.interruptible(attempt(leased, guard)))), (fiber) =>

@@ -77,7 +77,8 @@ export class Sending extends Context.Service<
 
       // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
       const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      // The creation time is that of the creating process, whose clock may be ahead, so the end of the lease counts as well.
+      // The creation time is by the clock of the process that created the message, which may be ahead. So the end of the lease,
+      // by the database's clock, is checked as well.
       const leaseLeft = Duration.toMillis(calls.lease) - longestWait
       const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
         deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft

@@ -23,8 +23,9 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
 
 /**
- * The move of each candidate (`Recipients.ts`, or `blocked`), with its route. A recipient keeps its route while the route can reach it. In doubt,
- * only the route of the last attempt is possible, and only if its provider is unchanged and idempotent. A client that
+ * The move of each candidate (`Recipients.ts`, or `blocked`), with its route. A recipient keeps its route while the route can
+ * reach it. If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider
+ * is unchanged and idempotent. A client that
  * was archived after the freeze is skipped; in an audience of active clients every archived client is skipped, as the
  * clocks of the processes may differ. A recipient whose channel is blocked, although the campaign's other route is not, steps
  * back behind those that can be reached.

@@ -69,10 +69,10 @@ const ends: ReadonlyArray<readonly [Move, string]> = [
 const batch = 1_000
 
 /**
- * Moves the recipients whose message left the queue, by its outcome. The message is the only record of what was sent, so
- * whoever has recorded it, and whenever the process died, the recipient gets that outcome once. `attempts` is the fence: a
- * recipient that is released again has a later attempt than the one that this statement sees. Only an earlier version leases
- * recipients (`available_at`).
+ * Moves the recipients whose message has an outcome and left the queue. Only the message records what was sent, so a recipient
+ * gets the outcome once, whichever process has recorded it. `attempts` is the fence: a recipient that was released again has a
+ * later attempt than its message here, and is not moved. The version before leases recipients (`available_at`); this version
+ * does not.
  *
  * Lock order: recipients with SKIP LOCKED, then, as with every statement that moves recipients, the counts of their audiences
  * (`count_recipients()`).

@@ -38,9 +38,9 @@ export interface Attempted {
 }
 
 /**
- * Records the results of attempts. Returns no row for an attempt whose result another process has recorded. All times are
- * those of the database, so that the next attempt is due at the time in the receipt. A campaign's message leaves the queue
- * until its recipient is released again (`campaigns/Runner.ts`).
+ * Records the results of attempts. Returns no row for an attempt whose result another process has recorded. All times are by
+ * the database's clock, so the next attempt is due at the time that the receipt shows. A campaign's message is not in the
+ * queue until its recipient is released again (`campaigns/Runner.ts`).
  */
 export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<
   Message & { readonly projectId: ProjectId }

@@ -108,7 +108,7 @@ export const insertedValues = (columns: Columns): string =>
     .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
     .join(", ")
 
-/** The columns of a SELECT of the next values: those of the patch `p` (jsonb), otherwise the current ones. */
+/** Returns the select list of a patch: for each column the value in the patch `p` (jsonb), or else the current value. */
 export const patchList = (columns: Columns): string =>
   listOf(columns)
     .map(({ column, member, type }) => {

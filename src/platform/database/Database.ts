@@ -23,7 +23,7 @@ const Connections = Context.Reference<{
   defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections })
 })
 
-/** The URL of the database, `DATABASE_URL` or that of the embedded one under `DATA_DIR`, with its `Connections`. */
+/** The URL of the database: `DATABASE_URL`, or the URL of the embedded database under `DATA_DIR`. With it come its `Connections`. */
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
   "developer-api/platform/DatabaseUrl"
 ) {

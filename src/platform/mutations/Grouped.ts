@@ -29,7 +29,7 @@ export interface Form {
   readonly sums: (changes: Statement.Fragment) => Statement.Fragment
   /** The commands in the order in which their records, named by their column `id`, are locked. */
   readonly inOrder: Statement.Fragment
-  /** The number of a command among those of the same partition. */
+  /** The number of a command among the commands of its partition, from 1 on. */
   readonly rank: (partition: string) => Statement.Fragment
   /** The failure of a command whose record was not locked; `record` is a query of the record. */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
