@@ -131,6 +131,7 @@ export const retire = async ({ shop }: Ledger, workers: ReadonlyArray<Part>): Pr
   await shop.rest()
   await eventually(async () => assert.deepStrictEqual(await shop.leased(), []))
   const claims = await stopClaims(workers)
+  assert.deepStrictEqual(await shop.leased(), [])
   await shop.resume()
   return claims
 }

@@ -1,6 +1,6 @@
 /** Parking and probing of endpoints that fail (contract §10), at times that the test sets. */
 import { assert, describe, it as test } from "@effect/vitest"
-import { Duration, Effect, Option } from "effect"
+import { Deferred, Duration, Effect, Fiber, Option } from "effect"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { claim, type Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
@@ -143,6 +143,39 @@ layerOf({}, "api")("an endpoint", (it) => {
       assert.isNull(yield* shop.pause)
       yield* shop.wait(1_000)
       assert.strictEqual((yield* shop.claimed()).length, 4)
+    })
+  )
+
+  it.effect("gets nothing by a claim that had begun before the endpoint was parked", () =>
+    Effect.gen(function* () {
+      const { claimed, projectId, sql } = yield* openAt(1)
+      // Claims in this schema wait for a lock between their snapshot and the lock of the endpoint's row.
+      const schema = sql.literal(`"slow_${projectId}"`)
+      yield* sql`CREATE SCHEMA ${schema}`
+      yield* sql`
+        CREATE FUNCTION ${schema}.encode(bytes bytea, format text) RETURNS text LANGUAGE sql AS $$
+          SELECT pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
+          SELECT pg_catalog.encode(bytes, format)
+        $$`
+      const locked = yield* Deferred.make<void>()
+      const parking = yield* Effect.forkChild(
+        sql.withTransaction(
+          Effect.gen(function* () {
+            yield* sql`SELECT pg_advisory_xact_lock(hashtext(${projectId}))`
+            yield* Deferred.succeed(locked, undefined)
+            const waiting = sql`
+              SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = hashtext(${projectId})::oid AND NOT granted`
+            yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
+            yield* sql`UPDATE endpoint_health SET parked_until = 'infinity' WHERE project_id = ${projectId}`
+          })
+        )
+      )
+      yield* Deferred.await(locked)
+      const claims = sql.withTransaction(
+        Effect.andThen(sql`SET LOCAL search_path = ${schema}, public, pg_catalog`, claimed())
+      )
+      assert.deepStrictEqual(yield* claims, [])
+      yield* Fiber.join(parking)
     })
   )
 

@@ -104,13 +104,16 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
  * Locks the endpoints to visit. A row that another statement has locked is skipped, and returned by `lockedEndpoints`.
  *
  * `lacking` is how many deliveries an endpoint may have in flight beyond those that it has, `ahead` how many may be leased.
- * Both are 0 while nothing may be sent to it.
+ * Both are 0 while nothing may be sent to it. Columns of the locked row are read outside of the join's subqueries: only there
+ * they are those of the version that is locked, which may be newer than the snapshot of the statement.
  */
-export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => sql`
+export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
+  const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
+  return sql`
   SELECT *, row_number() OVER () AS number FROM (
     SELECT health.project_id, health.installation_id, suspect, claim_at, in_flight, webhook.*,
-      open * greatest(0, CASE WHEN suspect THEN 1 ELSE ${concurrency}::int END - in_flight) AS lacking,
-      open * greatest(0, CASE WHEN suspect THEN 1 ELSE width END - in_flight) AS ahead
+      ${isOpen}::int * greatest(0, CASE WHEN suspect THEN 1 ELSE ${concurrency}::int END - in_flight) AS lacking,
+      ${isOpen}::int * greatest(0, CASE WHEN suspect THEN 1 ELSE width END - in_flight) AS ahead
     FROM (
       SELECT project_id, installation_id, max(width) AS width FROM (
         SELECT * FROM named
@@ -118,14 +121,13 @@ export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => sql`
         UNION ALL SELECT *, 1 FROM due_suspect
       ) AS found GROUP BY project_id, installation_id
     ) candidate JOIN endpoint_health health USING (project_id, installation_id), LATERAL (
-      SELECT enabled, endpoint_url, url_version, ${validSecrets(sql)} AS secrets,
-        (enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))::int AS open
-      FROM webhooks
+      SELECT enabled, endpoint_url, url_version, ${validSecrets(sql)} AS secrets FROM webhooks
       WHERE project_id = health.project_id AND installation_id = health.installation_id LIMIT 1
     ) webhook
     WHERE coalesce(worker_id = ${workerId}::bigint, true)
     FOR NO KEY UPDATE OF health SKIP LOCKED
   ) able`
+}
 
 /** The secrets of the row of `webhooks` that sign a delivery now. A rotation keeps them few. */
 export const validSecrets = (sql: Sql) => sql`(
