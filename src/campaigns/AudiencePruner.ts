@@ -38,10 +38,17 @@ export const layer = Layer.effectDiscard(
       given_up AS (${giveUpMessages(sql, sql`now()`)}),
       rest AS (SELECT count(*) = ${sql.literal(String(batch))} AS more FROM batch)`
 
+    /** Whether no message to the recipients is in the queue. Until then its recipient must be there to take up the outcome. */
+    const isQuiet = (audience: string) => sql`NOT EXISTS (
+        SELECT FROM campaign_recipients recipient
+        WHERE (recipient.project_id, recipient.audience_id) = (${sql.literal(audience)}) AND recipient.status = 'sending'
+      )`
+
     /** Deletes a batch of recipients of an abandoned audience, and the audience with the last batch. */
     const pruneAbandoned = sql`
       WITH target AS MATERIALIZED (
-        SELECT project_id, id AS audience_id FROM audiences WHERE abandoned_at IS NOT NULL
+        SELECT project_id, id AS audience_id FROM audiences
+        WHERE abandoned_at IS NOT NULL AND ${isQuiet("audiences.project_id, audiences.id")}
         ORDER BY project_id, id LIMIT 1 FOR UPDATE SKIP LOCKED
       ),
       ${recipients},
@@ -57,7 +64,7 @@ export const layer = Layer.effectDiscard(
         SELECT ended.* FROM projects, LATERAL (
           SELECT project_id, id, audience_id FROM campaigns
           WHERE project_id = projects.project_id AND updated_at < ${horizon}
-            AND status IN ('completed', 'cancelled') AND NOT recipients_removed
+            AND status IN ('completed', 'cancelled') AND NOT recipients_removed AND ${isQuiet("campaigns.project_id, campaigns.audience_id")}
           ORDER BY updated_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
         ) ended LIMIT 1
       ),

@@ -17,8 +17,8 @@ export const layer = Layer.effectDiscard(
 
     /**
      * Deletes a batch, oldest first in each project. A message with another state is kept, whatever its age: it is sent
-     * again, or an operator has to settle it. So is one that has just changed: its campaign has to see the outcome. SKIP LOCKED lets replicas share the work; for `ctid` see
-     * the pruning of idempotency keys.
+     * again, or an operator has to settle it. So is one that has just changed: its campaign has to see the outcome. SKIP LOCKED
+     * lets replicas share the work; for `ctid` see the pruning of idempotency keys.
      */
     const prune = Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(retention))
@@ -26,7 +26,8 @@ export const layer = Layer.effectDiscard(
         DELETE FROM messages WHERE ctid = ANY(ARRAY(
           SELECT expired.row FROM projects, LATERAL (
             SELECT ctid AS row FROM messages
-            WHERE project_id = projects.project_id AND created_at < ${horizon} AND updated_at < ${horizon} AND status IN ('sent', 'failed')
+            WHERE project_id = projects.project_id AND created_at < ${horizon} AND updated_at < ${horizon}
+              AND status IN ('sent', 'failed')
             ORDER BY created_at, id LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
           ) expired LIMIT ${sql.literal(String(batch))}
         ))

@@ -48,11 +48,10 @@ const putCampaign = Effect.fnUntraced(function* (project: string, id: string, st
 
 /** Messages of the recipients that are removed, and the status of each then. */
 const messagesOfRecipients = [
-  { status: "retrying", attempting: false, doubt: false, ends: "failed" },
-  { status: "retrying", attempting: false, doubt: true, ends: "unknown" },
-  { status: "unknown", attempting: false, doubt: true, ends: "unknown" },
-  { status: "retrying", attempting: true, doubt: false, ends: "retrying" },
-  { status: "sent", attempting: false, doubt: false, ends: "sent" }
+  { status: "retrying", doubt: false, ends: "failed" },
+  { status: "retrying", doubt: true, ends: "unknown" },
+  { status: "unknown", doubt: true, ends: "unknown" },
+  { status: "sent", doubt: false, ends: "sent" }
 ]
 
 const settings = Settings.layer.pipe(
@@ -103,19 +102,24 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         ["completed", "completed", 11],
         ["cancelled", "cancelled", 11],
         ["recent", "completed", 9.99],
+        ["sending", "cancelled", 11],
         ["running", "running", 11]
       ] as const) {
         yield* putAudience("c", id, 1_500, false)
         yield* putCampaign("c", id, status, at(days))
       }
+      yield* putAudience("c", "deleted", 1, true)
+      yield* sql`
+        UPDATE campaign_recipients SET status = 'sending'
+        WHERE project_id = 'c' AND audience_id IN ('sending', 'deleted') AND position = 0`
       // The messages of the first recipients: those that wait end with their recipients, as no attempt follows.
-      for (const [position, { attempting, doubt, ends, status }] of messagesOfRecipients.entries()) {
+      for (const [position, { doubt, ends, status }] of messagesOfRecipients.entries()) {
         yield* sql`
           INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text,
             status, attempts, attempting, attempt_log, available_at, traceparent, created_at, updated_at)
           VALUES ('c', ${ends + position}, 'cancelled', 'cancelled', ${position}::int, 'channel', 'sandbox', 'a', 'Text', ${status},
-            1, ${attempting}::boolean, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying" }])}::jsonb,
-            CASE WHEN ${attempting}::boolean THEN now() + interval '1 hour' END, '', now(), now())`
+            1, false, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying" }])}::jsonb,
+            NULL, '', now(), now())`
         yield* sql`
           UPDATE campaign_recipients SET message_id = ${ends + position}
           WHERE project_id = 'c' AND audience_id = 'cancelled' AND position = ${position}::int`
@@ -123,7 +127,14 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("c ")))
 
       yield* Layer.build(pruner)
-      const left = ["c cancelled 0", "c completed 0", "c recent 1500", "c running 1500"]
+      const left = [
+        "c cancelled 0",
+        "c completed 0",
+        "c deleted 1",
+        "c recent 1500",
+        "c running 1500",
+        "c sending 1500"
+      ]
       yield* own.pipe(Effect.repeat({ until: (lines) => lines.filter((line) => line.endsWith(" 0")).length === 2 }))
       assert.deepStrictEqual(yield* own, left)
       const [audience] =
@@ -142,6 +153,14 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         Effect.repeat({ until: (lines) => lines.includes("c recent 0") })
       )
       assert.include(yield* own, "c running 1500")
+
+      // A recipient whose message is in the queue stays until it has taken up the outcome.
+      yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = 'c' AND status = 'sending'`
+      yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), own).pipe(
+        Effect.repeat({
+          until: (lines) => lines.includes("c sending 0") && lines.every((line) => !line.includes("deleted"))
+        })
+      )
     })
   )
 })
