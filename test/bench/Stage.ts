@@ -51,7 +51,7 @@ export const service = (
   }: {
     readonly directory?: string | undefined
     readonly profile?: string | undefined
-    readonly role?: "worker" | undefined
+    readonly role?: "api" | "worker" | undefined
   } = {}
 ): Program => ({
   name,

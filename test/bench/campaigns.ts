@@ -34,7 +34,7 @@ interface Provider {
 }
 
 /** Starts a provider of the http connector that accepts every message, or never answers. */
-const provider = (hangs: boolean) =>
+export const makeProvider = (hangs: boolean) =>
   Effect.acquireRelease(
     Effect.callback<Provider & { readonly close: () => void }>((resume) => {
       let calls = 0
@@ -57,13 +57,19 @@ const provider = (hangs: boolean) =>
     ({ close }) => Effect.sync(close)
   )
 
-const signingSecret = `whsec_${randomBytes(32).toString("base64")}`
+export const signingSecret = `whsec_${randomBytes(32).toString("base64")}`
 
-/** Creates a project with as many clients as the campaign has recipients, and starts the campaign. */
-const runCampaign = Effect.fnUntraced(function* (
+/** Creates a project with as many clients as the campaign has recipients, and the campaign. */
+export const runCampaign = Effect.fnUntraced(function* (
   sql: PgClient.PgClient,
   id: string,
-  plan: { readonly url: string; readonly sends: number; readonly sendsPerMinute: number }
+  plan: {
+    readonly url: string
+    readonly sends: number
+    readonly sendsPerMinute: number
+    /** The default is `running`. */
+    readonly status?: "paused"
+  }
 ) {
   const projectId = ProjectId.make(id)
   yield* openProject(sql, {
@@ -90,14 +96,15 @@ const runCampaign = Effect.fnUntraced(function* (
       SELECT ${projectId}, 'aud', row_number() OVER (ORDER BY id) - 1, id FROM clients WHERE project_id = ${projectId}
     )
     INSERT INTO campaigns (project_id, id, name, status, primary_template_id, primary_template_version,
-      primary_channel_id, audience_id, scheduled_for, sends_per_minute, created_at, updated_at)
-    VALUES (${projectId}, 'spring', 'Spring', 'running', 'tpl', 1, 'chat', 'aud', now(), ${plan.sendsPerMinute}, now(), now())`
+      primary_channel_id, audience_id, scheduled_for, sends_per_minute, created_at, updated_at, paused_from)
+    VALUES (${projectId}, 'spring', 'Spring', ${plan.status ?? "running"}, 'tpl', 1, 'chat', 'aud', now(), ${plan.sendsPerMinute}, now(), now(),
+      ${plan.status === undefined ? null : "running"}::text)`
   return projectId
 })
 
 /** Measures one campaign in seconds, from its start to its last send. */
 const measureOne = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: string, sends: number) {
-  const { calls, url } = yield* provider(false)
+  const { calls, url } = yield* makeProvider(false)
   yield* runCampaign(sql, id, { url, sends, sendsPerMinute })
   const from = Date.now()
   yield* until(`${id} is not sent`, Effect.sync(calls), (made) => made >= sends)
@@ -119,7 +126,7 @@ export const measure = Effect.fnUntraced(function* ({ hanging, rounds, sends }: 
   /** Measures a campaign while the others hang, from before its start until its last send. */
   const runBeside = Effect.gen(function* () {
     const round = ++n
-    const stuck = yield* provider(true)
+    const stuck = yield* makeProvider(true)
     for (let i = 0; i < hanging; i++) {
       yield* runCampaign(sql, `stuck_${round}_${i}`, { url: stuck.url, sends: stuckSends, sendsPerMinute: 60_000 })
     }

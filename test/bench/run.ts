@@ -8,6 +8,7 @@ import { Command } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
 import * as Campaigns from "./campaigns.ts"
+import * as Capacity from "./capacity.ts"
 import * as Console from "./console.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Freeze from "./freeze.ts"
@@ -29,7 +30,8 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
     console: yield* Console.measure(Console.usual),
     reads: yield* Reads.measure(Reads.usual),
     replay: yield* Replay.measure(Replay.usual),
-    growth: yield* Growth.measure(Growth.usual)
+    growth: yield* Growth.measure(Growth.usual),
+    capacity: yield* Capacity.measure(Capacity.usual)
   }
   const documents = Record.map(findings, ({ document }) => document)
   const texts = Object.values(findings).map(({ text }) => text)
@@ -48,7 +50,8 @@ Command.make("bench", { json }, all).pipe(
     Console.command,
     Reads.command,
     Replay.command,
-    Growth.command
+    Growth.command,
+    Capacity.command
   ]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),
