@@ -39,6 +39,24 @@ const sentinel = Effect.fnUntraced(function* () {
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 
 layer(TestServer.layer())("a message that waits", (it) => {
+  it.effect("keeps to its schedule while the circuit of its channel is open, without a call", () =>
+    Effect.gen(function* () {
+      const busy = status(503)
+      const answers = [busy, busy, busy, busy, busy, reset, reset, reset, reset, reset, busy, reset] as const
+      const { calls, row, rows, send, untilCalled } = yield* start(...answers)
+      for (let n = 0; n < 5; n++) yield* send("http")
+      // Five calls in a row without an answer open the circuit for 5 s.
+      yield* TestClock.adjust("1 seconds")
+      for (const { id } of yield* rows) yield* untilCalled(id, 2)
+      const { messageId } = messageReceiptOf(yield* send("http"))
+      assert.strictEqual(calls(), 11)
+      yield* TestClock.adjust("1 seconds")
+      yield* untilCalled(messageId, 2)
+      assert.deepInclude((yield* row(messageId)).log.at(-1), { status: "retrying", errorCode: "circuit_open" })
+      assert.strictEqual(calls(), 11)
+    })
+  )
+
   it.effect("is attempted five times, after 1 s, 5 s, 30 s and 2 min, and then has failed", () =>
     Effect.gen(function* () {
       const { calls, provider, row, send, untilCalled } = yield* start(status(503))
