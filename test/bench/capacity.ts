@@ -6,13 +6,15 @@
  * by callers that wait for each answer; a rate that no caller waits for groups more commands into a commit and costs less.
  */
 import type { PgClient } from "@effect/sql-pg"
-import { Effect, Record } from "effect"
+import { Effect, Record, type Redacted } from "effect"
+import { ChildProcess } from "effect/process"
 import type { SqlError } from "effect/sql"
 import { Command, Flag } from "effect/cli"
 import { randomUUID } from "node:crypto"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { freePort } from "../support/Process.ts"
 import { makeProvider, runCampaign, signingSecret } from "./campaigns.ts"
 import { type Cost, type Costs, type Mix, reportOf } from "./capacity/Plan.ts"
 import { childrenMillis, cpuMillis, parentOf } from "./Cpu.ts"
@@ -129,6 +131,26 @@ const flush = Effect.fnUntraced(function* (sql: PgClient.PgClient) {
   return median(times)
 })
 
+/** Measures the CPU time of Redis for the rate limit of a request, in microseconds; NaN where Redis is not installed. */
+const costOfLimit = Effect.fnUntraced(
+  function* (url: Redacted.Redacted, token: string, work: number) {
+    const port = yield* Effect.promise(freePort)
+    const flags = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    const redis = yield* ChildProcess.make("redis-server", flags, { stdin: "ignore", stdout: "ignore" })
+    yield* Effect.sleep("1 second")
+    const api = yield* start(service("api with Redis", { role: "api" }), url, {
+      REDIS_URL: `redis://127.0.0.1:${port}`
+    })
+    const get = send(api.url, token, work, (n) => ({ path: `/crm/deals/${dealId(n % dealCount)}` }))
+    yield* get
+    const before = cpuMillis(redis.pid)
+    yield* get
+    return ((cpuMillis(redis.pid) - before) * 1_000) / work
+  },
+  Effect.scoped,
+  Effect.catchTag("PlatformError", () => Effect.succeed(Number.NaN))
+)
+
 export const measure = Effect.fnUntraced(function* ({ rounds, work, ...mix }: Options) {
   yield* progress("starting PostgreSQL and the service")
   const url = yield* database(flags)
@@ -215,7 +237,10 @@ export const measure = Effect.fnUntraced(function* ({ rounds, work, ...mix }: Op
     ),
     "campaign message": yield* costOf("campaign message", runCampaigns, makeCampaign)
   }
-  const report = reportOf(costs, mix, yield* flush(sql))
+  const report = reportOf(costs, mix, {
+    flushMillis: yield* flush(sql),
+    limitMicros: yield* costOfLimit(url, token, work)
+  })
   const findings: Findings = {
     document: { settings: { rounds, work, callers, node: process.version }, ...report.document },
     text: report.text

@@ -156,8 +156,16 @@ const needRows = (needs: ReadonlyArray<Need>): ReadonlyArray<ReadonlyArray<strin
   ]
 }
 
+/** What is measured besides. */
+interface Others {
+  /** Time of a commit that waits for the disk. */
+  readonly flushMillis: number
+  /** CPU time of Redis for a request. */
+  readonly limitMicros: number
+}
+
 /** The report as JSON and as text. */
-export const reportOf = (costs: Costs, mix: Mix, flushMillis: number) => {
+export const reportOf = (costs: Costs, mix: Mix, { flushMillis, limitMicros }: Others) => {
   const machines = coresOfMachines.map((cores) => ({ cores, need: needOf(costs, mix, writesOf(costs, mix, cores)) }))
   const needs = rates.map((rate) => needOf(costs, mix, rate))
   const storedBytes = ({ stored }: Cost) => sum(Object.values(stored))
@@ -170,6 +178,7 @@ export const reportOf = (costs: Costs, mix: Mix, flushMillis: number) => {
       mix,
       planned,
       flushMillis: round(flushMillis),
+      limitMicros: round(limitMicros),
       machines,
       needs
     },
@@ -190,7 +199,7 @@ export const reportOf = (costs: Costs, mix: Mix, flushMillis: number) => {
           ]
         })
       ]),
-      `a flush of the log: ${fixed(flushMillis, 2)} ms`,
+      `a commit that waits for the disk: ${fixed(flushMillis, 1)} ms; the limit of a request in Redis: ${fixed(limitMicros, 0)} µs`,
       table([
         ["CORES OF POSTGRESQL", ...machines.map(({ cores }) => String(cores))],
         ...needRows(machines.map(({ need }) => need)).filter(([title]) => title !== "cores of PostgreSQL")
