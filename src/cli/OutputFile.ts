@@ -15,7 +15,9 @@ export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Do
   }).pipe(
     Effect.catchIf(isPlatformError, ({ reason }) => {
       const place = Option.getOrElse(file, () => "standard output")
-      return Effect.fail(new OutputFailed({ message: `Cannot write ${place} (${codeOf(reason)})` }))
+      return Effect.fail(
+        new OutputFailed({ message: `Cannot write ${place} (${whyOf(reason, "its folder does not exist")})` })
+      )
     })
   )
 
@@ -54,6 +56,6 @@ const writeTo = <A, E, R>(opened: FileSystem.File, document: Document<A, E, R>) 
 const isPlatformError = (error: unknown): error is PlatformError.PlatformError =>
   Predicate.isTagged(error, "PlatformError")
 
-/** The tag of a reason that Effect knows, such as PermissionDenied; the code of the system for the others, such as ENOSPC. */
-const codeOf = ({ _tag, cause }: PlatformError.PlatformError["reason"]): string =>
-  _tag === "Unknown" && Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag
+/** Says why a file can't be read or written: `missing`, or the code of the system, such as EACCES or ENOSPC. */
+export const whyOf = ({ _tag, cause }: PlatformError.PlatformError["reason"], missing: string): string =>
+  _tag === "NotFound" ? missing : Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag

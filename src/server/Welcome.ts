@@ -1,4 +1,4 @@
-/** The lines of a start with the embedded database: the console; and on the first start a token, and requests to try. */
+/** The lines of a start with the embedded database: the reference and the console; and on the first start a token, and requests to try. */
 import { Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
@@ -18,7 +18,7 @@ interface Urls {
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
-  if (known.length > 0) return [consoleAt(urls.admin, "/console")]
+  if (known.length > 0) return [referenceAt(urls.service), consoleAt(urls.admin, "/console")]
 
   yield* (yield* Projects).apply(JSON.stringify(demo))
   const { token } = yield* (yield* ApiKeys).issue({
@@ -31,6 +31,8 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const links = (yield* issue(sql)).map(({ code }) => consoleAt(urls.admin, `${signInPath}?code=${code}`))
   return [...banner(urls.service, Redacted.value(token)), ...links, ""]
 })
+
+const referenceAt = (service: string) => `reference at ${service}/docs`
 
 const consoleAt = (admin: string, path: string) => `console at ${admin}${path}`
 
@@ -55,6 +57,8 @@ const banner = (url: string, token: string) => {
     `curl -i -w '\\n' -X POST "${clients}" ${authorization} -H "content-type: application/json" -H "idempotency-key: first-client" -d '{"displayName":"Robin Example"}'`,
     `curl -i -w '\\n' "${clients}/cli_mara" ${authorization}`,
     "",
-    `The reference is at ${url}/docs. The console opens once, within 10 minutes, by this link:`
+    referenceAt(url),
+    "",
+    "The console opens once, within 10 minutes, by this link:"
   ]
 }

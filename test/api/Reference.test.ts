@@ -134,9 +134,9 @@ describe("/docs", () => {
         if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
       })
       page.on("pageerror", (error) => failures.push(error.message))
-      // The browser reports a violated content security policy on its console only.
+      // The browser reports a violated content security policy, and an icon that is not found, on its console only.
       page.on("console", (message) => {
-        if (message.text().includes("Content Security Policy")) failures.push(message.text())
+        if (message.type() === "error") failures.push(message.text())
       })
       yield* Effect.promise(async () => {
         await page.goto(`${url}/docs`, { waitUntil: "networkidle" })
@@ -149,6 +149,14 @@ describe("/docs", () => {
         await page.getByRole("button", { name: "Open Menu" }).click()
       })
       assert.notMatch(yield* visibleText(page), productsOfItsMaker)
+      // A phone does not scroll sideways, and a search engine has one sentence to show.
+      assert.strictEqual(yield* Effect.promise(() => page.evaluate("document.documentElement.scrollWidth")), 390)
+      assert.deepStrictEqual(
+        yield* Effect.promise(() =>
+          page.evaluate(`[...document.querySelectorAll("meta[name$=description]")].map(({ content }) => content)`)
+        ),
+        Array(2).fill("The project-scoped developer API: CRM, messaging, campaigns and integrations.")
+      )
       assert.deepStrictEqual([...asked], [url])
       assert.deepStrictEqual(failures, [])
 

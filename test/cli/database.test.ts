@@ -142,7 +142,7 @@ describe("a command with faulty settings", () => {
           failure(
             1,
             "PORT must be an integer from 0 to 65535",
-            "SHUTDOWN_GRACE must be a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d",
+            "SHUTDOWN_GRACE must be a duration in ms, s, m, h or d that is longer than zero, such as 250ms, 5s, 2m, 24h or 7d",
             "SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)"
           )
         )

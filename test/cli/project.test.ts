@@ -4,6 +4,7 @@ import { Effect, FileSystem, Layer } from "effect"
 import { NodeServices } from "@effect/platform-node"
 import { jsonSchema } from "../../src/project/ProjectFile.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { cli, documentOf, failure, run } from "./Cli.support.ts"
 
 const file = (id: string) => JSON.stringify({ project: { id, name: "Acme" }, members: [{ id: "anna", name: "Anna" }] })
@@ -55,6 +56,24 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       })
     )
 
+    it.effect("lists all projects by id, in pages", () =>
+      Effect.gen(function* () {
+        for (const id of ["list-3", "list-1", "list-2"]) yield* apply(file(id))
+        const list = (...flags: ReadonlyArray<string>) => cli(["project", "list", "--limit", "2", ...flags])
+        const createdAt = /^\d{4}-.*Z$/
+        assertMatches(documentOf(yield* list("--after", "list-", "--json")), {
+          items: [
+            { projectId: "list-1", name: "Acme", createdAt },
+            { projectId: "list-2", name: "Acme", createdAt }
+          ],
+          next: "list-2"
+        })
+        const rest = yield* list("--after", "list-2")
+        assert.match(rest.stdout, /^PROJECT +NAME +CREATED\nlist-3 +Acme +\d{4}-.*Z\n/)
+        assert.include((yield* list("--after", "\u{10ffff}")).stdout, "No projects")
+      })
+    )
+
     it.effect("fails with a line for each fault", () =>
       Effect.gen(function* () {
         const { status, stderr, stdout } = yield* apply('{"project": {"name": ""}, "membres": []}', "--json")
@@ -69,7 +88,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
     it.effect("fails with one line for a file that can't be read", () =>
       Effect.gen(function* () {
         const missing = yield* cli(["project", "apply", "/does/not/exist.json"])
-        assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (NotFound)"))
+        assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (it does not exist)"))
         const binary = yield* apply(Uint8Array.of(0x22, 0xff, 0x22))
         assert.deepStrictEqual(binary, failure(1, "Cannot read - (it is not UTF-8)"))
         const empty = yield* apply("")
@@ -118,7 +137,10 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         assert.strictEqual(yield* fs.readFileString(path), before)
         assert.deepStrictEqual(yield* fs.readDirectory(directory), ["out.json"])
         const missing = `${directory}/none/out.json`
-        assert.deepStrictEqual(yield* toOutput("moved", missing), failure(1, `Cannot write ${missing} (NotFound)`))
+        assert.deepStrictEqual(
+          yield* toOutput("moved", missing),
+          failure(1, `Cannot write ${missing} (its folder does not exist)`)
+        )
         assert.deepStrictEqual(yield* toOutput("moved", "/dev/full"), failure(1, "Cannot write /dev/full (ENOSPC)"))
       })
     )

@@ -10,7 +10,7 @@ const states = ["pending", "delivering", "delivered", "dead"]
 
 /** The expected values of flags, as the messages about wrong usage show them. */
 const oneOf = (...values: ReadonlyArray<string>) => `Expected: ${values.map((value) => `"${value}"`).join(" | ")}`
-const durations = "Expected: a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d"
+const durations = "Expected: a duration in ms, s, m, h or d that is longer than zero, such as 250ms, 5s, 2m, 24h or 7d"
 const instant = "Expected: an instant of RFC 3339, such as 2026-11-20T10:00:00Z"
 const size = "Expected: a string of 1 to 160 characters"
 
@@ -114,8 +114,9 @@ const wrong: ReadonlyArray<Row> = [
 /** Words of the help of each command, beside its flags for JSON and its examples. */
 const helps: ReadonlyArray<readonly [command: string, words: string]> = [
   ["", "project token migrate serve"],
-  ["project", "apply schema delete"],
+  ["project", "apply export list schema delete"],
   ["project apply", "FILE standard_input --json EXAMPLES"],
+  ["project list", "--limit --after --json EXAMPLES"],
   ["project schema", "JSON_Schema EXAMPLES"],
   ["project delete", "--project --confirm --json EXAMPLES"],
   ["token", "issue list revoke rotate"],

@@ -39,7 +39,7 @@ const expectRefused = async (url: string) => {
 }
 
 describe("the first start on an empty DATA_DIR", () => {
-  it("prints a token, three working curl lines and a link to the console, and the second start only its address", async () => {
+  it("prints a token, three working curl lines and a link to the console, and the second start only the addresses", async () => {
     const directory = `${await temporaryDirectory()}/not/yet/there`
     const port = await freePort()
     const env = { DATA_DIR: directory, PORT: String(port) }
@@ -83,9 +83,12 @@ describe("the first start on an empty DATA_DIR", () => {
     const other = createServer().listen(port + 1, "127.0.0.1")
     defer(() => other.close())
     const second = await startService({ env })
-    const found = /^console at (http:\/\/127\.0\.0\.1:\d+)\/console\nlistening on (\S+)\n$/.exec(second.stdout())
-    assert.deepStrictEqual([found?.[2], found?.[1] === admin], [first.url, false])
-    assert.match((await send(`${found?.[1]}/metrics`)).text, /^db_client_connection_max/m)
+    const found =
+      /^reference at (\S+)\/docs\nconsole at (http:\/\/127\.0\.0\.1:\d+)\/console\nlistening on (\S+)\n$/.exec(
+        second.stdout()
+      )
+    assert.deepStrictEqual([found?.[1], found?.[2] === admin, found?.[3]], [first.url, false, first.url])
+    assert.match((await send(`${found?.[2]}/metrics`)).text, /^db_client_connection_max/m)
     assert.strictEqual((await listClients(second.url, key)).text, demo.text)
     assert.deepStrictEqual(await second.stop(), inGoodOrder)
   })

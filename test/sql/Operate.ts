@@ -93,6 +93,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
     )
   }
 
+  yield* command("project", "list")
   yield* command("deliveries", "retry", ...of, "--delivery", dead.id)
   yield* project.finished
   yield* command("webhooks", "list", ...of)

@@ -1,4 +1,4 @@
-/** Descriptions and examples of the parameters of all operations. The examples name records of the demo project. */
+/** Descriptions and examples of the parameters of all operations. The examples name records of the demo project where it has some. */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
 
@@ -22,7 +22,8 @@ const parameters: Readonly<Record<string, Explained>> = {
   "path/clientId": { description: "The id of the client: 1 to 160 characters.", example: "cli_mara" },
   "path/dealId": { description: "The id of the deal: 1 to 160 characters.", example: "deal_espresso" },
   "path/noteId": {
-    description: "The id of the note: 1 to 160 characters.",
+    description:
+      "The id of the note: 1 to 160 characters. createNote answers it as `resourceId`, and listNotes lists it.",
     example: "note_0193f0cac3d47e6f8071829304a5b6c7"
   },
   "path/ticketId": {
@@ -36,13 +37,14 @@ const parameters: Readonly<Record<string, Explained>> = {
     example: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
   },
   "path/messageId": {
-    description: "The id of the message: 1 to 160 characters.",
+    description: "The id of the message: 1 to 160 characters. sendMessage answers it as `messageId`.",
     example: "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
   },
   "path/campaignId": { description: "The id of the campaign: 1 to 160 characters.", example: "cmp_tasting" },
   "path/installationId": { description: "The id of the installation: 1 to 160 characters.", example: "ins_shop" },
   "path/deliveryId": {
-    description: "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters.",
+    description:
+      "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters. listDeliveries lists it.",
     example: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8"
   }
 }

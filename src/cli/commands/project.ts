@@ -6,11 +6,12 @@ import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { type ExportReport, Exports } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { Offboarding } from "../../project/Offboarding.ts"
+import { listProjects } from "../../project/ProjectList.ts"
 import { type ApplyReport, Projects } from "../../project/Projects.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, cli, table, withProgress } from "../Output.ts"
-import { writeDocument } from "../OutputFile.ts"
+import { answer, answerPage, cli, table, withProgress } from "../Output.ts"
+import { whyOf, writeDocument } from "../OutputFile.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
@@ -44,6 +45,17 @@ const apply = Command.make(
     { command: `${cli} project apply - < acme.json`, description: "Read from standard input" }
   ])
 )
+
+const list = Command.make(
+  "list",
+  { json: Flags.json, ...Flags.rangeById },
+  Effect.fn(function* ({ json, ...range }) {
+    const page = yield* listProjects(range)
+    const rows = page.items.map(({ createdAt, name, projectId }) => [projectId, name, createdAt])
+    const text = rows.length === 0 ? "No projects" : table([["PROJECT", "NAME", "CREATED"], ...rows])
+    yield* answerPage(json, page, text, "--after")
+  }, onMigratedDatabase)
+).pipe(Command.withDescription("List all projects by id"), Command.withExamples([{ command: `${cli} project list` }]))
 
 const exportCommand = Command.make(
   "export",
@@ -131,8 +143,8 @@ const unconfirmed = (value: string) =>
   })
 
 export const project = Command.make("project").pipe(
-  Command.withDescription("Apply and export project files, and delete projects"),
-  Command.withSubcommands([apply, exportCommand, schema, remove])
+  Command.withDescription("Apply and export project files, list and delete projects"),
+  Command.withSubcommands([apply, exportCommand, list, schema, remove])
 )
 
 const read = Effect.fnUntraced(function* (file: string) {
@@ -140,7 +152,9 @@ const read = Effect.fnUntraced(function* (file: string) {
   const stdio = yield* Stdio.Stdio
   const bytes = yield* (file === "-" ? Stream.runCollect(stdio.stdin) : Effect.map(fs.readFile(file), Array.of)).pipe(
     Effect.map((chunks) => Buffer.concat(chunks)),
-    Effect.mapError(({ reason }) => new FileUnreadable({ message: `Cannot read ${file} (${reason._tag})` }))
+    Effect.mapError(
+      ({ reason }) => new FileUnreadable({ message: `Cannot read ${file} (${whyOf(reason, "it does not exist")})` })
+    )
   )
   return yield* Effect.try({
     try: () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),

@@ -9,7 +9,9 @@ const unitMillis: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_60
 
 /** A duration as settings and commands write it: `250ms`, `5s`, `2m`, `24h`, `7d`; longer than zero. */
 export const DurationText = Schema.String.check(
-  Schema.isPattern(durationPattern, { expected: "a duration longer than nothing, such as 250ms, 5s, 2m, 24h or 7d" })
+  Schema.isPattern(durationPattern, {
+    expected: "a duration in ms, s, m, h or d that is longer than zero, such as 250ms, 5s, 2m, 24h or 7d"
+  })
 ).pipe(
   Schema.decodeTo(Schema.Duration, {
     decode: SchemaGetter.transform((text) => {

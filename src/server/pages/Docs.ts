@@ -41,7 +41,7 @@ export const layer = (publicUrl: string) =>
 
 /**
  * Settings of the viewer. It shows nothing of its maker: no tools, no links to products. Its own height of a line cuts off
- * the underscores of codes and patterns in many fonts.
+ * the underscores of codes and patterns in many fonts, and its empty list of notices makes narrow pages scroll sideways.
  */
 const scalar = {
   withDefaultFonts: false,
@@ -51,6 +51,7 @@ const scalar = {
   telemetry: false,
   customCss:
     'a[href*="scalar.com"] { display: none } ' +
+    ".scalar-toaster:empty { display: none } " +
     ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.5 }"
 }
 
@@ -84,7 +85,7 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
 const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>
   Effect.gen(function* () {
     const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })))
-    return body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : ""
+    return withHead(body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : "")
   }).pipe(
     Effect.provideService(
       HttpServerRequest.HttpServerRequest,
@@ -93,6 +94,12 @@ const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: 
     Effect.scoped,
     Effect.orDie
   )
+
+/** Replaces the descriptions of the page, which are the whole introduction, by its first sentence, and adds an empty icon. */
+const withHead = (html: string) =>
+  html
+    .replace(/(<meta name="(?:og:)?description" content=")([^".]*\.)[^"]*/g, "$1$2")
+    .replace("<head>", '<head>\n    <link rel="icon" href="data:," />')
 
 /**
  * The content security policy of the reference: it runs only its inline scripts, by their hashes, and sends requests only to

@@ -1,0 +1,25 @@
+/** All projects for operators, by id (contract §13). */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { selectList } from "../platform/database/Columns.ts"
+import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
+
+interface Listed {
+  readonly projectId: string
+  readonly name: string
+  readonly createdAt: string
+}
+
+/** Returns projects by id. A project whose deletion was interrupted is one of them. */
+export const listProjects = Effect.fn("listProjects")(function* ({
+  after,
+  limit
+}: Range): Effect.fn.Return<Found<Listed>, never, SqlClient.SqlClient> {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* Effect.orDie(sql<Listed>`
+    SELECT ${sql.literal(columns)} FROM projects
+    WHERE project_id > ${after ?? ""} ORDER BY project_id LIMIT ${limit + 1}::int`)
+  return pageOf(rows, limit, ({ projectId }) => projectId)
+})
+
+const columns = selectList({ projectId: "project_id", name: "name", createdAt: ["created_at", "timestamptz"] })
