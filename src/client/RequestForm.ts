@@ -6,6 +6,7 @@ import { ValidationFailed } from "../api/Problems.ts"
 import {
   faultsOfBody,
   faultsOfSlot,
+  namesOf,
   isSelfContained,
   strict,
   unexpectedBody,
@@ -61,7 +62,7 @@ export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
 
 /** Whether the objects of a schema can have a member. */
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
-  schema?.ast._tag === "Objects" && schema.ast.propertySignatures.some(({ name }) => name === member)
+  schema !== undefined && namesOf(schema).includes(member)
 
 interface Decoded {
   readonly value: unknown

@@ -41,7 +41,8 @@ export const WebhookConfigure = Schema.Struct({
   }),
   eventTypes: EventTypes,
   expectedVersion: Schema.NullOr(Version).annotate({
-    description: "The version of the webhook that the caller has read, from 1; null for a new webhook."
+    description:
+      "The version of the webhook that the caller has read, from 1 (getWebhook has it); null for a new webhook."
   })
 }).annotate({ identifier: "DeveloperOutboundWebhookConfigure" })
 export type WebhookConfigure = typeof WebhookConfigure.Type
@@ -130,7 +131,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(
         OpenApi.Description,
         "Sends a dead delivery again: returns it to the queue, with a new retry schedule, while the webhook is enabled and " +
-          "still subscribes to its event type. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
+          "still subscribes to its event type. A pending delivery cannot be retried: it is sent at " +
+          "its `nextAttemptAt`. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
       )
   )
   .annotate(OpenApi.Title, "Integration webhooks")

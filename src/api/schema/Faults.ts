@@ -10,13 +10,16 @@ const must = (message: string) =>
     .replace(/^must be (array|object|integer)\b/, "must be an $1")
     .replaceAll(" | ", " or ")
 
+/** What is said of a member that a schema does not have. */
+export const unknown = "is not known here"
+
 const format = SchemaIssue.makeFormatterStandardSchemaV1({
   leafHook: (issue) => {
     switch (issue._tag) {
       case "MissingKey":
         return "is required"
       case "UnexpectedKey":
-        return "is not known here"
+        return unknown
       default:
         return must(SchemaIssue.defaultLeafHook(issue))
     }

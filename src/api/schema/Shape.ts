@@ -1,6 +1,6 @@
 /** Faults in the shape of a request. The service answers them; the client does not send such a request. */
 import { JsonPointer, Predicate, Result, Schema, SchemaIssue } from "effect"
-import { faultsOf } from "./Faults.ts"
+import { faultsOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
 import { discriminatorOf } from "./Variants.ts"
 
@@ -20,8 +20,20 @@ export const faultsOfSlot = (
 ): ReadonlyArray<LocatedFault> => {
   if (schema === undefined || !isSelfContained(schema)) return []
   const result = Schema.decodeUnknownResult(schema, options)(input)
-  return Result.isSuccess(result) ? [] : located(name, result.failure.issue)
+  if (Result.isSuccess(result)) return []
+  const faults = located(name, result.failure.issue)
+  return name === "query"
+    ? faults.map(([at, message]) => [at, message === unknown ? unknownParameter(namesOf(schema)) : message])
+    : faults
 }
+
+/** Lists the names of the members of a schema of an object. */
+export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> =>
+  ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
+
+/** What is said of a query parameter that an operation does not know. Its parameters are few, so all are named. */
+const unknownParameter = (known: ReadonlyArray<string>): string =>
+  `${unknown}: this operation ${known.length === 0 ? "has no query parameters" : `knows ${known.join(", ")}`}`
 
 /** Lists the members of a part, or of a body that is an object, that an operation does not know: every one without `known`. */
 export const unknownMembers = (
@@ -31,7 +43,10 @@ export const unknownMembers = (
 ): ReadonlyArray<LocatedFault> =>
   Object.keys(Predicate.isObject(input) ? input : {})
     .filter((member) => known?.has(member) !== true)
-    .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, "is not known here"])
+    .map((member) => [
+      `${name}/${JsonPointer.escapeToken(member)}`,
+      name === "query" ? unknownParameter([...(known ?? [])]) : unknown
+    ])
 
 /** The fault of a body where the operation takes none. */
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]

@@ -41,7 +41,7 @@ export const layer = (publicUrl: string) =>
 
 /**
  * Settings of the viewer. It shows nothing of its maker: no tools, no links to products. Its own height of a line cuts off
- * the underscores of codes and patterns in many fonts, and its empty list of notices makes narrow pages scroll sideways.
+ * the underscores of codes and patterns in many fonts, and invisible parts make narrow pages scroll sideways.
  */
 const scalar = {
   withDefaultFonts: false,
@@ -51,7 +51,7 @@ const scalar = {
   telemetry: false,
   customCss:
     'a[href*="scalar.com"] { display: none } ' +
-    ".scalar-toaster:empty { display: none } " +
+    ".references-rendered { overflow-x: clip } " +
     ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.5 }"
 }
 
