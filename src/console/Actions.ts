@@ -58,23 +58,38 @@ const plural = (count: number, one: string, many: string) => `${count} ${count =
 const done = (title: string, message: string) => ({ done: { title, message } })
 const ask = (title: string, message: string, label: string) => ({ ask: { title, message, label } })
 
-const retry = action("/console/delivery", ["id"], ({ projectId, text }) =>
-  Deliveries.use((deliveries) => deliveries.retry(projectId, text("id"))).pipe(
-    Effect.as(
-      done("The delivery is retried", "The delivery is pending again. It is sent as soon as its endpoint may get one.")
-    )
-  )
+const retry = action(
+  "/console/delivery",
+  ["id"],
+  Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
+    const deliveries = yield* Deliveries
+    const id = text("id")
+    if (isConfirmed) {
+      yield* deliveries.retry(projectId, id)
+      const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
+      return done("The delivery is retried", message)
+    }
+    const { attempts, eventType, installationId } = yield* deliveries.show(projectId, id)
+    const message = `Its event ${eventType} is sent to the webhook of ${installationId} again. It has had ${plural(attempts, "attempt", "attempts")}.`
+    return ask(`Retry the delivery ${id}?`, message, "Retry the delivery")
+  })
 )
 
-const test = action("/console/webhook", ["installation"], ({ projectId, text }) =>
-  TestEvents.use((events) => events.send(projectId, text("installation"))).pipe(
-    Effect.map(({ durationMs, errorCode, status }) => {
-      const isDelivered = status !== null && status >= 200 && status <= 299
-      const result =
-        status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
-      return done(`The test event was ${isDelivered ? "" : "not "}delivered`, `${result}, after ${durationMs} ms.`)
-    })
-  )
+const test = action(
+  "/console/webhook",
+  ["installation"],
+  Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
+    const installation = text("installation")
+    if (!isConfirmed) {
+      const { endpointUrl } = yield* WebhookControl.use((webhooks) => webhooks.show(projectId, installation))
+      const message = `One signed event without data is sent to ${endpointUrl} now. Nothing is stored of it.`
+      return ask(`Send a test event to ${installation}?`, message, "Send the test event")
+    }
+    const { durationMs, errorCode, status } = yield* TestEvents.use((events) => events.send(projectId, installation))
+    const isDelivered = status !== null && status >= 200 && status <= 299
+    const result = status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
+    return done(`The test event was ${isDelivered ? "" : "not "}delivered`, `${result}, after ${durationMs} ms.`)
+  })
 )
 
 const enable = action("/console/webhook", ["installation"], ({ projectId, text }) =>
@@ -99,7 +114,7 @@ const disable = action(
       const message = `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Enable the webhook and replay them to send them after all.`
       return done("The webhook is disabled", message)
     }
-    const pending = yield* webhooks.pending(projectId, installation)
+    const { pending } = yield* webhooks.show(projectId, installation)
     const count = `${pending >= pendingMax ? "at least " : ""}${plural(pending, "pending delivery", "pending deliveries")}`
     const message = `Nothing more is sent to its endpoint, and ${count} will be dead-lettered.`
     return ask(`Disable the webhook of ${installation}?`, message, "Disable the webhook")
@@ -156,32 +171,27 @@ const ReplayForm = Schema.Struct({
   pace: Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace }))
 })
 
-/** The label of each field of the form, and what the field has to be. */
+/** What each field has to be that an operator writes. */
 export const replayFields = {
-  since: ["Created since", "A time such as 2026-11-20T00:00:00Z."],
-  until: ["and before", "A time such as 2026-11-21T00:00:00Z, after the first."],
-  status: ["State", "One of the states."],
-  type: ["Event", "One of the types of events."],
-  pace: ["Deliveries per second", `A whole number from 1 to ${highestPace}.`]
+  since: "A time such as 2026-11-20T00:00:00Z.",
+  until: "A time such as 2026-11-21T00:00:00Z.",
+  pace: `A whole number from 1 to ${highestPace}.`
 } as const
-
-const fieldNames = Record.keys(ReplayForm.fields)
 
 /** Returns the names of the fields that are faulty. */
 const faultsOf = (form: URLSearchParams) =>
-  fieldNames.filter((name) => Option.isNone(Schema.decodeUnknownOption(ReplayForm.fields[name])(form.get(name))))
+  Record.keys(replayFields).filter((name) =>
+    Option.isNone(Schema.decodeUnknownOption(ReplayForm.fields[name])(form.get(name)))
+  )
 
 const replay = action(
   "/console/webhook",
   ["installation"],
   Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
     const replays = yield* Replays
-    const { installation, project, ...fields } = Object.fromEntries(form)
+    const { csrf: _, ...fields } = Object.fromEntries(form)
     const faults = faultsOf(form)
-    if (faults.length > 0) {
-      const filled = Object.fromEntries(fieldNames.map((name) => [name, form.get(name)]))
-      return { page: href("/console/webhook", { project, installation, ...filled, faulty: faults.join(",") }) }
-    }
+    if (faults.length > 0) return { page: href("/console/webhook", { ...fields, faulty: faults.join(",") }) }
     const { pace, since, status, type, until } = yield* Schema.decodeUnknownEffect(ReplayForm)(fields)
     const { matched } = yield* replays.start({
       projectId,
@@ -193,7 +203,7 @@ const replay = action(
       pace,
       dryRun: !isConfirmed
     })
-    if (isConfirmed) return { page: href("/console/replays", { project }) }
+    if (isConfirmed) return { page: href("/console/replays", { project: projectId }) }
     if (matched === 0) return done("Nothing to replay", "No delivery matches.")
     const message = `${plural(matched, "delivery matches and is", "deliveries match and are")} sent again, at most ${pace} a second.`
     return ask("Start this replay?", message, "Start the replay")

@@ -83,12 +83,12 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
 
   return html`<div class="charts">
       ${figure(
-        `Attempts: ${delivered} delivered, ${failed} failed`,
+        `Attempts: ${grouped(delivered)} delivered, ${grouped(failed)} failed`,
         [
           ["bar", "delivered"],
           ["lost", "failed"]
         ],
-        [axes(x, attempts, (value) => value.toLocaleString("en")), bars]
+        [axes(x, attempts, grouped), bars]
       )}
       ${figure(
         "Duration of attempts",
@@ -107,14 +107,16 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
           From: ({ slice }) => clock(end(slice + 1)),
           Delivered: ({ delivered }) => delivered,
           Failed: ({ failed }) => failed,
-          Median: ({ p50 }) => (p50 === null ? null : shownMillis(p50)),
-          "95th percentile": ({ p95 }) => (p95 === null ? null : shownMillis(p95))
+          Median: { number: ({ p50 }) => (p50 === null ? null : shownMillis(p50)) },
+          "95th percentile": { number: ({ p95 }) => (p95 === null ? null : shownMillis(p95)) }
         },
         shown.filter(({ delivered, failed }) => delivered + failed > 0),
         "No attempt was made."
       )}
     </details>`
 }
+
+const grouped = (value: number) => value.toLocaleString("en")
 
 const tenth = (value: number) => Math.round(value * 10) / 10
 
@@ -128,7 +130,9 @@ const figure = (name: string, legend: Legend, content: ReadonlyArray<Html | Read
   html`<figure>
     <figcaption>
       ${name}
-      <span class="legend">${legend.map(([tone, name]) => html`<span class="key ${tone}"></span> ${name} `)}</span>
+      <span class="legend"
+        >${legend.map(([tone, name]) => html`<span><span class="key ${tone}"></span> ${name}</span> `)}</span
+      >
     </figcaption>
     <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${content}</svg>
   </figure>`

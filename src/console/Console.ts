@@ -97,7 +97,8 @@ const routes = HttpRouter.use(
         const session = yield* sessionOf(request)
         if (Option.isNone(session)) return yield* signInPage
         const response = yield* respond(session.value, request)
-        return hasSignedOut(response) ? response : sessions.extend(session.value, response)
+        // The response to a sign-out is the sign-in page.
+        return response.status === 401 ? response : sessions.extend(session.value, response)
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
     const pageRoute = (path: string, page: Page) =>
@@ -186,9 +187,6 @@ const routes = HttpRouter.use(
     )
   })
 )
-
-/** Whether a response is the sign-in page. */
-const hasSignedOut = ({ status }: Response) => status === 401
 
 /** Reads the form of a POST; none if its body does not arrive. */
 const formOf = (request: HttpServerRequest.HttpServerRequest) =>

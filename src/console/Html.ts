@@ -25,8 +25,8 @@ export const link = (path: string, query: Parameters<typeof href>[1], text: Cell
 export const traceLink = (url: string | undefined): Html | undefined =>
   url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
 
-/** The columns of a table: the cell of a row by the column's name. */
-export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>
+/** The columns of a table: the cell of a row by the column's name. Numbers that are links or have a unit say that they are numbers. */
+export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
  * A table with a caption, which screen readers announce; without rows, the text `empty` instead. On narrow screens the style sheet
@@ -35,8 +35,9 @@ export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>
 export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty: string): Html => {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`
   const cells = Object.entries(columns).map(([name, of]) => {
-    const values = rows.map(of)
-    return { name, values, tone: values.some((value) => typeof value === "number") ? "number" : "" }
+    const isNumber = typeof of !== "function"
+    const values = rows.map(isNumber ? of.number : of)
+    return { name, values, tone: isNumber || values.some((value) => typeof value === "number") ? "number" : "" }
   })
   return html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
     <table role="table">
@@ -69,16 +70,24 @@ export const facts = (rows: Readonly<Record<string, Cell | undefined>>): Html =>
     ${Object.entries(rows).map(([name, value]) =>
       value === undefined
         ? ""
-        : html`<div>
+        : html`<div class="${typeof value === "string" && value.length > 24 ? "wide" : ""}">
             <dt>${name}</dt>
             <dd>${value ?? "–"}</dd>
           </div>`
     )}
   </dl>`
 
+/** A text of several lines with a caption. */
+export const block = (caption: string, text: string): Html =>
+  html`<figure>
+    <figcaption>${caption}</figcaption>
+    <pre tabindex="0" aria-label="${caption}">${text}</pre>
+  </figure>`
+
 /** A number of records of all, as a bar and in words. */
 export const progress = (done: number, all: number, name: string): Html =>
-  html`<progress max="${Math.max(1, all)}" value="${done}" aria-label="${name}"></progress> ${done} of ${all}`
+  html`<progress max="${Math.max(1, all)}" value="${done}" aria-label="${name}"></progress>
+    <span>${done} of ${all}</span>`
 
 /** A state, coloured by its severity. The colour adds nothing to the word. */
 export const badge = (state: string): Html => html`<span class="badge ${toneOf(state)}">${state}</span>`
@@ -167,5 +176,10 @@ export const select = (label: string, name: string, options: Options, chosen: st
     </select></label
   >`
 
-export const input = (label: string, name: string, value: string | null, placeholder = ""): Html =>
-  html`<label>${label} <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" /></label>`
+/** A field. `fault` says what the field has to be, if its value is faulty. */
+export const input = (label: string, name: string, value: string | null, placeholder = "", fault?: string): Html =>
+  html`<label>
+    ${label}
+    <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" />
+    ${fault === undefined ? "" : html`<small class="bad" role="alert">${fault}</small>`}</label
+  >`

@@ -9,7 +9,7 @@ import { type ProjectUnknown, requireProject } from "../platform/operators/Proje
 import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
 import { disableWebhook } from "./deliveries/DeliveryMaintenance/DeadLetter.ts"
 import { recovered } from "./deliveries/DeliveryLoop/States.ts"
-import { details, list, type Listed } from "./endpoints/WebhookList.ts"
+import { type Details, details, list, type Listed } from "./endpoints/WebhookList.ts"
 import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
 
 /** A webhook that was disabled, and the number of deliveries that this ends. */
@@ -29,8 +29,8 @@ export class WebhookControl extends Context.Service<
     readonly enable: (projectId: ProjectId, installationId: string) => Effect.Effect<Listed, Failure, Operator>
     /** Disables a webhook and dead-letters its pending deliveries. A disabled webhook is unchanged. */
     readonly disable: (projectId: ProjectId, installationId: string) => Effect.Effect<Disabled, Failure, Operator>
-    /** Counts the pending deliveries of a webhook, to `pendingMax`. */
-    readonly pending: (projectId: ProjectId, installationId: string) => Effect.Effect<number, Failure>
+    /** Shows a webhook with what waits for its endpoint. */
+    readonly show: (projectId: ProjectId, installationId: string) => Effect.Effect<Details, Failure>
   }
 >()("developer-api/integrations/WebhookControl") {
   static readonly layer = Layer.effect(
@@ -78,10 +78,10 @@ export class WebhookControl extends Context.Service<
           )
           return { webhook, deadLettered: returned[0]?.deadLettered ?? 0 }
         }),
-        pending: Effect.fn("WebhookControl.pending")(function* (projectId, installationId) {
-          yield* known(projectId, installationId)
-          const found = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id: installationId }))
-          return found?.pending ?? 0
+        show: Effect.fn("WebhookControl.show")(function* (projectId, installationId) {
+          yield* requireProject(sql, projectId)
+          const webhook = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id: installationId }))
+          return webhook ?? (yield* new WebhookUnknown({ projectId, installationId }))
         })
       }
     })

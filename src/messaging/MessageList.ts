@@ -1,7 +1,7 @@
 /** The list of messages that operators see, in commands and in the console. */
 import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
-import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
+import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { MessageAttempt, MessageStatus } from "../api/messaging/Messaging.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
@@ -42,6 +42,19 @@ const columns = `${selectList(
     SELECT display_name FROM channels WHERE channels.project_id = found.project_id AND channels.id = found.channel_id
   ) AS channel`
 
+/**
+ * The condition that a message of unknown outcome waits for an operator, as nothing repeats it. A campaign repeats its message while
+ * the recipient is open and the campaign is not cancelled.
+ */
+export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
+  AND (messages.campaign_id IS NULL OR NOT EXISTS (
+    SELECT FROM campaign_recipients AS recipient
+      JOIN campaigns ON campaigns.project_id = recipient.project_id AND campaigns.id = messages.campaign_id
+    WHERE campaigns.status <> 'cancelled' AND recipient.project_id = messages.project_id
+      AND recipient.audience_id = messages.audience_id AND recipient.position = messages.position
+      AND recipient.status IN ('pending', 'sending')
+  ))`
+
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
 /** Finds messages of a page, newest first, among the next `scanLimit`. Those of unknown outcome have an index. */
@@ -81,13 +94,21 @@ export const find = (
 /** A message with its attempts. */
 export interface Details extends Listed {
   readonly id: MessageId
+  /** Null unless a campaign has sent it. */
+  readonly campaignId: CampaignId | null
   readonly updatedAt: string
   readonly traceparent: string
   readonly log: ReadonlyArray<MessageAttempt>
 }
 
 const moreColumns = selectList(
-  { id: "id", updatedAt: ["updated_at", "timestamptz"], traceparent: "traceparent", log: "attempt_log" },
+  {
+    id: "id",
+    campaignId: "campaign_id",
+    updatedAt: ["updated_at", "timestamptz"],
+    traceparent: "traceparent",
+    log: "attempt_log"
+  },
   "found"
 )
 

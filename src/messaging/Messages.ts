@@ -6,7 +6,7 @@ import type { MessageStatus } from "../api/messaging/Messaging.ts"
 import { Operator } from "../platform/operators/Audit.ts"
 import { requireProject, type ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { complete, type Found, type Range } from "../platform/operators/Search.ts"
-import { exists, find, type Listed } from "./MessageList.ts"
+import { exists, find, type Listed, needsDecision } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 
 export class MessageUnknown extends Data.TaggedError("MessageUnknown")<{
@@ -78,7 +78,7 @@ export class Messages extends Context.Service<
 
 /**
  * Counts, over all projects, the messages that wait for an operator (to 10,000), and those whose lease ended a minute ago
- * without a takeover. A campaign's message of unknown outcome waits for no operator while its recipient is open and the campaign is not cancelled.
+ * without a takeover.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`
@@ -86,14 +86,7 @@ export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlCl
       (SELECT count(*)::int FROM messages WHERE attempting AND available_at < now() - interval '1 minute') AS abandoned
     FROM (
       SELECT count(*)::int AS unsettled, min(project_id) AS project FROM (
-        SELECT project_id FROM messages
-        WHERE status = 'unknown' AND available_at IS NULL AND (campaign_id IS NULL OR NOT EXISTS (
-          SELECT FROM campaign_recipients AS recipient
-            JOIN campaigns ON campaigns.project_id = recipient.project_id AND campaigns.id = messages.campaign_id
-          WHERE campaigns.status <> 'cancelled' AND recipient.project_id = messages.project_id AND recipient.audience_id = messages.audience_id
-            AND recipient.position = messages.position AND recipient.status IN ('pending', 'sending')
-        ))
-        LIMIT 10000
+        SELECT project_id FROM messages WHERE ${sql.literal(needsDecision)} LIMIT 10000
       ) found
     ) counted`
   return row ?? { unsettled: 0, project: null, abandoned: 0 }

@@ -1,6 +1,7 @@
 /** What waits for an operator in each project. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../integrations/deliveries/DeliveryList.ts"
+import { needsDecision } from "../messaging/MessageList.ts"
 
 /** Maximum number that is counted. */
 export const maxCount = 10_000
@@ -12,20 +13,30 @@ export interface Waiting {
   readonly unknown: number
   readonly disabled: number
   readonly paused: number
+  /** Whether the project has more messages of unknown outcome than were looked at. */
+  readonly hasMore: boolean
 }
 
 const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
-/** Finds the first `limit` projects where something waits for an operator, with counts up to `maxCount`. */
+/**
+ * Finds the first `limit` projects where something waits for an operator, with counts up to `maxCount`. Of the messages of
+ * unknown outcome the oldest are looked at: the newest are those that are still repeated.
+ */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
   const of = (table: string, condition: string) =>
     bounded(sql, sql.literal(`FROM ${table} WHERE ${table}.project_id = projects.project_id AND ${condition}`))
   return sql<Waiting>`
-    SELECT project_id AS "projectId", waiting.*
+    SELECT project_id AS "projectId", dead, unknown, disabled, paused, looked = ${maxCount}::int AS "hasMore"
     FROM projects, LATERAL (
-      SELECT ${of("deliveries", isDead)} AS dead, ${of("messages", "status = 'unknown'")} AS unknown,
-        ${of("webhooks", "NOT enabled")} AS disabled, ${of("campaigns", "status = 'paused'")} AS paused OFFSET 0
+      SELECT ${of("deliveries", isDead)} AS dead, ${of("webhooks", "NOT enabled")} AS disabled,
+        ${of("campaigns", "status = 'paused'")} AS paused, messages.* FROM (
+          SELECT count(*)::int AS looked, (count(*) FILTER (WHERE ${sql.literal(needsDecision)}))::int AS unknown FROM (
+            SELECT * FROM messages WHERE messages.project_id = projects.project_id AND status = 'unknown'
+            ORDER BY created_at, id LIMIT ${maxCount}::int
+          ) messages
+        ) messages OFFSET 0
     ) waiting
     WHERE dead + unknown + disabled + paused > 0
     ORDER BY project_id LIMIT ${limit}::int`

@@ -1,7 +1,7 @@
 /** An outage: endpoints of which some fail, a campaign under way, and messages of every outcome. */
 import { Effect } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
-import { hang, open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, hang, open, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import type { Parts, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 
@@ -25,7 +25,7 @@ export const partsOf = (name: string): Parts => ({
   ]
 })
 
-/** Starts the campaign, which sends to one recipient a minute, and stores messages of every outcome. */
+/** Starts the campaign, which sends to one recipient a minute, and stores messages of every outcome, the last of which is still repeated. */
 export const fillMessaging = Effect.fnUntraced(function* (
   server: TestServer["Service"],
   project: { readonly projectId: string; readonly token: string }
@@ -41,11 +41,12 @@ export const fillMessaging = Effect.fnUntraced(function* (
     SELECT ${project.projectId}, 'msg_' || n, ${conversation}, 'chan', 'telegram', 'a', 'Text', status, 1, status = 'pending',
       jsonb_build_array(jsonb_build_object('number', 1, 'status', attempt, 'startedAt', at, 'finishedAt', at,
         'providerMessageId', CASE WHEN status = 'sent' THEN '8812' END, 'errorCode', error, 'nextAttemptAt', NULL)),
-      CASE WHEN status IN ('pending', 'retrying') THEN now() + interval '1 hour' END,
+      CASE WHEN error = 'http_503' OR status = 'pending' THEN now() + interval '1 hour' END,
       '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', now(), now()
     FROM (SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS at) time, (VALUES
       (1, 'unknown', 'unknown', 'timeout'), (2, 'unknown', 'unknown', 'timeout'), (3, 'sent', 'accepted', NULL),
-      (4, 'failed', 'rejected', 'http_403'), (5, 'retrying', 'retrying', 'http_503'), (6, 'pending', 'pending', NULL)
+      (4, 'failed', 'rejected', 'http_403'), (5, 'retrying', 'retrying', 'http_503'), (6, 'pending', 'pending', NULL),
+      (7, 'unknown', 'retrying', 'http_503')
     ) AS message (n, status, attempt, error)`)
   yield* untilRows(
     Effect.orDie(server.sql<{ readonly status: string }>`
@@ -62,11 +63,16 @@ const created = "crm.deal.created.v1"
 /** The installations: two work, three answer 500, one does not answer. */
 export const installations = ["one", "two", "three", "four", "five", "six"]
 
+/** The body of the endpoints that answer 500. */
+export const answer = `{"error":"No connection to the database: too many clients"}`
+
+const broken: Answering = ({ response }) => void response.writeHead(500).end(answer)
+
 /** Makes an outage and stops it in the middle: what fails is parked for an hour, and nothing is in flight. */
 export const makeOutage = Effect.fnUntraced(function* (server: TestServer["Service"]) {
-  const [well, broken, hanging] = [yield* receiver(), yield* receiver(status(500)), yield* receiver(hang)]
+  const [well, failing, hanging] = [yield* receiver(), yield* receiver(broken), yield* receiver(hang)]
   const project = yield* open(server, installations, partsOf("Harbour Wines"))
-  for (const [index, { url }] of [well, well, broken, broken, broken, hanging].entries()) {
+  for (const [index, { url }] of [well, well, failing, failing, failing, hanging].entries()) {
     yield* project.subscribe(installations[index] ?? "", url, [created])
   }
   yield* fillMessaging(server, project)

@@ -100,7 +100,7 @@ const disable = Command.make(
     const webhooks = yield* WebhookControl
     const projectId = yield* Flags.projectId(project)
     if (!yes && (yield* isOnTerminal)) {
-      const pending = yield* webhooks.pending(projectId, installation)
+      const { pending } = yield* webhooks.show(projectId, installation)
       const number = pending < pendingMax ? String(pending) : `${pendingMax} or more`
       if (!(yield* confirm(`Disable the webhook of ${installation}, and end its ${number} pending deliveries?`))) {
         return yield* new NotConfirmed()

@@ -17,7 +17,8 @@ export const auditLog = projectPage(
         Actor: ({ actor }) => actor,
         Action: ({ action }) => action,
         Target: ({ target }) => idOf(target),
-        Detail: ({ detail }) => html`<code>${JSON.stringify(detail)}</code>`
+        Detail: ({ detail }) =>
+          html`${Object.entries(detail).map(([name, value]) => html`<code>${name}: ${JSON.stringify(value)}</code> `)}`
       }
     })
   })

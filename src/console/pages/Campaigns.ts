@@ -40,9 +40,13 @@ export const campaigns = projectPage(
   })
 )
 
-/** The number of settled recipients. */
-const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) =>
-  eligible === null ? "no audience yet" : progress(recipients - pending, recipients || eligible, "Settled recipients")
+/** The number of settled recipients; before the campaign runs, of those that it has frozen. */
+const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
+  if (eligible === null) return "no audience yet"
+  return recipients === 0
+    ? `${eligible} frozen, none sent to`
+    : progress(recipients - pending, recipients, "Settled recipients")
+}
 
 const routeOf = (route: Listed["primaryRoute"]) =>
   route === null ? null : html`${route.templateId} in version ${route.templateVersion} by ${route.channelId}`
@@ -60,9 +64,9 @@ export const campaign = projectPage(
           State: link(path, { project: project.id, status: row.status }, badge(row.status)),
           Campaign: idOf(row.id),
           "Sends per minute": row.sendsPerMinute,
-          "Scheduled for": time(row.scheduledFor),
-          Started: time(row.startedAt),
-          Ended: time(row.endedAt),
+          "Scheduled for": time(row.scheduledFor) ?? undefined,
+          Started: time(row.startedAt) ?? undefined,
+          Ended: time(row.endedAt) ?? undefined,
           "Primary route": routeOf(row.primaryRoute),
           "Fallback route": routeOf(row.fallbackRoute)
         }),
@@ -73,14 +77,16 @@ export const campaign = projectPage(
         </div>`,
         html`<h2>Recipients</h2>`,
         html`<p>${progressOf(row)}</p>`,
-        facts({
-          Recipients: recipients,
-          "Not settled": pending,
-          Sent: sent,
-          Failed: failed,
-          "Of unknown outcome": unknown,
-          Skipped: skipped
-        })
+        recipients === 0
+          ? html``
+          : facts({
+              Recipients: recipients,
+              "Not settled": pending,
+              Sent: sent,
+              Failed: failed,
+              "Of unknown outcome": unknown,
+              Skipped: skipped
+            })
       ]
     }
   })

@@ -1,8 +1,8 @@
 /** A delivery with its attempts, its last request and its event. */
 import { Effect } from "effect"
 import { headersOf } from "../../integrations/deliveries/Attempt.ts"
-import { attemptsOf, details } from "../../integrations/deliveries/DeliveryDetails.ts"
-import { action, badge, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
+import { attemptsOf, type Details, details } from "../../integrations/deliveries/DeliveryDetails.ts"
+import { action, badge, block, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
 import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
 
 export const delivery = projectPage(
@@ -37,7 +37,7 @@ export const delivery = projectPage(
             Started: ({ startedAt }) => time(startedAt),
             Endpoint: ({ endpointUrl }) => endpointUrl,
             Status: ({ statusCode }) => statusCode,
-            Duration: ({ durationMs }) => (durationMs === null ? null : `${durationMs} ms`),
+            Duration: { number: ({ durationMs }) => (durationMs === null ? null : `${durationMs} ms`) },
             Error: ({ errorCode }) => errorCode,
             Answer: ({ responseBody }) => responseBody
           },
@@ -48,11 +48,10 @@ export const delivery = projectPage(
           ? []
           : [
               html`<h2>Request</h2>`,
-              html`<p>
-                The headers of attempt ${last.number}. The signature is cut, and so is the span of the attempt: neither
-                is stored.
-              </p>`,
-              html`<pre tabindex="0" aria-label="Headers of the request">${headersAt(row, last.startedAt)}</pre>`
+              block(
+                `Headers of attempt ${last.number}. The signature is cut, and so is the span of the attempt: neither is stored.`,
+                headersAt(row, last.startedAt)
+              )
             ]),
         html`<h2>Event</h2>`,
         facts({
@@ -60,21 +59,14 @@ export const delivery = projectPage(
           Type: link("/console/deliveries", { ...of, type: row.eventType }, row.eventType),
           Occurred: time(row.eventTime)
         }),
-        html`<pre tabindex="0" aria-label="Data of the event">${JSON.stringify(row.eventData, null, 2)}</pre>`
+        block("Data of the event", JSON.stringify(row.eventData, null, 2))
       ]
     }
   })
 )
 
 /** Returns the headers of an attempt, without the part of each that only the request had. */
-const headersAt = (
-  {
-    id,
-    replayOf,
-    traceparent
-  }: { readonly id: string; readonly replayOf: string | null; readonly traceparent: string },
-  startedAt: string
-) => {
+const headersAt = ({ id, replayOf, traceparent }: Details, startedAt: string) => {
   const sent = headersOf([], { webhookId: replayOf ?? id, now: Date.parse(startedAt), body: "", traceparent })
   const trace = traceparent.split("-")[1] ?? ""
   return Object.entries({ ...sent, "webhook-signature": "v1,…", traceparent: `00-${trace}-…` })

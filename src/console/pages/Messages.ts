@@ -53,7 +53,11 @@ export const message = projectPage(
           State: link(path, { project: project.id, status: row.deliveryStatus }, badge(row.deliveryStatus)),
           Client: row.client,
           Channel: row.channel,
-          Conversation: idOf(row.conversationId),
+          Conversation: idOf(row.conversationId) ?? undefined,
+          Campaign:
+            row.campaignId === null
+              ? undefined
+              : idLink("/console/campaign", { project: project.id, id: row.campaignId }, row.campaignId),
           Created: time(row.createdAt),
           Changed: time(row.updatedAt),
           Trace: traceLink(yield* traceUrlOf(row.traceparent))

@@ -23,26 +23,26 @@ interface State {
   readonly overdueSeconds: number
 }
 
+type Count = "dead" | "unknown" | "disabled" | "paused"
+
 /** Says in one sentence what is wrong. A count that stops at a maximum says so. */
 const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string => {
   const [longest] = failed
-  const total = (of: Exclude<keyof Waiting, "projectId">) => ({
-    sum: projects.reduce((sum, project) => sum + project[of], 0),
-    isPartial: projects.length > maxProjects || projects.some((project) => project[of] === maxCount)
-  })
-  const part = (of: Exclude<keyof Waiting, "projectId">, one: string, many: string) => {
-    const { isPartial, sum } = total(of)
+  const part = (of: Count, one: string, many: string) => {
+    const sum = projects.reduce((sum, project) => sum + project[of], 0)
+    const isPartial =
+      projects.length > maxProjects ||
+      projects.some((project) => project[of] === maxCount || (of === "unknown" && project.hasMore))
     return sum === 0 ? [] : [`${isPartial ? "at least " : ""}${sum} ${sum === 1 ? one : many}`]
   }
-  const failing =
-    longest === undefined
-      ? []
-      : [
-          `${countOf(longest.total, failingMax)} of ${countOf(enabled, maxCount)} endpoints ${longest.total === 1 ? "fails" : "fail"}, ` +
-            `${longest.total === 1 ? "" : "the longest "}for ${duration(longest.failingSeconds)}`
-        ]
+  const failing = ({ failingSeconds, total }: FailingEndpoint) => {
+    const time = duration(failingSeconds)
+    if (total > 1)
+      return `${countOf(total, failingMax)} of ${countOf(enabled, maxCount)} endpoints fail, the longest for ${time}`
+    return `${enabled === 1 ? "the only endpoint" : `1 of ${countOf(enabled, maxCount)} endpoints`} has been failing for ${time}`
+  }
   const wrong = [
-    ...failing,
+    ...(longest === undefined ? [] : [failing(longest)]),
     ...part("disabled", "webhook is disabled", "webhooks are disabled"),
     ...part("dead", "delivery is dead", "deliveries are dead"),
     ...part("unknown", "message needs a decision", "messages need a decision"),
@@ -57,8 +57,9 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
 }
 
 /** Makes a cell with a count and a link to the list of what is counted. */
-const listed = (path: string, count: Exclude<keyof Waiting, "projectId">, status?: string) => (row: Waiting) =>
-  link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
+const listed = (path: string, count: Count, status?: string) => ({
+  number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
+})
 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ depth, seconds } = { depth: 0, seconds: 0 }] = yield* measureQueue(sql, maxCount)
@@ -82,8 +83,10 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
           State: ({ state }) => badge(state),
           "Failing since": ({ failingSince }) => time(failingSince),
           "Last failure": failureOf,
-          Waiting: ({ installationId: installation, pending, projectId: project }) =>
-            link("/console/deliveries", { project, installation, status: "pending" }, countOf(pending, pendingMax)),
+          Waiting: {
+            number: ({ installationId: installation, pending, projectId: project }) =>
+              link("/console/deliveries", { project, installation, status: "pending" }, countOf(pending, pendingMax))
+          },
           "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
         },
         failed,
@@ -95,7 +98,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
         {
           Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
           "Dead deliveries": listed("/console/deliveries", "dead", "dead"),
-          "Messages of unknown outcome": listed("/console/messages", "unknown", "unknown"),
+          "Messages that need a decision": listed("/console/messages", "unknown", "unknown"),
           "Disabled webhooks": listed("/console/project", "disabled"),
           "Paused campaigns": listed("/console/campaigns", "paused", "paused")
         },

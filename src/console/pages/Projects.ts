@@ -36,7 +36,7 @@ export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
     columns: {
       Project: ({ id }) => idLink("/console/project", { project: id }, id),
       Name: ({ name }) => name,
-      Webhooks: ({ webhooks }) => countOf(webhooks, maxWebhooks),
+      Webhooks: { number: ({ webhooks }) => countOf(webhooks, maxWebhooks) },
       Created: ({ createdAt }) => time(createdAt)
     }
   })

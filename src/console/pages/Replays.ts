@@ -35,10 +35,10 @@ export const replays = projectPage(
         State: ({ endReason, replayId, state }) =>
           html`${badge(state)} ${endReason === "webhook_disabled" ? "its webhook was disabled" : ""}
           ${state === "running" ? action("/console/cancel-replay", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,
-        Progress: ({ matched, queued, skipped }) =>
-          html`${progress(queued, matched, "Queued deliveries")} ${skipped === 0 ? "" : `, ${skipped} skipped`}`,
-        Pace: ({ matched, pace, queued, state }) =>
-          `at most ${pace} a second${state === "running" && matched - queued > pace ? `, so at least ${duration((matched - queued) / pace)} more` : ""}`,
+        Progress: ({ matched, pace, queued, skipped, state }) =>
+          html`${progress(queued, matched, "Queued deliveries")}${skipped === 0 ? "" : `, ${skipped} skipped`}, at most
+          ${pace} a
+          second${state === "running" && matched - queued > pace ? `, so at least ${duration((matched - queued) / pace)} more` : ""}`,
         "Held by": ({ installationId, state }) =>
           state === "cancelling"
             ? "deliveries in flight"
@@ -48,9 +48,9 @@ export const replays = projectPage(
                   time
                 )
               : null,
-        Deliveries: ({ eventTypes, statuses }) =>
-          `${statuses.join(", ")}${eventTypes.length === 0 ? "" : `: ${eventTypes.join(", ")}`}`,
-        Period: ({ since, until }) => html`${time(since)} to ${time(until)}`,
+        Deliveries: ({ eventTypes, since, statuses, until }) =>
+          html`${statuses.join(", ")}${eventTypes.length === 0 ? "" : `: ${eventTypes.join(", ")}`}, created since
+          ${time(since)} and before ${time(until)}`,
         Started: ({ createdAt }) => time(createdAt)
       }
     })

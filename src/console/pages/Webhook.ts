@@ -1,5 +1,5 @@
 /** A webhook: its health, its secrets, its actions and its latest deliveries. */
-import { Effect, Record } from "effect"
+import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { states } from "../../integrations/deliveries/Deliveries.ts"
@@ -7,7 +7,7 @@ import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { filterNames, usualPace } from "../../integrations/deliveries/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { replayFields } from "../Actions.ts"
-import { action, badge, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
+import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
 import { projectPage, recordOf, textOf } from "../Page.ts"
 import { deliveryColumns } from "./Deliveries.ts"
 
@@ -30,8 +30,8 @@ export const webhook = projectPage(
     const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
     const of = { project: project.id, installation: row.installationId }
     const { csrf } = request.session
-    const names = (textOf(request, "faulty") ?? "").split(",")
-    const faulty = Record.keys(replayFields).filter((name) => names.includes(name))
+    const faulty = (textOf(request, "faulty") ?? "").split(",")
+    const fault = (name: keyof typeof replayFields) => (faulty.includes(name) ? replayFields[name] : undefined)
     return {
       title: `Webhook of ${row.name}`,
       body: [
@@ -60,6 +60,9 @@ export const webhook = projectPage(
           "Parked until": time(row.parkedUntil) ?? undefined,
           "Resting until (Retry-After)": time(row.restingUntil) ?? undefined
         }),
+        ...(row.lastFailure?.responseBody
+          ? [block("The beginning of the answer to the attempt that failed last", row.lastFailure.responseBody)]
+          : []),
         html`<h2>Secrets</h2>`,
         table(
           "Secrets that sign deliveries now",
@@ -76,13 +79,12 @@ export const webhook = projectPage(
           ${row.enabled ? action("/console/disable", csrf, of, "Disable") : action("/console/enable", csrf, of, "Enable")}
         </div>`,
         html`<h2>Replay</h2>`,
-        ...faulty.map((name) => html`<p class="bad" role="alert">${replayFields[name].join(": ")}</p>`),
         action("/console/replay", csrf, of, "Count and continue", [
-          input(replayFields.since[0], "since", textOf(request, "since"), "2026-11-20T00:00:00Z"),
-          input(replayFields.until[0], "until", textOf(request, "until"), "2026-11-21T00:00:00Z"),
-          select(replayFields.status[0], "status", filterNames, textOf(request, "status") ?? "dead", ""),
-          select(replayFields.type[0], "type", eventTypes, textOf(request, "type"), "all"),
-          input(replayFields.pace[0], "pace", textOf(request, "pace") ?? String(usualPace))
+          input("Created since", "since", textOf(request, "since"), "2026-11-20T00:00:00Z", fault("since")),
+          input("and before", "until", textOf(request, "until"), "2026-11-21T00:00:00Z", fault("until")),
+          select("State", "status", filterNames, textOf(request, "status") ?? "dead", ""),
+          select("Event", "type", eventTypes, textOf(request, "type"), "all"),
+          input("Deliveries per second", "pace", textOf(request, "pace") ?? String(usualPace), "", fault("pace"))
         ]),
         html`<h2>Deliveries</h2>`,
         table("Latest deliveries, newest first", deliveryColumns(project.id, time), found.items, "No deliveries."),

@@ -1,6 +1,7 @@
 /** The read model of webhooks: what the API, the commands and the console show of each, with the health of its endpoint. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import {
   type DisabledReason,
@@ -10,6 +11,9 @@ import {
 } from "../../api/integrations/WebhookHealth.ts"
 import { jsonObject, selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
+
+/** The last failure of an endpoint. One that an earlier version has stored lacks the body of the answer. */
+type Failure = NonNullable<Webhook["health"]["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
 
 /** A webhook in a list. */
 export interface Listed {
@@ -27,7 +31,7 @@ export interface Listed {
   readonly failures: number
   readonly failingSince: string | null
   readonly lastSuccessAt: string | null
-  readonly lastFailure: Webhook["health"]["lastFailure"]
+  readonly lastFailure: Failure | null
   readonly suspect: boolean
   readonly inFlight: number
   readonly parkedUntil: string | null
@@ -174,7 +178,7 @@ export const details =
     ORDER BY ordinal`
 
 /** Returns the webhook as the API shows it. */
-export const webhookOf = (details: Details): Webhook => ({
+export const webhookOf = ({ lastFailure, ...details }: Details): Webhook => ({
   installationId: details.installationId,
   endpointUrl: details.endpointUrl,
   eventTypes: details.eventTypes,
@@ -190,6 +194,10 @@ export const webhookOf = (details: Details): Webhook => ({
     lastSuccessAt: details.lastSuccessAt,
     nextAttemptAt: details.nextAttemptAt,
     pending: details.pending,
-    lastFailure: details.lastFailure
+    lastFailure: lastFailure && {
+      at: lastFailure.at,
+      statusCode: lastFailure.statusCode,
+      errorCode: lastFailure.errorCode
+    }
   }
 })

@@ -37,8 +37,8 @@ const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, s
   (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
 
 /** The last failure of an endpoint, as JSON. */
-const failureOf = ({ errorCode, finishedAt, statusCode }: Result) =>
-  `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)}}`
+const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
+  `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
 
 /**
  * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not

@@ -1,0 +1,54 @@
+/** The console in a browser: its sign-in, and what is wrong with a page that it shows. */
+import { assert } from "@effect/vitest"
+import axe from "axe-core"
+import { Effect, Schema } from "effect"
+import type { Browser, BrowserContextOptions, Page } from "playwright-core"
+import type { Console } from "./Console.support.ts"
+
+const Serious = Schema.Array(Schema.Struct({ id: Schema.String, impact: Schema.NullOr(Schema.String) }))
+
+/** Returns the serious faults that axe finds on a page, by all of its rules or by one. */
+export const faultsOf = async (page: Page, rule?: string) => {
+  const options = rule === undefined ? "{}" : `{ runOnly: ["${rule}"] }`
+  const found: unknown = await page.evaluate(
+    `axe.run(${options}).then(({ violations }) => violations.map(({ id, impact }) => ({ id, impact: impact ?? null })))`
+  )
+  return Schema.decodeUnknownSync(Serious)(found).filter(({ impact }) => impact === "serious" || impact === "critical")
+}
+
+const decodeTexts = Schema.decodeUnknownSync(Schema.Array(Schema.String))
+
+/** Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, and a page that is too wide. */
+export const brokenIn = async (page: Page) =>
+  decodeTexts(
+    await page.evaluate(`[...document.querySelectorAll(".badge, time small, tr, html")].flatMap((part) => {
+      const { height } = part.getBoundingClientRect()
+      const fits = part.nodeName === "HTML" ? part.scrollWidth <= innerWidth : height < (part.nodeName === "TR" ? 595 : 27)
+      return fits ? [] : [part.nodeName + ": " + part.textContent.slice(0, 80)]
+    })`)
+  )
+
+/** Signs in by a link, as an operator does; returns the page with its requests to other hosts. */
+export const signedIn = Effect.fnUntraced(function* (
+  browser: Browser,
+  server: Console,
+  options: BrowserContextOptions = {}
+) {
+  const { url } = yield* server.link
+  return yield* Effect.promise(async () => {
+    const page = await browser.newPage({ baseURL: server.admin, ...options })
+    const elsewhere: Array<string> = []
+    page.on("request", (request) => {
+      const { origin, protocol } = new URL(request.url())
+      if (protocol !== "data:" && origin !== server.admin) elsewhere.push(request.url())
+    })
+    await page.goto(url)
+    if (options.javaScriptEnabled !== false) {
+      await page.evaluate(axe.source)
+      assert.deepStrictEqual(await faultsOf(page), [], "the page of a link")
+    }
+    await page.getByRole("button", { name: "Sign in" }).click()
+    await page.getByRole("heading", { name: "Overview" }).waitFor()
+    return { page, elsewhere }
+  })
+})
