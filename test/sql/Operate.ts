@@ -42,11 +42,11 @@ const formsOf = (
   replay: string
 ): Readonly<Record<keyof typeof actions, Record<string, string>>> => ({
   "/console/cancel-replay": { replay },
-  "/console/test": { installation: "shop" },
+  "/console/test": { installation: "shop", confirmed: "yes" },
   "/console/disable": { installation: "shop" },
   "/console/enable": { installation: "shop" },
   "/console/replay": { installation: "shop", ...always, status: "all", type: "", pace: "1", mode: "count only" },
-  "/console/retry": { id: dead.id },
+  "/console/retry": { id: dead.id, confirmed: "yes" },
   "/console/settle": { id: "msg_1", as: "sent" },
   "/console/campaign-command": { id: "cmp_running", operation: "pause", confirmed: "yes" }
 })
