@@ -72,7 +72,10 @@ export const columnsOf = (delivery: string) => `
 
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
-/** Finds deliveries of a page, newest first, among the next `scanLimit`. Dead ones have an index. */
+/**
+ * Finds deliveries of a page, newest first, among the next `scanLimit`. Dead ones have an index, and so have all of an installation:
+ * of these no others are read. Only the deliveries of the page are read with all of their columns.
+ */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
@@ -80,22 +83,26 @@ export const find = (
   { after, limit }: Range
 ): Effect.Effect<Found<Delivery>, SqlError.SqlError> => {
   const { installationId, since, status, type, until } = filter
-  const isFiltered = installationId !== null || type !== null || status !== null
+  const isFiltered = type !== null || status !== null
+  const isOfInstallation = installationId !== null && !isFiltered
   // In the text of the statement, so that a plan for any values is as good as one for these.
   const ends = [after, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null)
   return sql<Row>`
     WITH scanned AS MATERIALIZED (
-      SELECT * FROM deliveries
-      WHERE project_id = ${projectId} AND id >= ${since === null ? "" : firstIdAt("dlv", since.getTime())}
+      SELECT id, installation_id, status, event_type FROM deliveries
+      WHERE project_id = ${projectId} ${isOfInstallation ? sql`AND installation_id = ${installationId}` : sql.literal("")}
+        AND id >= ${since === null ? "" : firstIdAt("dlv", since.getTime())}
         ${ends.length === 0 ? sql.literal("") : sql`AND id < ${ends.toSorted()[0]}`}
         ${sql.literal(status === "dead" ? `AND ${isDead}` : "")}
       ORDER BY id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
     ),
     found AS (
-      SELECT * FROM scanned
-      WHERE (${installationId}::text IS NULL OR installation_id = ${installationId})
-        AND (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
-      ORDER BY id DESC LIMIT ${limit + 1}::int
+      SELECT delivery.* FROM (
+        SELECT id FROM scanned
+        WHERE (${installationId}::text IS NULL OR installation_id = ${installationId})
+          AND (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
+        ORDER BY id DESC LIMIT ${limit + 1}::int
+      ) listed, LATERAL (SELECT * FROM deliveries WHERE project_id = ${projectId} AND id = listed.id OFFSET 0) delivery
     )
     SELECT ${sql.literal(columnsOf("found"))}, bound.last, bound.scanned
     FROM (SELECT min(id) AS last, count(*)::int AS scanned FROM scanned) bound LEFT JOIN found ON true
