@@ -36,8 +36,8 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   integrations: ["crm", "platform", "api"],
   project: ["campaigns", "integrations", "messaging", "crm", "platform", "api"],
   console: ["project", "campaigns", "integrations", "messaging", "platform", "api"],
-  server: ["console", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
-  cells: ["server", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
+  cells: ["project", "platform", "api"],
+  server: ["cells", "console", "project", "campaigns", "integrations", "messaging", "crm", "platform", "api"],
   // Of the client, the verification of webhooks.
   cli: [
     "cells",

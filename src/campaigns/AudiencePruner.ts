@@ -8,6 +8,7 @@ import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { giveUpMessages } from "../messaging/CampaignMessages.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
+import { isAwake } from "../platform/Moves.ts"
 
 const batch = 1_000
 const pause = Duration.minutes(1)
@@ -48,7 +49,8 @@ export const layer = Layer.effectDiscard(
     const pruneAbandoned = sql`
       WITH target AS MATERIALIZED (
         SELECT project_id, id AS audience_id FROM audiences
-        WHERE abandoned_at IS NOT NULL AND ${isQuiet("audiences.project_id, audiences.id")}
+        WHERE abandoned_at IS NOT NULL AND ${isAwake(sql, "project_id")}
+          AND ${isQuiet("audiences.project_id, audiences.id")}
         ORDER BY project_id, id LIMIT 1 FOR UPDATE SKIP LOCKED
       ),
       ${recipients},
@@ -63,8 +65,9 @@ export const layer = Layer.effectDiscard(
       WITH target AS MATERIALIZED (
         SELECT ended.* FROM projects, LATERAL (
           SELECT project_id, id, audience_id FROM campaigns
-          WHERE project_id = projects.project_id AND updated_at < ${horizon}
-            AND status IN ('completed', 'cancelled') AND NOT recipients_removed AND ${isQuiet("campaigns.project_id, campaigns.audience_id")}
+          WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND updated_at < ${horizon}
+            AND status IN ('completed', 'cancelled') AND NOT recipients_removed
+            AND ${isQuiet("campaigns.project_id, campaigns.audience_id")}
           ORDER BY updated_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
         ) ended LIMIT 1
       ),

@@ -2,10 +2,12 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { KeyId } from "../api/schema/Ids.ts"
+import { livesHere } from "../platform/Moves.ts"
 
 /** Returns the keys of this cell that a router does not find by their first characters. */
 export const movedKeys = Effect.fnUntraced(function* (cell: string) {
   const sql = yield* SqlClient.SqlClient
   return yield* Effect.orDie(sql<{ readonly keyId: KeyId }>`
-    SELECT key_id AS "keyId" FROM api_keys WHERE NOT starts_with(key_id, ${cell}) ORDER BY key_id`)
+    SELECT key_id AS "keyId" FROM api_keys JOIN projects USING (project_id)
+    WHERE NOT starts_with(key_id, ${cell}) AND ${livesHere(sql, sql`move_state`)} ORDER BY key_id`)
 })

@@ -14,6 +14,7 @@ import {
 } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
+import { livesHere } from "../platform/Moves.ts"
 import { client, deal, missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
@@ -98,7 +99,8 @@ const completedData = `json_build_object('task', ${jsonObject(columns, "complete
 /** Locks the project before its records, in the same order as a project file. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
   project AS MATERIALIZED (
-    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
+    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
+    FOR KEY SHARE
   )`
 
 /**

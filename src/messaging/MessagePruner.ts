@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
+import { isAwake } from "../platform/Moves.ts"
 
 const batch = 1_000
 const pause = Duration.minutes(1)
@@ -26,7 +27,8 @@ export const layer = Layer.effectDiscard(
         DELETE FROM messages WHERE ctid = ANY(ARRAY(
           SELECT expired.row FROM projects, LATERAL (
             SELECT ctid AS row FROM messages
-            WHERE project_id = projects.project_id AND created_at < ${horizon} AND updated_at < ${horizon}
+            WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")}
+              AND created_at < ${horizon} AND updated_at < ${horizon}
               AND status IN ('sent', 'failed')
             ORDER BY created_at, id LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
           ) expired LIMIT ${sql.literal(String(batch))}

@@ -10,6 +10,8 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
+export { tablesOf }
+
 /** Rows of one batch. */
 const batch = 2_000
 

@@ -9,6 +9,7 @@ import * as Replayer from "../integrations/deliveries/Replayer.ts"
 import { Sender } from "../integrations/deliveries/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
+import * as MoveSlots from "../cells/MoveSlots.ts"
 import { Circuits } from "../messaging/providers/Circuits.ts"
 import { Providers } from "../messaging/providers/Providers.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
@@ -79,6 +80,7 @@ const platform = Layer.mergeAll(
 const background = Layer.mergeAll(
   Pruner.layer,
   MessagePruner.layer,
+  MoveSlots.layer,
   AudiencePruner.layer,
   Layer.provideMerge(Runner.layer, MessageLoop.layer)
 ).pipe(

@@ -64,7 +64,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
       assert.deepStrictEqual([ended.status, ended.stderr, findingsOf(ended)], [0, "", []])
       assert.deepStrictEqual(
         reportOf(ended).map(({ check }) => check),
-        ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "limiter", "telemetry"]
+        ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "moves", "limiter", "telemetry"]
       )
       assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
       const text = yield* cli(["doctor"])
@@ -85,7 +85,7 @@ layer(TestDatabase.layer)("doctor", (it) => {
     Effect.gen(function* () {
       const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
       assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
-      const skipped = ["migrations", "clock", "keys", "work"].map((check) => `${check} skipped`)
+      const skipped = ["migrations", "clock", "keys", "work", "moves"].map((check) => `${check} skipped`)
       assert.deepStrictEqual(findingsOf(ended), ["database failed", ...skipped])
       assert.notInclude(ended.stdout + ended.stderr, "s3cret")
     })
@@ -221,7 +221,7 @@ describe("doctor of a database", () => {
       const next = yield* examine()
       assert.deepStrictEqual(
         [next.status, findingsOf(next)],
-        [0, ["migrations warning", "keys skipped", "work skipped"]]
+        [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
       )
       yield* sql`
         INSERT INTO effect_sql_migrations (migration_id, name)

@@ -58,7 +58,7 @@ export const engine = [
     ""
   ),
   recovery("OR leased_until <= now()\n  ),", "\n  ),"),
-  recovery("WHERE worker_id IS NOT NULL AND (", "WHERE worker_id IS NOT NULL AND (true OR"),
+  recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
   deadLetter("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
   recovery(
     "coalesce(next_due_at > greatest(available_at, now()), true)",

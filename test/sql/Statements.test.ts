@@ -9,6 +9,9 @@ const unreached = [
   "src/server/Welcome.ts"
 ]
 
+/** A move takes two servers, of which the walk has one. Its statements are sent once for a move, by their own tests. */
+const betweenServers = /^src\/cells\/(?!KeyMap|MoveSlots)/
+
 /** Plans that read more rows the more there are, each for a reason. All others find a page, or a few rows, by an index. */
 const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "the webhooks of a project, each of which may subscribe to the event": [
@@ -28,6 +31,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts replays below a limit",
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts webhooks below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
+    "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving",
     "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
   ],
   "a search of the console, which has a second: by an index, unless the table had a single row when it was analyzed": [
@@ -39,6 +43,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the stages of a file, the count of a capacity":
     [
+      "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
       "src/campaigns/Campaigns/Freeze.ts freeze: reads channels without a limit by channels_by_age",
       "src/campaigns/Campaigns/Freeze.ts freeze: reads clients without a limit by clients_pkey",
@@ -64,6 +69,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/imports/Preview/Repo.ts preview: sorts clients below a limit",
     "src/crm/Clients.ts list: reads clients without a limit by clients_pkey"
   ],
+  "projects at rest, which are few": [
+    "src/integrations/deliveries/AttemptMinutes.ts prune: filters projects below a limit"
+  ],
   "the attempts of a project in a period of at most seven days": [
     "src/integrations/deliveries/AttemptMinutes.ts read: reads attempt_minutes without a limit by attempt_minutes_pkey"
   ],
@@ -80,7 +88,9 @@ describe("npm run sql", () => {
     const { code, stderr, stdout } = await runToEnd("node", ["--import", hooks, "test/sql/run.ts", "--plans"])
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
     assert.deepStrictEqual(
-      [...stdout.matchAll(/^-- not sent by the walk: ([^:]+)/gm)].map(([, file]) => file),
+      [...stdout.matchAll(/^-- not sent by the walk: ([^:]+)/gm)]
+        .map(([, file = ""]) => file)
+        .filter((file) => !betweenServers.test(file)),
       unreached
     )
     assert.notMatch(stdout, /no plan/)

@@ -3,6 +3,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import type { Channel } from "../../messaging/providers/Circuits.ts"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
+import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -42,7 +43,7 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
       primary_channel_id, primary_template_id, primary_template_version,
       fallback_channel_id, fallback_template_id, fallback_template_version
     FROM campaigns
-    WHERE status = 'running' AND (next_send_at IS NULL OR next_send_at <= ${until})
+    WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND (next_send_at IS NULL OR next_send_at <= ${until})
       AND NOT ${isFull(sql, "project_limit", sql`true`)}
       AND (NOT ${isFull(sql, "channel_limit", sql`channel_id = primary_channel_id`)}
         OR fallback_channel_id IS NOT NULL

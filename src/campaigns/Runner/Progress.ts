@@ -1,6 +1,7 @@
 /** Starts due campaigns, and completes those whose recipients are settled. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isOpen } from "./Recipients.ts"
+import { isAwake } from "../../platform/Moves.ts"
 
 /** Maximum delay of a start. A campaign that is later is paused instead, and an operator decides. */
 const latest = "6 hours"
@@ -12,7 +13,7 @@ const latest = "6 hours"
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (
     SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now} - ${latest}::interval AS is_late
-    FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now}
+    FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now} AND ${isAwake(sql, "project_id")}
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   started AS (
@@ -25,7 +26,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
   ),
   finished AS MATERIALIZED (
     SELECT project_id, id FROM campaigns
-    WHERE status = 'running' AND NOT EXISTS (
+    WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND NOT EXISTS (
       SELECT FROM campaign_recipients AS recipient
       WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
         AND ${isOpen(sql, "recipient.status")}

@@ -11,6 +11,7 @@ import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
 import { maxAttempts } from "../../messaging/RetrySchedule.ts"
+import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -94,7 +95,8 @@ export const collect = (
           recipient.attempts < ${maxAttempts}::int
             AND coalesce(recipient.provider_type = ANY(${[...idempotent]}::text[]), false) AS repeatable
       ) AS outcome
-    WHERE recipient.status = 'sending' AND CASE WHEN recipient.available_at IS NOT NULL THEN recipient.available_at <= ${now}
+    WHERE recipient.status = 'sending' AND ${isAwake(sql, "recipient.project_id")}
+      AND CASE WHEN recipient.available_at IS NOT NULL THEN recipient.available_at <= ${now}
       ELSE message.available_at IS NULL AND message.attempts >= recipient.attempts END
     LIMIT ${batch}::int
     FOR NO KEY UPDATE OF recipient SKIP LOCKED

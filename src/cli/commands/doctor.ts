@@ -28,8 +28,8 @@ const keys = Checks.keys.pipe(
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
-const ofRecords = Effect.all({ keys, work: Checks.work })
-const withoutRecords = { keys: skipped, work: skipped }
+const ofRecords = Effect.all({ keys, work: Checks.work, moves: Checks.moves })
+const withoutRecords = { keys: skipped, work: skipped, moves: skipped }
 
 /** Checks of the database. Those that depend on a failed one are skipped. */
 const ofDatabase = Effect.gen(function* () {

@@ -1,6 +1,8 @@
 /** `project`: the project file (contract §12). */
-import { Console, Data, Effect, FileSystem, Layer, Option, Stdio, Stream } from "effect"
+import { Console, Data, Effect, FileSystem, Layer, Option, Redacted, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
+import * as Moves from "../../cells/Moves.ts"
+import { DatabaseUrl } from "../../platform/database/Database.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { type ExportReport, Exports } from "../../project/Exports.ts"
@@ -8,6 +10,9 @@ import { jsonSchema } from "../../project/ProjectFile.ts"
 import { Offboarding } from "../../project/Offboarding.ts"
 import { listProjects } from "../../project/ProjectList.ts"
 import { type ApplyReport, Projects } from "../../project/Projects.ts"
+import { Settings } from "../../platform/Settings.ts"
+import { url } from "../../platform/Settings/Formats.ts"
+import { sealedTables } from "../../server/StoredSecrets.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, table, withProgress } from "../Output.ts"
@@ -112,9 +117,9 @@ const remove = Command.make(
     if (confirm !== project) return yield* unconfirmed(confirm)
     const projectId = yield* Flags.projectId(project)
     let removed = 0
-    const removal = yield* Effect.flatMap(Offboarding, ({ remove }) =>
-      remove(projectId, (rows) => Effect.sync(() => void (removed = rows)))
-    ).pipe(
+    const removal = yield* Moves.assertUnmoved(projectId).pipe(
+      Effect.andThen(Offboarding),
+      Effect.flatMap(({ remove }) => remove(projectId, (rows) => Effect.sync(() => void (removed = rows)))),
       withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
       Effect.provide(Offboarding.layer),
       onMigratedDatabase
@@ -128,6 +133,83 @@ const remove = Command.make(
   ),
   Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
 )
+
+const databaseUrl = (name: string) =>
+  Flags.decodedFlag(name, url("postgres:", "postgresql:")).pipe(Flag.withMetavar("URL"))
+
+const moveCommand = Command.make(
+  "move",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    to: databaseUrl("to").pipe(Flag.withDescription("The database of the other cell (required)")),
+    source: databaseUrl("source").pipe(
+      Flag.withDescription("This database as the other one reaches it; DATABASE_URL if not given"),
+      Flag.optional
+    ),
+    abort: Flag.Boolean("abort").pipe(
+      Flag.withoutNegation,
+      Flag.withDefault(false),
+      Flag.withDescription("End a move before its switch: leave the source as it was, and nothing at the target")
+    )
+  },
+  Effect.fn(
+    function* ({ abort, json, project, source, to }) {
+      const projectId = yield* Flags.projectId(project)
+      const { databaseDirectUrl } = yield* Settings
+      const here = yield* DatabaseUrl
+      const own = Option.getOrElse(databaseDirectUrl, () => here)
+      let reached = ""
+      let last = ""
+      const report = (step: string, detail = "") =>
+        Effect.suspend(() => {
+          reached = `: ${step}, ${detail}`
+          if (step === last) return Effect.void
+          last = step
+          return Console.error(`${step}: ${detail}`)
+        })
+      const options = {
+        projectId,
+        targetUrl: Redacted.make(to),
+        sourceUrl: Option.match(source, { onNone: () => own, onSome: Redacted.make }),
+        sealed: sealedTables,
+        report
+      }
+      const moved = yield* (abort ? Moves.abort(options) : Moves.move(options)).pipe(
+        withProgress(`Moving project ${project}`, () => reached)
+      )
+      yield* answer(json, moved, afterMove(moved))
+    },
+    (effect) => Effect.provide(effect, [Layer.provide(SecretBox.layer, SecretKey.layer)]).pipe(onMigratedDatabase)
+  )
+).pipe(
+  Command.withDescription(
+    "Move a project to the database of another cell while it is in use. Run it again after a crash, and once the router leads to the other cell"
+  ),
+  Command.withExamples([
+    { command: `${cli} project move --project acme --to postgres://…/cell_02` },
+    {
+      command: `${cli} project move --project acme --to postgres://…/cell_02 --abort`,
+      description: "Before the switch"
+    }
+  ])
+)
+
+const afterMove = ({ fencedMs, projectId, rows, state }: Moves.Moved) => {
+  switch (state) {
+    case "aborted":
+      return `The move of project ${projectId} is aborted.`
+    case "cleaned":
+      return `Project ${projectId} is deleted here: the move is complete.`
+    case "switched":
+      return [
+        `The other cell serves project ${projectId}.`,
+        ...(rows === null ? [] : [`Both sides were equal in ${rows} rows. The fence lasted ${fencedMs} ms.`]),
+        "Now add the lines of `cells map` of the other cell to the map of the router, and reload the router.",
+        "Then run this command again: it deletes the project here."
+      ].join("\n")
+  }
+}
 
 const unconfirmed = (value: string) =>
   new CliError.ShowHelp({
@@ -143,8 +225,8 @@ const unconfirmed = (value: string) =>
   })
 
 export const project = Command.make("project").pipe(
-  Command.withDescription("Apply and export project files, list and delete projects"),
-  Command.withSubcommands([apply, exportCommand, list, schema, remove])
+  Command.withDescription("Apply and export project files, and list, move and delete projects"),
+  Command.withSubcommands([apply, exportCommand, list, schema, moveCommand, remove])
 )
 
 const read = Effect.fnUntraced(function* (file: string) {

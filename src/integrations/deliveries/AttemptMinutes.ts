@@ -4,6 +4,7 @@
  */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
+import { isAwake } from "../../platform/Moves.ts"
 
 /** Ranges of durations for each doubling: a range ends 19 % above its start. */
 const perDoubling = 4
@@ -89,7 +90,9 @@ export const prune = (sql: SqlClient.SqlClient) => {
   return sql<{ readonly more: boolean }>`
     WITH gone AS (
       DELETE FROM attempt_minutes WHERE ctid = ANY(ARRAY(
-        SELECT expired.row FROM (SELECT project_id FROM projects UNION ALL SELECT ${all}) project, LATERAL (
+        SELECT expired.row FROM (
+          SELECT project_id FROM projects WHERE ${isAwake(sql, "project_id")} UNION ALL SELECT ${all}
+        ) project, LATERAL (
           SELECT ctid AS row FROM attempt_minutes
           WHERE project_id = project.project_id AND minute < now() - ${retentionDays}::int * interval '1 day'
           ORDER BY minute LIMIT ${batch} FOR UPDATE SKIP LOCKED

@@ -8,6 +8,7 @@ import { limitTables, shareOf } from "../providers/ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
 import { columns, inDoubt, instant, type Message, startedAttempt } from "./Record.ts"
 import { after, attemptAfter, before, givenUp } from "./States.ts"
+import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -135,7 +136,7 @@ const due = (sql: Sql, { limits, now }: Terms) => sql`
       SELECT messages.project_id, id, channel_id, provider_type, attempting, available_at,
         ${sql.literal(inDoubt)} AS in_doubt
       FROM messages
-      WHERE project_id = queue.project_id AND available_at <= ${now} AND (attempting OR NOT EXISTS (
+      WHERE project_id = queue.project_id AND ${isAwake(sql, "queue.project_id")} AND available_at <= ${now} AND (attempting OR NOT EXISTS (
         SELECT FROM channel_limit
         WHERE project_id = messages.project_id AND channel_id = messages.channel_id AND free = 0
       ))
@@ -170,7 +171,7 @@ const takeoverBatch = 500
 export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: Statement.Fragment) => sql`
   UPDATE messages SET available_at = ${now}, worker_id = NULL
   FROM (
-    SELECT project_id, id FROM messages WHERE attempting AND worker_id IS NOT NULL AND ${isDead}
+    SELECT project_id, id FROM messages WHERE attempting AND worker_id IS NOT NULL AND ${isAwake(sql, "project_id")} AND ${isDead}
     LIMIT ${takeoverBatch}::int FOR NO KEY UPDATE SKIP LOCKED
   ) lost
   WHERE messages.project_id = lost.project_id AND messages.id = lost.id`

@@ -27,6 +27,13 @@ const Connections = Context.Reference<{
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
   "developer-api/platform/DatabaseUrl"
 ) {
+  /** Another database than the one of the settings. */
+  static readonly at = (url: Redacted.Redacted) =>
+    Layer.merge(
+      Layer.succeed(DatabaseUrl, url),
+      Layer.succeed(Connections, { directUrl: Option.none(), max: defaultConnections })
+    )
+
   static readonly layer = Layer.unwrap(
     Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
       Option.match(databaseUrl, {
@@ -162,7 +169,9 @@ const projectFileTimeout = Duration.millis(1_750)
 export class ProjectLocked extends ServiceUnavailable {}
 
 const projectLocked = () =>
-  new ProjectLocked({ detail: "A project file is being applied to this project. Send the request again." })
+  new ProjectLocked({
+    detail: "The project is locked while a project file is applied or it is moved. Send the request again."
+  })
 
 const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 

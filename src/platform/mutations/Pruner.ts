@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../background/Periodic.ts"
 import { Settings } from "../Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
+import { isAwake } from "../Moves.ts"
 
 /** Outcomes deleted by one statement. */
 export const batch = 1_000
@@ -17,7 +18,7 @@ export const prune = (sql: SqlClient.SqlClient, horizon: Date) => sql`
   DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(
     SELECT expired.row FROM projects p CROSS JOIN LATERAL (
       SELECT ctid AS row FROM idempotency_keys
-      WHERE project_id = p.project_id AND created_at < ${horizon}
+      WHERE project_id = p.project_id AND ${isAwake(sql, "project_id")} AND created_at < ${horizon}
       ORDER BY created_at LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
     ) expired LIMIT ${sql.literal(String(batch))}
   ))

@@ -22,7 +22,9 @@ const actions = [
   "message.settle",
   "campaign.pause",
   "campaign.resume",
-  "campaign.cancel"
+  "campaign.cancel",
+  "project.move",
+  "project.move.abort"
 ] as const
 type Action = (typeof actions)[number]
 

@@ -2,19 +2,21 @@
 import { Data, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
+import { livesHere } from "../Moves.ts"
 
-/** No project has this id. */
+/** No project that this database serves has this id. */
 export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
   override get message() {
     return `There is no project "${this.projectId}"`
   }
 }
 
-/** Fails unless the project exists. */
+/** Fails unless the project exists, and this database serves it. */
 export const requireProject = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId
 ): Effect.fn.Return<void, ProjectUnknown> {
-  const rows = yield* Effect.orDie(sql`SELECT FROM projects WHERE project_id = ${projectId}`)
+  const rows = yield* Effect.orDie(sql`
+    SELECT FROM projects WHERE project_id = ${projectId} AND ${livesHere(sql, sql`move_state`)}`)
   if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
 })

@@ -12,6 +12,7 @@ import {
   listOf,
   selectList
 } from "../../platform/database/Columns.ts"
+import { livesHere } from "../../platform/Moves.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient
@@ -94,7 +95,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
     RETURNING project_id`
   // A separate statement, so that it sees what a concurrent apply committed while the INSERT waited for it.
   const [old = initial] = yield* sql<Row & { readonly isDeleted: boolean }>`
-    SELECT deleted_at IS NOT NULL AS "isDeleted", ${sql.literal(selectList(columns))}
+    SELECT deleted_at IS NOT NULL OR NOT ${livesHere(sql, sql`move_state`)} AS "isDeleted", ${sql.literal(selectList(columns))}
     FROM projects WHERE project_id = ${project.id} FOR UPDATE`
   return { created: made.length > 0, isDeleted: "isDeleted" in old && old.isDeleted, row: next(project, old) }
 })

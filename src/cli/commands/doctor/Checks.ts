@@ -2,6 +2,7 @@
 import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
+import { slots } from "../../../cells/MoveSlots.ts"
 import * as Deliveries from "../../../integrations/deliveries/Deliveries.ts"
 import { listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
 import * as Messages from "../../../messaging/Messages.ts"
@@ -198,3 +199,19 @@ export const work = Effect.gen(function* () {
     ? ok("nothing waits for an operator")
     : warning(waiting.join(", "), `Run ${commands.join(" and ")}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
+
+/** No slot is left of a move: PostgreSQL keeps its log for each until the disk is full. */
+export const moves = Effect.gen(function* () {
+  const found = yield* slots(yield* SqlClient.SqlClient)
+  const named = found.map(
+    ({ active, keeps, projectId, slot }) =>
+      `${projectId === null ? `slot ${slot}` : `project ${projectId}`} (${active ? "copied now" : "not read"}, keeps ${Math.ceil(keeps / 1_000_000)} MB of the log)`
+  )
+  if (found.length === 0) return ok("no project is being moved from here")
+  if (found.every(({ active }) => active))
+    return warning(`moving: ${named.join(", ")}`, "Nothing, while the moves run.")
+  return failed(
+    `left by a move: ${named.join(", ")}`,
+    `Run the move again, or \`project move --abort\`; drop a slot without a project by pg_drop_replication_slot.`
+  )
+}).pipe(Effect.catchCause(failure("Read the database's log: the replication slots can't be read.")))

@@ -1,4 +1,5 @@
 /** The endpoints that a claim visits, and the share of slots that each gets, as parts of its statement. */
+import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { type Pool, pools, type Rooms } from "./Slots.ts"
@@ -62,7 +63,7 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   const isSuspect = pool === "suspect"
   const free = sql`${rooms[pool].free}::int`
   const inPool = sql.literal(isSuspect ? "suspect" : "NOT suspect")
-  const able = sql`${inPool} AND coalesce(worker_id = ${workerId}::bigint, true)`
+  const able = sql`${inPool} AND coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "project_id")}`
   const hasRoom = sql`NOT EXISTS (
       SELECT FROM holder
       WHERE holder.project_id = due.project_id AND holder.suspect = ${sql.literal(String(isSuspect))} AND room = 0
@@ -124,7 +125,7 @@ export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
       SELECT enabled, endpoint_url, url_version, ${validSecrets(sql)} AS secrets FROM webhooks
       WHERE project_id = health.project_id AND installation_id = health.installation_id LIMIT 1
     ) webhook
-    WHERE coalesce(worker_id = ${workerId}::bigint, true)
+    WHERE coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "health.project_id")}
     FOR NO KEY UPDATE OF health SKIP LOCKED
   ) able`
 }
@@ -195,4 +196,4 @@ export const lockedEndpoints = (sql: Sql, { workerId }: Terms) => sql`
   SELECT project_id, installation_id FROM (
     SELECT project_id, installation_id FROM named EXCEPT SELECT project_id, installation_id FROM endpoint
   ) missing JOIN endpoint_health USING (project_id, installation_id)
-  WHERE coalesce(worker_id = ${workerId}::bigint, true)`
+  WHERE coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "project_id")}`

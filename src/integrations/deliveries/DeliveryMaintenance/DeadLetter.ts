@@ -1,4 +1,5 @@
 /** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
+import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
 import type { DisabledReason } from "../../../api/integrations/WebhookHealth.ts"
 import { type Failing, isFailing } from "../DeliveryLoop/Record.ts"
@@ -71,7 +72,7 @@ export const discard = (sql: SqlClient.SqlClient) => {
   return sql<Batch>`
   WITH endpoint AS MATERIALIZED (
     SELECT project_id, installation_id, enabled FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
-    WHERE discarding
+    WHERE discarding AND ${isAwake(sql, "project_id")}
     ORDER BY project_id, installation_id LIMIT 100
     FOR NO KEY UPDATE OF health SKIP LOCKED
   ),
@@ -110,7 +111,7 @@ export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
   WITH old AS MATERIALIZED (
     SELECT expired.row FROM projects, LATERAL (
       SELECT ctid AS row FROM deliveries
-      WHERE project_id = projects.project_id AND finished_at IS NULL AND created_at > '-infinity' AND status = ${from}
+      WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND finished_at IS NULL AND created_at > '-infinity' AND status = ${from}
         AND greatest(created_at, retried_at) < now() - ${maxAgeMillis}::float8 * interval '1 millisecond'
       ORDER BY greatest(created_at, retried_at) LIMIT ${deadLetterBatch}::int
       FOR NO KEY UPDATE SKIP LOCKED

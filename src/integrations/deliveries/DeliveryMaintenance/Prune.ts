@@ -1,4 +1,5 @@
 /** Removes finished deliveries and events after their retention. */
+import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 
 /** Retention of finished deliveries, with the log of their attempts, and of events without deliveries (contract §10). */
@@ -19,7 +20,7 @@ export const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
       DELETE FROM deliveries WHERE ctid = ANY(ARRAY(
         SELECT expired.row FROM projects, LATERAL (
           SELECT ctid AS row FROM deliveries
-          WHERE project_id = projects.project_id AND finished_at < ${horizon}::timestamptz
+          WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND finished_at < ${horizon}::timestamptz
           ORDER BY finished_at LIMIT ${batch} FOR UPDATE SKIP LOCKED
         ) expired LIMIT ${batch}
       ))
@@ -29,7 +30,7 @@ export const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
       DELETE FROM events WHERE ctid = ANY(ARRAY(
         SELECT orphan.row FROM projects, LATERAL (
           SELECT ctid AS row FROM events
-          WHERE project_id = projects.project_id AND occurred_at < ${horizon}::timestamptz
+          WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND occurred_at < ${horizon}::timestamptz
             AND NOT EXISTS (
               SELECT FROM deliveries WHERE deliveries.project_id = events.project_id AND deliveries.event_id = events.id
             )

@@ -2,6 +2,7 @@
  * Finds what a process has left behind: `reclaim` the deliveries of dead workers and expired leases, `sweep` the pending
  * deliveries that no mark on the row of their endpoint announces.
  */
+import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
 import type { Worker } from "../../../platform/background/Worker.ts"
 import { literalsOf } from "../DeliveryLoop/States.ts"
@@ -20,7 +21,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   return sql<Endpoint>`
   WITH gate AS MATERIALIZED (
     SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
-    WHERE worker_id IS NOT NULL AND (
+    WHERE worker_id IS NOT NULL AND ${isAwake(sql, "project_id")} AND (
       ${worker.isDead(sql, sql`worker_id`)} OR EXISTS (
         SELECT FROM (${inFlight(sql, sql.literal("health"))}) delivery WHERE leased_until <= now()
       )
@@ -106,7 +107,8 @@ export const sweep = (
         AND finished_at IS NULL AND status = ${literalsOf(sql, "claimed").from}
       ORDER BY available_at, id LIMIT 1
     ) first, endpoint_health health JOIN webhooks USING (project_id, installation_id)
-    WHERE health.project_id = open.project_id AND health.installation_id = open.installation_id AND CASE
+    WHERE health.project_id = open.project_id AND health.installation_id = open.installation_id
+      AND ${isAwake(sql, "open.project_id")} AND CASE
       WHEN enabled THEN coalesce(next_due_at > greatest(available_at, now()), true) ELSE NOT discarding
     END
     FOR NO KEY UPDATE OF health SKIP LOCKED

@@ -12,6 +12,7 @@ import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { stepOf } from "../../../api/schema/States.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
 import { after } from "../DeliveryLoop/States.ts"
+import { isAwake } from "../../../platform/Moves.ts"
 import { type EndReason, replays } from "./States.ts"
 
 export interface Replay {
@@ -61,7 +62,7 @@ export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
       row_number() OVER (PARTITION BY project_id ORDER BY random()) AS turn
     FROM replays JOIN webhooks USING (project_id, installation_id)
       JOIN endpoint_health USING (project_id, installation_id)
-    WHERE state IN ('running', 'cancelling') AND (
+    WHERE state IN ('running', 'cancelling') AND ${isAwake(sql, "project_id")} AND (
       state = ${emptied.from} OR NOT enabled OR (
         paced_at + interval '1 second' / pace <= now() AND coalesce(greatest(parked_until, resting_until) <= now(), true)
       )
@@ -82,7 +83,8 @@ export const release = (
   readonly made: number
 }>`
   WITH replay AS MATERIALIZED (
-    SELECT * FROM replays WHERE project_id = ${projectId} AND id = ${id} AND state = ${exhausted.from}
+    SELECT * FROM replays
+    WHERE project_id = ${projectId} AND id = ${id} AND state = ${exhausted.from} AND ${isAwake(sql, "project_id")}
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   room AS MATERIALIZED (
@@ -168,7 +170,8 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
   readonly made: number
 }>`
   WITH replay AS MATERIALIZED (
-    SELECT id FROM replays WHERE project_id = ${projectId} AND id = ${id} AND state = ${emptied.from}
+    SELECT id FROM replays
+    WHERE project_id = ${projectId} AND id = ${id} AND state = ${emptied.from} AND ${isAwake(sql, "project_id")}
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   open AS MATERIALIZED (
@@ -194,7 +197,7 @@ export const end = (sql: SqlClient.SqlClient, { id, installationId, projectId }:
 }>`
   WITH ended AS (
     UPDATE replays SET state = ${disabled.to}, end_reason = ${"webhook_disabled" satisfies EndReason}, finished_at = now()
-    WHERE project_id = ${projectId} AND id = ${id} AND state = ${disabled.from} AND EXISTS (
+    WHERE project_id = ${projectId} AND id = ${id} AND state = ${disabled.from} AND ${isAwake(sql, "project_id")} AND EXISTS (
       SELECT FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId} AND NOT enabled
     )
   )

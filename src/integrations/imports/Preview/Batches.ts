@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { ImportPreview, UnsupportedField } from "../../../api/integrations/Preview.ts"
+import { isAwake } from "../../../platform/Moves.ts"
 import type { PlacedRecord } from "./Fingerprint.ts"
 import type { Mappings } from "./Evaluation.ts"
 
@@ -26,7 +27,7 @@ interface Outdated {
 
 /**
  * Returns the installations with an outdated batch, locked, so that no two processes evaluate a batch at once. `SKIP
- * LOCKED` leaves out batches that are being evaluated.
+ * LOCKED`, for background work, leaves out batches that are being evaluated and projects at rest.
  */
 export const lockOutdated = (
   sql: Sql,
@@ -45,7 +46,7 @@ export const lockOutdated = (
         installation.profile_version, installation.profile_mappings,
         CASE WHEN installation.profile_version IS NOT NULL THEN ${rules}::integer END
       ) IS DISTINCT FROM (batch.profile_version, batch.profile_mappings, batch.rules)
-    )
+    ) AND (${locked === ""} OR ${isAwake(sql, "installation.project_id")})
     FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
 
 /** The batches that other rules have evaluated. */

@@ -51,6 +51,8 @@ export const start = Effect.fnUntraced(function* <R>(
     unix_socket_directories: "",
     timezone: "UTC",
     log_timezone: "UTC",
+    // A project can be moved to another database (contract §18).
+    wal_level: "logical",
     ...cluster.flags
   }
   const options = Object.entries(settings).map(([name, value]) => `--${name}=${value}`)

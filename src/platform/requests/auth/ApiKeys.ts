@@ -6,6 +6,7 @@ import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
 import { ProjectUnknown, requireProject } from "../../operators/ProjectUnknown.ts"
 import { Settings } from "../../Settings.ts"
 import { type Found, pageOf, type Range } from "../../operators/Search.ts"
+import { livesHere } from "../../Moves.ts"
 import * as Token from "./Token.ts"
 
 /** A key as operators see it, without its token, which is not stored. */
@@ -116,7 +117,8 @@ export class ApiKeys extends Context.Service<
             const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
             WITH project AS MATERIALIZED (
               -- The project is locked before its records, as by a project file.
-              SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL FOR KEY SHARE
+              SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
+              FOR KEY SHARE
             ),
             member AS MATERIALIZED (
               -- Locked until the key exists, so that the member is not deactivated in between.
@@ -164,7 +166,9 @@ export class ApiKeys extends Context.Service<
           revoke: Effect.fn("ApiKeys.revoke")(function* (keyId) {
             const now = new Date(yield* Clock.currentTimeMillis)
             const [row] = yield* sql<{ readonly keyId: KeyId; readonly revokedAt: Date }>`
-            UPDATE api_keys SET revoked_at = coalesce(revoked_at, ${now}::timestamptz) WHERE key_id = ${keyId}
+            UPDATE api_keys SET revoked_at = coalesce(revoked_at, ${now}::timestamptz) FROM projects
+            WHERE key_id = ${keyId} AND projects.project_id = api_keys.project_id
+              AND ${livesHere(sql, sql`move_state`)}
             RETURNING key_id AS "keyId", revoked_at AS "revokedAt"`.pipe(Effect.orDie)
             return row ?? (yield* new KeyUnknown())
           }),
@@ -178,7 +182,9 @@ export class ApiKeys extends Context.Service<
             const [verdict] = yield* sql<RotationVerdict>`
             WITH project AS MATERIALIZED (
               SELECT project_id FROM projects
-              WHERE project_id = (SELECT project_id FROM api_keys WHERE key_id = ${keyId}) FOR KEY SHARE
+              WHERE project_id = (SELECT project_id FROM api_keys WHERE key_id = ${keyId})
+                AND ${livesHere(sql, sql`move_state`)}
+              FOR KEY SHARE
             ),
             old AS MATERIALIZED (
               -- Locked, so that rotations and revocations of a key are serialized.

@@ -4,9 +4,10 @@ import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../../api/Access.ts"
 import type { RateLimit } from "../../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
-import type { ServiceUnavailable } from "../../../api/Problems.ts"
+import { ServiceUnavailable } from "../../../api/Problems.ts"
 import { statement } from "../../database/Database.ts"
 import { cachedFor, monotonicMillis } from "../../MonotonicTime.ts"
+import { isClosed, type State } from "../../Moves.ts"
 import { type Bucket, bucketsOf } from "../rateLimit/RateLimits.ts"
 import { pacedReads } from "./KeyReads.ts"
 import { type Presented, sameHash } from "./Token.ts"
@@ -32,6 +33,7 @@ export interface Verified {
 }
 
 interface Row extends Omit<Credential, "buckets"> {
+  readonly moveState: State | null
   readonly tokenHash: Uint8Array
   readonly expiresAt: Date
   readonly lastUsedAt: Date | null
@@ -39,6 +41,8 @@ interface Row extends Omit<Credential, "buckets"> {
 }
 
 interface Entry extends Verified {
+  /** Whether another database serves the project, or is to serve it. */
+  readonly isClosed: boolean
   readonly tokenHash: Uint8Array
   readonly expiresAt: number
   lastUsedAt: number
@@ -77,7 +81,7 @@ export class Credentials extends Context.Service<
         SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
                k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
                p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt",
-               k.last_used_at AS "lastUsedAt"
+               k.last_used_at AS "lastUsedAt", p.move_state AS "moveState"
         FROM api_keys k
           JOIN projects p ON p.project_id = k.project_id
           LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
@@ -117,6 +121,7 @@ export class Credentials extends Context.Service<
         verify: ({ hash, keyId }) =>
           Effect.flatMap(find(keyId), ({ entry }) => {
             if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
+            if (entry.value.isClosed) return Effect.fail(moving())
             return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
           })
       }
@@ -124,14 +129,18 @@ export class Credentials extends Context.Service<
   )
 }
 
+const moving = () =>
+  new ServiceUnavailable({ detail: "The project is being moved to another database. Send the request again." })
+
 /** Makes the entry of a key that need not be read again for the time `left`. */
 const toEntry = (
-  { expiresAt, lastUsedAt, rateLimits, tokenHash, ...credential }: Row,
+  { expiresAt, lastUsedAt, moveState, rateLimits, tokenHash, ...credential }: Row,
   left: Duration.Duration,
   clock: Clock.Clock
 ): Entry => ({
   credential: { ...credential, buckets: bucketsOf(credential.projectId, { ...defaultRateLimits, ...rateLimits }) },
   tokenHash,
+  isClosed: isClosed(moveState),
   until:
     monotonicMillis(clock) + Math.min(Duration.toMillis(left), expiresAt.getTime() - clock.currentTimeMillisUnsafe()),
   expiresAt: expiresAt.getTime(),

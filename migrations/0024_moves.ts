@@ -1,0 +1,42 @@
+/** Marks projects that are being moved to another database. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+
+export default Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+
+  // The state of the move, and the other database of it. The states are those of `platform/Moves.ts`.
+  yield* sql`ALTER TABLE projects ADD COLUMN move_state text`
+  yield* sql`ALTER TABLE projects ADD COLUMN move_peer text`
+
+  // As before, and null for a project that another database serves, or is to serve. The mover holds the lock exclusively
+  // while the project is fenced. If its session ends, the fence ends.
+  yield* sql`
+    CREATE OR REPLACE FUNCTION enter_project(project text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
+    BEGIN
+      IF pg_try_advisory_xact_lock_shared(hashtextextended(project, 0)) THEN
+        RETURN (
+          SELECT revision FROM projects WHERE project_id = project AND deleted_at IS NULL
+            AND (move_state IS NULL OR move_state IN ('copying', 'resting', 'fenced', 'aborting'))
+        );
+      END IF;
+      RETURN NULL;
+    END $$`
+
+  // The projects that no background work touches: those of other databases, and those whose mover has stopped their work. It
+  // holds the lock of the project with the seed 1 as long as it lives.
+  yield* sql`
+    CREATE FUNCTION resting_projects() RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+    BEGIN
+      RETURN ARRAY(
+        SELECT project_id FROM projects WHERE move_state IS NOT NULL AND (
+          move_state IN ('switching', 'switched', 'arriving') OR move_state IN ('resting', 'fenced') AND EXISTS (
+            SELECT FROM pg_locks
+            WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND mode = 'ExclusiveLock'
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND ((classid::bigint << 32) | objid::bigint) = hashtextextended(project_id, 1)
+          )
+        )
+      );
+    END $$`
+})

@@ -1,0 +1,84 @@
+/** What both sides of a move must have, checked before anything is made. */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
+import { type Mark, markOf, refused, type Sides } from "./Sides.ts"
+
+type Sql = SqlClient.SqlClient
+
+interface Server {
+  readonly version: number
+  readonly standby: boolean
+  readonly walLevel: string
+  readonly freeSlots: number
+  readonly freeSenders: number
+  readonly workers: number
+  readonly mayReplicate: boolean
+  readonly maySubscribe: boolean
+}
+
+const serverOf = (sql: Sql) => sql<Server>`
+  SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery() AS standby,
+    current_setting('wal_level') AS "walLevel",
+    current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_replication_slots) AS "freeSlots",
+    current_setting('max_wal_senders')::int - (SELECT count(*)::int FROM pg_stat_replication) AS "freeSenders",
+    current_setting('max_logical_replication_workers')::int AS workers,
+    rolsuper OR rolreplication AS "mayReplicate",
+    rolsuper OR coalesce((
+      SELECT pg_has_role(current_user, oid, 'member') FROM pg_roles WHERE rolname = 'pg_create_subscription'
+    ), false) AS "maySubscribe"
+  FROM pg_roles WHERE rolname = current_user`
+
+const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
+  SELECT string_agg(name, ',' ORDER BY migration_id) AS name FROM effect_sql_migrations`
+
+/** A copy and the changes take a slot, each table that is copied at the same time another. */
+const slots = 3
+
+/** Fails with every fault of both sides. A move that has begun is checked as well. */
+export const check = Effect.fnUntraced(function* (
+  { projectId, source, sourceId, target, targetId }: Sides,
+  sealed: ReadonlyArray<SealedTable>,
+  mark: Mark
+) {
+  const [[here], [there]] = yield* Effect.all([serverOf(source), serverOf(target)])
+  const exists = yield* target<{ readonly yes: boolean }>`
+    SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS yes`
+  if (here === undefined || there === undefined) return yield* refused("A role of the URLs does not exist")
+  const isNew = mark.state === null
+  const faults = [
+    ...(here.walLevel === "logical"
+      ? []
+      : ["The source has wal_level = " + here.walLevel + ": set wal_level = logical there, and restart PostgreSQL"]),
+    ...(here.mayReplicate ? [] : ["The role at the source needs REPLICATION: ALTER ROLE … REPLICATION"]),
+    ...(!isNew || here.freeSlots >= slots
+      ? []
+      : [`The source has no ${slots} free slots: raise max_replication_slots`]),
+    ...(!isNew || here.freeSenders >= slots ? [] : [`The source has no ${slots} free senders: raise max_wal_senders`]),
+    ...(there.version >= 150_000 ? [] : ["The target is older than PostgreSQL 15"]),
+    ...(there.standby ? ["The target is a standby: --to has to be the primary"] : []),
+    ...(there.workers > 0 ? [] : ["The target has max_logical_replication_workers = 0"]),
+    ...(there.maySubscribe
+      ? []
+      : ["The role at the target needs pg_create_subscription (PostgreSQL 16), or has to be a superuser (15)"])
+  ]
+  if (exists[0]?.yes !== true) return yield* refused(...faults, "The target has no tables: run `migrate` there")
+  const [[ours], [theirs]] = yield* Effect.all([migrationsOf(source), migrationsOf(target)])
+  if (ours?.name !== theirs?.name) {
+    return yield* refused(...faults, "The migrations of source and target differ: run the same version on both")
+  }
+  const other = yield* markOf(target, projectId)
+  if (other !== undefined && !(other.state === "arriving" && other.peer === sourceId) && !isHandedOver(mark)) {
+    faults.push(`The target has a project ${projectId} of its own`)
+  }
+  if (mark.peer !== null && mark.peer !== targetId) {
+    faults.push("The project is being moved to another database: name that one by --to, or run there with --abort")
+  }
+  const unreadable = yield* Effect.provideService(unreadableAll(sealed), SqlClient.SqlClient, target)
+  if (unreadable > 0) {
+    faults.push(`SECRET_KEY opens none of the ${unreadable} secrets at the target: cells share SECRET_KEY`)
+  }
+  if (faults.length > 0) return yield* refused(...faults)
+})
+
+const isHandedOver = ({ state }: Mark) => state === "switching" || state === "switched"

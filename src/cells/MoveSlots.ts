@@ -1,0 +1,40 @@
+/** The slots of moves. One that no target reads keeps the log of this PostgreSQL until its disk is full. */
+import { Duration, Effect, Layer, Metric } from "effect"
+import { SqlClient } from "effect/sql"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
+import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
+import { untraced } from "../platform/telemetry/Telemetry.ts"
+
+const measureEvery = Duration.seconds(15)
+
+const idle = Metric.gauge("move_slots_idle", {
+  description: "Replication slots of moves that no target reads: they keep the log of the database"
+})
+
+interface Slot {
+  /** The project that is being moved; null for a slot that belongs to no move. */
+  readonly projectId: string | null
+  readonly slot: string
+  readonly active: boolean
+  /** Bytes of the log that it keeps. */
+  readonly keeps: number
+}
+
+/** Lists the slots of moves from this database. */
+export const slots = (sql: SqlClient.SqlClient) => sql<Slot>`
+  SELECT slot_name AS slot, active, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn)::float8 AS keeps,
+    (SELECT project_id FROM projects WHERE move_state IS NOT NULL AND slot_name = 'move_' || md5(project_id)) AS "projectId"
+  FROM pg_replication_slots
+  WHERE slot_name LIKE 'move\\_%' AND database = current_database() ORDER BY slot_name`
+
+/** Measures the slots while metrics are read. */
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    if (!(yield* MetricsEnabled)) return
+    const measure = Effect.flatMap(slots(sql), (found) =>
+      Metric.update(idle, found.filter(({ active }) => !active).length)
+    )
+    yield* forkPeriodic("move slots", { interval: measureEvery }, untraced(measure))
+  })
+)

@@ -1,0 +1,236 @@
+/**
+ * Moves a project to the database of another cell, in steps (`platform/Moves.ts` has the states and the moves between them):
+ *
+ *   copy      a publication and a subscription copy the rows, and follow the changes
+ *   rest      nothing of the project is claimed any more; waits for what is in flight
+ *   fence     mutations are refused; waits for their calls
+ *   verify    the target has every change, and both sides are equal
+ *   switch    the source answers no request of the project, the target takes over
+ *   clean     by the next run, once the router leads to the target: the project is deleted at the source
+ *
+ * Each step can be repeated, so a run goes on where the last one was. While the project rests or is fenced, the session of the
+ * mover keeps it so: if the mover dies, the project works on, and the next run rests and fences it again.
+ */
+import { Context, Duration, Effect, Layer, type Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { recordAction, Operator } from "../platform/operators/Audit.ts"
+import { isClosed, type State } from "../platform/Moves.ts"
+import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
+import type { SealedTable } from "../platform/secrets/SealedValues.ts"
+import { Offboarding } from "../project/Offboarding.ts"
+import { check } from "./Checks.ts"
+import { fence, lift, olderEnded, rest } from "./Fence.ts"
+import * as Replication from "./Replication.ts"
+import { type Mark, markOf, open, refused, type Sides, step } from "./Sides.ts"
+import { verify } from "./Verify.ts"
+
+/** Reports the step that a move takes, or how far it is. */
+export type Report = (step: string, detail?: string) => Effect.Effect<void>
+
+interface Options {
+  readonly projectId: ProjectId
+  readonly targetUrl: Redacted.Redacted
+  readonly sourceUrl: Redacted.Redacted
+  readonly sealed: ReadonlyArray<SealedTable>
+  readonly report: Report
+}
+
+export interface Moved {
+  readonly projectId: ProjectId
+  /** `switched`: the target serves it. `cleaned`: nothing is left at the source. `aborted`: the source serves it. */
+  readonly state: "switched" | "cleaned" | "aborted"
+  /** Rows that were compared; null unless this run did. */
+  readonly rows: number | null
+  /** Duration of the fence in milliseconds; null unless this run lifted it. */
+  readonly fencedMs: number | null
+}
+
+/** Keys are cached for less than this time, so that then no read is answered by the source. */
+const keysCachedFor = Duration.seconds(1)
+/** Maximum duration of a fence. A call that is in flight for longer is waited for by another run. */
+const longestFence = Duration.seconds(45)
+/** Bytes of the log that the target may be behind when the project is fenced. */
+const closeBehind = 1_000_000
+
+/** Fails while the project is being moved, and after the switch if the move is not cleaned yet. */
+export const assertUnmoved = Effect.fnUntraced(function* (projectId: ProjectId) {
+  const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
+  if (mark !== undefined && mark.state !== null) {
+    return yield* refused(`Project ${projectId} is being moved: end that by \`project move\` at its source`)
+  }
+})
+
+/** The state of the move at the source. */
+const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
+  const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
+  if (mark === undefined) return yield* new ProjectUnknown({ projectId })
+  if (mark.state === "arriving") return yield* refused("The project is moving to this database: run at its source")
+  return mark
+})
+
+/** Carries a move on to its end, or to the switch. */
+export const move = Effect.fn("Moves.move")(function* ({ report, sealed, ...options }: Options) {
+  const { projectId } = options
+  yield* stateOf(projectId)
+  const sides = yield* open(projectId, options)
+  const mark = yield* stateOf(projectId)
+  if (mark.state === "aborting") return yield* refused("The move is being aborted: run with --abort")
+  if (mark.state !== "switched") yield* check(sides, sealed, mark)
+  else if (mark.peer !== sides.targetId)
+    return yield* refused("Another database serves the project: name that one by --to")
+  return yield* from(sides, mark, report)
+}, Effect.scoped)
+
+const from = Effect.fnUntraced(function* (sides: Sides, { isDeleted, state }: Mark, report: Report) {
+  const { projectId } = sides
+  const moved: Moved = { projectId, state: "switched", rows: null, fencedMs: null }
+  if (state === "switched") return yield* clean(sides, report)
+  if (state === "switching") {
+    yield* report("switch", "the target takes over")
+    yield* handOver(sides)
+    yield* release(sides)
+    return moved
+  }
+  if (isDeleted) return yield* refused(`Project ${projectId} is being deleted`)
+  yield* copy(sides, state, report)
+  yield* report("rest", "waiting for what is in flight")
+  yield* rest(sides)
+  const [fenced, rows] = yield* Effect.timed(
+    Effect.gen(function* () {
+      const rows = yield* fenceAndVerify(sides, report)
+      yield* report("switch", "the source closes, the target takes over")
+      yield* step(sides, "verified")
+      yield* handOver(sides)
+      return rows
+    })
+  )
+  yield* release(sides)
+  return { ...moved, rows, fencedMs: Math.round(Duration.toMillis(fenced)) }
+})
+
+const fenceAndVerify = (sides: Sides, report: Report) =>
+  Effect.gen(function* () {
+    yield* report("fence", "mutations are refused")
+    yield* fence(sides)
+    yield* report("verify", "comparing every table")
+    return yield* verify(sides)
+  }).pipe(
+    Effect.timeoutOrElse({
+      duration: longestFence,
+      orElse: () =>
+        refused(`The fence was lifted after ${Duration.format(longestFence)}, as calls were in flight: run again`)
+    })
+  )
+
+/** Copies the rows, until the target follows the changes closely. */
+const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, report: Report) {
+  const { source } = sides
+  if (state === null) {
+    const { actor } = yield* Operator
+    yield* source`
+      WITH begun AS (
+        UPDATE projects SET move_state = 'copying', move_peer = ${sides.targetId}
+        WHERE project_id = ${sides.projectId} AND move_state IS NULL AND deleted_at IS NULL RETURNING project_id
+      ),
+      ${recordAction(source, { actor, action: "project.move", target: sides.projectId, detail: { to: sides.targetId } }, "begun")}
+      SELECT FROM begun`
+  }
+  if (state === "resting" || state === "fenced") yield* step(sides, "resumed")
+  yield* report("copy", "making publication and subscription")
+  yield* Replication.make(sides).pipe(
+    Effect.tapError(() => (state === null ? Effect.ignore(undo(sides)) : Effect.void))
+  )
+  const begun = yield* Effect.clockWith((clock) => Effect.sync(() => clock.monotonicTimeNanosUnsafe()))
+  while (true) {
+    const { behind, copied, rows, tables } = yield* Replication.progress(sides)
+    if (copied === tables && behind < closeBehind) break
+    const now = yield* Effect.clockWith((clock) => Effect.sync(() => clock.monotonicTimeNanosUnsafe()))
+    const seconds = Number(now - begun) / 1e9
+    const left = copied === 0 ? "" : `, about ${Math.ceil((seconds / copied) * (tables - copied))} s left`
+    yield* copied === tables
+      ? report("catch up", `${Math.ceil(behind / 1_000_000)} MB behind`)
+      : report("copy", `${copied} of ${tables} tables${rows === 0 ? "" : ` and ${rows} rows of the next`}${left}`)
+    yield* Effect.sleep(Duration.millis(200))
+  }
+  yield* report("catch up", "waiting until the target has every change")
+  yield* Replication.drained(sides)
+})
+
+/**
+ * Hands the project over. The source has closed it: statements that began before may still commit, and what they commit goes along.
+ * Then nothing changes there any more, and the target opens the project with the values of its row.
+ */
+const handOver = Effect.fnUntraced(function* (sides: Sides) {
+  const { projectId, source, target } = sides
+  const there = yield* markOf(target, projectId)
+  if (there?.state === "arriving") {
+    yield* Effect.sleep(keysCachedFor)
+    yield* olderEnded(source)
+    yield* Replication.drained(sides)
+    const { project_id: _, ...row } = yield* Replication.rowOf(sides)
+    const columns = Object.keys(row).map((name) => `"${name}" = next."${name}"`)
+    const { actor } = yield* Operator
+    yield* target`
+      WITH received AS (
+        UPDATE projects SET ${target.literal(columns.join(", "))}
+        FROM jsonb_populate_record(NULL::projects, ${JSON.stringify({ ...row, move_state: null, move_peer: null })}::jsonb) AS next
+        WHERE projects.project_id = ${projectId} AND projects.move_state = 'arriving'
+        RETURNING projects.project_id
+      ),
+      ${recordAction(target, { actor, action: "project.move", target: projectId, detail: { from: sides.sourceId } }, "received")}
+      SELECT FROM received`
+  }
+})
+
+/** Ends the replication, once the target serves the project. */
+const release = Effect.fnUntraced(function* (sides: Sides) {
+  yield* lift(sides)
+  yield* Replication.drop(sides)
+  yield* step(sides, "handed_over")
+})
+
+/** Deletes the project at the source. */
+const clean = Effect.fnUntraced(function* ({ projectId, source }: Sides, report: Report) {
+  yield* report("clean", "deleting the project at the source")
+  yield* removeFrom(source, projectId, report)
+  return { projectId, state: "cleaned", rows: null, fencedMs: null } satisfies Moved
+})
+
+const removeFrom = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, projectId: ProjectId, report: Report) {
+  const context = yield* Layer.build(
+    Layer.fresh(Offboarding.layer).pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql)))
+  )
+  yield* Context.get(context, Offboarding).remove(projectId, (rows) => report("clean", `${rows} rows deleted`))
+})
+
+/** Ends a move before its switch: the source is as it was, and nothing is left at the target. */
+export const abort = Effect.fn("Moves.abort")(function* ({ report, ...options }: Omit<Options, "sealed">) {
+  const { projectId } = options
+  yield* stateOf(projectId)
+  const sides = yield* open(projectId, options)
+  const { peer, state } = yield* stateOf(projectId)
+  if (state === null) return yield* refused(`Project ${projectId} is not being moved`)
+  if (isClosed(state)) return yield* refused("The target serves the project by now: move it back from there")
+  if (peer !== sides.targetId)
+    return yield* refused("The project is being moved to another database: name that one by --to")
+  yield* report("abort", "removing what the move has made")
+  yield* undo(sides)
+  return { projectId, state: "aborted", rows: null, fencedMs: null } satisfies Moved
+}, Effect.scoped)
+
+const undo = Effect.fnUntraced(function* (sides: Sides) {
+  const { projectId, source, sourceId, target } = sides
+  const { actor } = yield* Operator
+  yield* step(sides, "abandoned")
+  yield* Replication.drop(sides)
+  const there = yield* markOf(target, projectId)
+  if (there?.state === "arriving" && there.peer === sourceId) {
+    yield* removeFrom(target, projectId, () => Effect.void)
+  }
+  yield* source`
+    WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
+    ${recordAction(source, { actor, action: "project.move.abort", target: projectId }, "project")}
+    SELECT FROM project`
+  yield* step(sides, "undone")
+})

@@ -1,0 +1,140 @@
+/**
+ * The replication of a project's rows from the source to the target: a publication with row filters, and a subscription with
+ * its slot. All three have one name. Each statement can be repeated after a crash of the mover.
+ *
+ * Every table that leads with `project_id` is copied, except `projects`: its row is made at the target before all others, closed,
+ * and gets its values when the target takes over. The apply fires no triggers and checks no foreign keys, which the source has
+ * done. Installation-wide tables, sequences and rate limits stay where they are.
+ */
+import { Duration, Effect, Redacted, Schedule } from "effect"
+import { SqlClient } from "effect/sql"
+import { tablesOf } from "../project/Offboarding.ts"
+import { refused, type Sides } from "./Sides.ts"
+
+type Sql = SqlClient.SqlClient
+
+const quoted = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "''")}'`
+/** A literal with backslashes, whatever the settings of the session. */
+const literal = (sql: Sql, text: string) => sql.literal(`E${quoted(text)}`)
+
+/** Makes what is missing of the project's row at the target, the publication and the subscription. */
+export const make = Effect.fnUntraced(function* (sides: Sides) {
+  const { name, projectId, source, sourceId, sourceUrl, target } = sides
+  const row = yield* rowOf(sides)
+  yield* target`
+    INSERT INTO projects SELECT next.* FROM jsonb_populate_record(NULL::projects, ${JSON.stringify({
+      ...row,
+      default_pipeline_id: null,
+      move_state: "arriving",
+      move_peer: sourceId
+    })}::jsonb) AS next ON CONFLICT DO NOTHING`
+
+  const published = yield* source`SELECT FROM pg_publication WHERE pubname = ${name}`
+  if (published.length === 0) {
+    const tables = (yield* tablesOf(source)).map((table) => `${table.name} WHERE (project_id = E${quoted(projectId)})`)
+    yield* source`
+      CREATE PUBLICATION ${sql(source, name)} FOR TABLE ${source.literal(tables.join(", "))}
+      WITH (publish = 'insert, update, delete')`
+  }
+  if (yield* isSubscribed(sides)) return
+  // The slot of a subscription that was not made.
+  yield* dropSlots(source, name)
+  // A statement that fails would be in the log of the target with the password of the source.
+  yield* Effect.ignore(target`SELECT set_config('log_min_error_statement', 'panic', false)`)
+  yield* target`
+    CREATE SUBSCRIPTION ${sql(target, name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
+    PUBLICATION ${sql(target, name)} WITH (slot_name = ${literal(target, name)}, disable_on_error = true)`
+})
+
+const sql = (client: Sql, name: string) => client.literal(`"${name}"`)
+
+/** The row of the project at the source, as JSON with the names of its columns. */
+export const rowOf = ({ projectId, source }: Sides) =>
+  Effect.flatMap(
+    source<{ readonly row: Readonly<Record<string, unknown>> }>`
+      SELECT to_jsonb(projects) AS row FROM projects WHERE project_id = ${projectId}`,
+    ([found]) => (found === undefined ? refused(`There is no project ${projectId}`) : Effect.succeed(found.row))
+  )
+
+export const isSubscribed = ({ name, target }: Sides) =>
+  Effect.map(
+    target`
+      SELECT FROM pg_subscription
+      WHERE subname = ${name} AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+    (rows) => rows.length > 0
+  )
+
+export interface Progress {
+  readonly tables: number
+  readonly copied: number
+  /** Rows of the tables that are being copied now. */
+  readonly rows: number
+  /** Bytes of the log of the source that the target has not confirmed. */
+  readonly behind: number
+}
+
+/** Reads how far the copy is. Fails if the target could not apply a change. */
+export const progress = Effect.fnUntraced(function* ({ name, source, target }: Sides) {
+  const [there] = yield* target<Omit<Progress, "behind"> & { readonly enabled: boolean }>`
+    SELECT subenabled AS enabled, count(*)::int AS tables, count(*) FILTER (WHERE srsubstate = 'r')::int AS copied,
+      (SELECT coalesce(sum(tuples_processed), 0)::int FROM pg_stat_progress_copy
+       WHERE datname = current_database() AND type = 'CALLBACK') AS rows
+    FROM pg_subscription JOIN pg_subscription_rel ON srsubid = oid WHERE subname = ${name} GROUP BY oid, subenabled`
+  if (there?.enabled !== true) {
+    return yield* refused(
+      "The target could not apply a change, and has stopped: its log has the reason. Run with --abort, then begin again"
+    )
+  }
+  const [here] = yield* source<{ readonly behind: number | null }>`
+    SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)::float8 AS behind
+    FROM pg_replication_slots WHERE slot_name = ${name}`
+  if (here === undefined)
+    return yield* refused(`The slot ${name} is gone from the source. Run with --abort, then begin again`)
+  return { ...there, behind: here.behind ?? 0 } satisfies Progress
+})
+
+const pollEvery = Duration.millis(50)
+
+/** Waits until everything that is committed at the source by now is at the target. */
+export const drained = Effect.fnUntraced(function* (sides: Sides) {
+  const { name, source } = sides
+  // Flushes the log up to here, and gives the sender something to confirm.
+  const mark = source<{ readonly at: string }>`SELECT pg_logical_emit_message(true, 'move', '')::text AS at`
+  const [marked] = yield* mark
+  const at = marked?.at ?? ""
+  for (let polls = 1; ; polls++) {
+    const reached = yield* source`
+      SELECT FROM pg_replication_slots WHERE slot_name = ${name} AND confirmed_flush_lsn >= ${at}::text::pg_lsn`
+    if (reached.length > 0) return
+    if (polls % 20 === 0) yield* Effect.andThen(progress(sides), mark)
+    yield* Effect.sleep(pollEvery)
+  }
+})
+
+/** Drops the subscription, the slots and the publication, as far as they exist. */
+export const drop = Effect.fnUntraced(function* (sides: Sides) {
+  const { name, source, target } = sides
+  if (yield* isSubscribed(sides)) {
+    const [subscription] = yield* target<{ readonly id: string }>`
+      SELECT oid::text AS id FROM pg_subscription WHERE subname = ${name}`
+    yield* target`DROP SUBSCRIPTION ${sql(target, name)}`.pipe(
+      // The target can't reach the source: the slots are dropped from here.
+      Effect.catchTag("SqlError", () =>
+        Effect.gen(function* () {
+          yield* target`ALTER SUBSCRIPTION ${sql(target, name)} DISABLE`
+          yield* target`ALTER SUBSCRIPTION ${sql(target, name)} SET (slot_name = NONE)`
+          yield* target`DROP SUBSCRIPTION ${sql(target, name)}`
+          yield* dropSlots(source, `pg_${subscription?.id ?? ""}_sync_%`)
+        })
+      )
+    )
+  }
+  yield* dropSlots(source, name)
+  yield* source`DROP PUBLICATION IF EXISTS ${sql(source, name)}`
+})
+
+/** Drops slots by the pattern of their names, once the sender that uses them has ended. */
+const dropSlots = (source: Sql, pattern: string) =>
+  source`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE ${pattern}`.pipe(
+    Effect.retry({ schedule: Schedule.spaced(Duration.millis(200)), times: 50 })
+  )

@@ -1,0 +1,78 @@
+/** Compares the rows of a project on both sides: their number, and the sum of a hash of each, for every table. */
+import { Duration, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { tablesOf } from "../project/Offboarding.ts"
+import { drained } from "./Replication.ts"
+import { refused, type Sides } from "./Sides.ts"
+
+type Sql = SqlClient.SqlClient
+
+interface Sum {
+  readonly name: string
+  readonly rows: number
+  readonly sum: string
+}
+
+/** A table, and its columns in an order of their own: that in the table may differ where it was restored. */
+interface Columns {
+  readonly name: string
+  readonly columns: string
+}
+
+const columnsOf = (sql: Sql, names: ReadonlyArray<string>) => sql<Columns>`
+  SELECT quote_ident(relname) AS name, string_agg(quote_ident(attname), ', ' ORDER BY attname) AS columns
+  FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+  WHERE relnamespace = current_schema()::regnamespace AND quote_ident(relname) = ANY(${names}::text[])
+    AND attnum > 0 AND NOT attisdropped
+  GROUP BY relname ORDER BY relname`
+
+/** The text of a value depends on these. */
+const formats = (sql: Sql) => sql`
+  SELECT set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO, MDY', false),
+    set_config('intervalstyle', 'postgres', false), set_config('bytea_output', 'hex', false),
+    set_config('extra_float_digits', '1', false)`
+
+const sumsOf = (sql: Sql, projectId: string, tables: ReadonlyArray<Columns>) =>
+  sql.unsafe<Sum>(
+    tables
+      .map(
+        ({ columns, name }) => `
+          SELECT '${name}' AS name, count(*)::int AS rows, coalesce(sum(hashtextextended(ROW(${columns})::text, 0)), 0)::text AS sum
+          FROM ${name} WHERE project_id = $1`
+      )
+      .join(" UNION ALL "),
+    [projectId]
+  )
+
+/** Attempts, as the use of a key is recorded at any time. */
+const attempts = 5
+
+/** Waits until the target has all changes, and fails unless both sides are equal. Returns the number of rows. */
+export const verify = Effect.fnUntraced(function* (sides: Sides) {
+  const { projectId, source, target } = sides
+  yield* Effect.all([formats(source), formats(target)])
+  const names = (yield* tablesOf(source)).map(({ name }) => name)
+  let tables: ReadonlyArray<Columns> = yield* columnsOf(source, names)
+  let rows = 0
+  let faults: ReadonlyArray<string> = []
+  for (let attempt = 1; attempt <= attempts; attempt++) {
+    yield* drained(sides)
+    const [here, there] = yield* Effect.all(
+      [sumsOf(source, projectId, tables), sumsOf(target, projectId, tables)] as const,
+      { concurrency: 2 }
+    )
+    const other = new Map(there.map((sum) => [sum.name, sum]))
+    const differ = here.filter(({ name, rows, sum }) => other.get(name)?.rows !== rows || other.get(name)?.sum !== sum)
+    rows = Math.max(
+      rows,
+      here.reduce((all, { rows }) => all + rows, 0)
+    )
+    if (differ.length === 0) return rows
+    faults = differ.map(
+      ({ name, rows }) => `${name} differs: ${rows} rows at the source, ${other.get(name)?.rows ?? 0} at the target`
+    )
+    tables = tables.filter(({ name }) => differ.some((sum) => sum.name === name))
+    yield* Effect.sleep(Duration.millis(100))
+  }
+  return yield* refused(...faults, "The target differs from the source. Run with --abort, then begin again")
+})

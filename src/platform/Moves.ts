@@ -1,0 +1,48 @@
+/**
+ * The move of a project to the database of another cell (contract §18), as the processes of both cells see it. The column
+ * `projects.move_state` has the state. Commands in `src/cells` carry the move out.
+ *
+ * `arriving` is the state at the target; all others are states at the source. While its state is `resting` or `fenced` and the
+ * mover lives, and in the closed states, no background work touches the project. While it is fenced, the mover holds
+ * exclusively the lock that mutations share (`enter_project`). A closed project answers no request.
+ */
+import type { SqlClient, Statement } from "effect/sql"
+import { machine } from "../api/schema/States.ts"
+
+export const moves = machine({
+  states: ["copying", "resting", "fenced", "switching", "switched", "aborting", "arriving"],
+  /** The project is not being moved, or its row is removed. */
+  others: ["none"],
+  moves: {
+    /** The copy has all rows, and follows the changes closely. */
+    caught_up: { copying: "resting" },
+    /** Nothing of the project is in flight. */
+    rested: { resting: "fenced" },
+    /** The mover died. The next run begins again with what is copied. */
+    resumed: { resting: "copying", fenced: "copying" },
+    /** Both sides are equal. From here on the move can't be aborted. */
+    verified: { fenced: "switching" },
+    /** The target serves the project, and nothing is replicated any more. */
+    handed_over: { switching: "switched" },
+    /** The records are deleted at the source. */
+    cleaned: { switched: "none" },
+    abandoned: { copying: "aborting", resting: "aborting", fenced: "aborting", aborting: "aborting" },
+    undone: { aborting: "none" },
+    received: { arriving: "none" }
+  }
+})
+export type State = (typeof moves)["states"][number]
+export type Move = keyof typeof moves.moves
+
+/** The states in which the project answers no request, as another database serves it or is to serve it. */
+const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
+
+export const isClosed = (state: State | null): boolean => state !== null && closed.includes(state)
+
+/** A SQL condition: the project lives in this database, for all that is known here. */
+export const livesHere = (sql: SqlClient.SqlClient, state: Statement.Fragment): Statement.Fragment =>
+  sql`(${state} IS NULL OR ${state} NOT IN ${sql.in(closed)})`
+
+/** A SQL condition of background work: the project in this column is not at rest. Costs one look-up for a statement. */
+export const isAwake = (sql: SqlClient.SqlClient, projectId: string): Statement.Fragment =>
+  sql`${sql.literal(projectId)} <> ALL ((SELECT resting_projects())::text[])`
