@@ -3,18 +3,15 @@ import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
 import { beforeAll, describe, it } from "vitest"
 import { once } from "node:events"
-import { readFileSync } from "node:fs"
-import { writeFile } from "node:fs/promises"
 import * as Http from "node:http"
 import { join } from "node:path"
 import { generate } from "../../src/platform/requests/auth/Token.ts"
 import { send } from "../faults/Requests.support.ts"
 import { defer } from "../support/Finalizers.ts"
-import { checkout, freePort, runToEnd, spawn, temporaryDirectory } from "../support/Process.ts"
+import { freePort, runToEnd } from "../support/Process.ts"
 import { isUsed, pathOf, requires } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
-
-const folder = join(checkout, "deploy/cells")
+import { folder, startRouter } from "./Router.support.ts"
 
 /** Starts a server that answers every request with the name of its cell. */
 const startCell = async (name: string) => {
@@ -39,21 +36,8 @@ describe("the router of cells", () => {
 
   beforeAll(async () => {
     if (!isUsed("haproxy")) return
-    const [first, second, port, directory] = [
-      await startCell("01"),
-      await startCell("02"),
-      await freePort(),
-      await temporaryDirectory()
-    ]
-    const config = readFileSync(join(folder, "haproxy.cfg"), "utf8")
-      .replaceAll("127.0.0.1:8000", `127.0.0.1:${port}`)
-      .replaceAll("127.0.0.1:3101", `127.0.0.1:${first}`)
-      .replaceAll("127.0.0.1:3102", `127.0.0.1:${second}`)
-    await writeFile(join(directory, "haproxy.cfg"), config)
-    const map = readFileSync(join(folder, "cells.map"), "utf8")
-    await writeFile(join(directory, "cells.map"), `${map}${keyOf(moved)} 02\n`)
-    spawn(pathOf("haproxy"), ["-db", "-f", join(directory, "haproxy.cfg")])
-    url = `http://127.0.0.1:${port}/api/v1/developer/crm/clients`
+    const router = await startRouter(await startCell("01"), await startCell("02"), `${keyOf(moved)} 02\n`)
+    url = `${router.url}/api/v1/developer/crm/clients`
     await eventually(async () => {
       for (const cell of ["01", "02"]) {
         assert.strictEqual((await sendWith(`Bearer ${tokenOf(cell)}`)).text, cell)

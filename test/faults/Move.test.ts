@@ -1,12 +1,17 @@
 /** Projects that move between two cells while they are in use (contract §18). */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
+import { startRouter } from "../deploy/Router.support.ts"
+import { requires } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
-import { type Cell, callerOf, expectLedger, killAt, load, move, openProject, startCell } from "./Move.support.ts"
+import { callerOf, campaignGoesOn, expectLedger, load } from "./Move.load.support.ts"
+import { type Cell, killAt, mapOf, move, moveWith, openProject, startCell, startProcesses } from "./Move.support.ts"
 import { bearer, clients, createClient, expectProblem, send } from "./Requests.support.ts"
 
 /** Records of a project before its move. */
 const size = Number(process.env["RECORDS"] ?? 5_000)
+
+const portOf = ({ url }: Cell) => Number(new URL(url).port)
 
 /** On a busy machine each start of a mover takes seconds. */
 const patience = { timeout: 400_000 }
@@ -25,7 +30,8 @@ describe("a project that moves to another cell", patience, () => {
     const { id, token } = moving
     const first = await send(`${source.url}${clients}?limit=2`, { headers: bearer(token) })
     const ledger = await load([source, target], moving)
-    await eventually(() => assert.isAbove(ledger.deals.size, 20))
+    await ledger.goesOn()
+    await campaignGoesOn(source, moving)
     const moved = await move(source, target, id)
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
     for (const step of ["copy", "rest", "fence", "verify", "switch"]) assert.include(moved.stderr, `${step}: `)
@@ -33,8 +39,17 @@ describe("a project that moves to another cell", patience, () => {
     expectProblem(refused, 503, "service_unavailable")
     assert.strictEqual(refused.headers["retry-after"], "1")
     expectProblem(await send(`${source.url}${clients}`, { headers: bearer(token) }), 503, "service_unavailable")
-    const size1 = ledger.deals.size
-    await eventually(() => assert.isAbove(ledger.deals.size, size1 + 20))
+    await ledger.goesOn()
+    await campaignGoesOn(target, moving)
+    const link = /<([^>]+)>/.exec(String(first.headers["link"]))?.[1] ?? ""
+    const follow = async ({ url }: Cell) => {
+      const { pathname, search } = new URL(link)
+      const next = await send(`${url}${pathname}${search}`, { headers: bearer(token) })
+      assert.strictEqual(next.status, 200)
+      return next.text
+    }
+    const next = await follow(target)
+    assert.match(next, /"c\d+"/)
 
     const cleaned = await move(source, target, id)
     assert.deepStrictEqual([cleaned.status, cleaned.state], [0, "cleaned"], cleaned.stderr)
@@ -43,8 +58,8 @@ describe("a project that moves to another cell", patience, () => {
 
     const back = await move(target, source, id)
     assert.deepStrictEqual([back.status, back.state], [0, "switched"], back.stderr)
-    const size2 = ledger.deals.size
-    await eventually(() => assert.isAbove(ledger.deals.size, size2 + 20))
+    await ledger.goesOn()
+    await campaignGoesOn(source, moving)
     await ledger.stop()
     await expectLedger(source, moving, ledger)
     assert.isBelow(ledger.longest(), 10_000)
@@ -52,10 +67,7 @@ describe("a project that moves to another cell", patience, () => {
     const { call } = callerOf([source], token)
     const again = await call("POST", "/crm/deals", "a-0", { title: "a-0" })
     assert.deepStrictEqual([again.status, again.headers["idempotent-replayed"]], [201, "true"])
-    const link = /<([^>]+)>/.exec(String(first.headers["link"]))?.[1] ?? ""
-    const next = await send(new URL(link, source.url).href, { headers: bearer(token) })
-    assert.strictEqual(next.status, 200)
-    assert.match(next.text, /"c\d+"/)
+    assert.strictEqual(await follow(source), next)
     assert.deepStrictEqual((await move(target, source, id)).state, "cleaned")
   })
 
@@ -75,8 +87,7 @@ describe("a project that moves to another cell", patience, () => {
     await killAt(source, target, id, "switch")
     const moved = await move(source, target, id)
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
-    const size1 = ledger.deals.size
-    await eventually(() => assert.isAbove(ledger.deals.size, size1 + 20))
+    await ledger.goesOn()
     await ledger.stop()
     await expectLedger(target, moving, ledger)
     await killAt(source, target, id, "clean")
@@ -91,8 +102,7 @@ describe("a project that moves to another cell", patience, () => {
     await killAt(source, target, id, "fence")
     const aborted = await move(source, target, id, "--abort")
     assert.deepStrictEqual([aborted.status, aborted.state], [0, "aborted"], aborted.stderr)
-    const size1 = ledger.deals.size
-    await eventually(() => assert.isAbove(ledger.deals.size, size1 + 20))
+    await ledger.goesOn()
     await ledger.stop()
     await expectLedger(source, moving, ledger)
     assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
@@ -110,19 +120,67 @@ describe("a project that moves to another cell", patience, () => {
     await target.query(`UPDATE clients SET display_name = 'Other' WHERE project_id = '${id}' AND id = 'c50'`)
     const stopped = await move(source, target, id)
     assert.strictEqual(stopped.status, 1)
-    assert.include(stopped.stderr, "clients differs: 100 rows at the source, 100 at the target")
+    assert.include(stopped.stderr, "clients differs: 250 rows at the source, 250 at the target")
     assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
     assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
   })
 
   it("moves beside another one", async () => {
-    const ids = ["one", "two"]
-    for (const id of ids) await openProject(source, id, 100)
-    const moved = await Promise.all(ids.map((id) => move(source, target, id)))
+    const both = [await openProject(source, "one", 100), await openProject(source, "two", 100)]
+    const ledgers = await Promise.all(both.map((moving) => load([source, target], moving)))
+    const moved = await Promise.all(both.map(({ id }) => move(source, target, id)))
     assert.deepStrictEqual(
       moved.map(({ state, stderr }) => [state, stderr.includes("Another run")]),
-      ids.map(() => ["switched", false])
+      both.map(() => ["switched", false])
     )
-    assert.deepStrictEqual((await target.traces("one")).made, [])
+    for (const ledger of ledgers) await ledger.goesOn()
+    for (const ledger of ledgers) await ledger.stop()
+    for (const [n, ledger] of ledgers.entries()) {
+      const moving = both[n] ?? assert.fail()
+      await expectLedger(target, moving, ledger)
+      assert.deepStrictEqual((await target.traces(moving.id)).made, [])
+    }
+  })
+
+  it("survives the deaths of both workers and both servers during its move", async () => {
+    const [from, to] = [await startProcesses("01"), await startProcesses("02")]
+    const moving = await openProject(from, "survivor", size)
+    const ledger = await load([from, to], moving)
+    await ledger.goesOn()
+    const moved = await moveWith(from, to, moving.id, [
+      ["copy", () => to.kill("api")],
+      ["rest", () => from.kill("worker")],
+      ["fence", () => from.kill("api")],
+      ["switch", () => to.kill("worker")]
+    ])
+    assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
+    await ledger.goesOn()
+    await campaignGoesOn(to, moving)
+    await ledger.stop()
+    await expectLedger(to, moving, ledger, true)
+    assert.deepStrictEqual((await move(from, to, moving.id)).state, "cleaned")
+    assert.deepStrictEqual(await from.traces(moving.id), { rows: [], made: [] })
+    assert.deepStrictEqual((await to.traces(moving.id)).made, [])
+  })
+
+  describe("behind the router of cells", patience, () => {
+    requires("haproxy")
+
+    it("goes on for its callers once the router leads to the other cell", async () => {
+      const map = async () => (await mapOf(source)) + (await mapOf(target))
+      const moving = await openProject(source, "routed", 100)
+      const router = await startRouter(portOf(source), portOf(target), await map())
+      const ledger = await load([router], moving)
+      await ledger.goesOn()
+      const moved = await move(source, target, moving.id)
+      assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
+      expectProblem(await createClient(router.url, moving.token, "command-late", "Late"), 503, "service_unavailable")
+      await router.lead(await map())
+      await ledger.goesOn()
+      assert.strictEqual((await move(source, target, moving.id)).state, "cleaned")
+      await ledger.goesOn()
+      await ledger.stop()
+      await expectLedger(target, moving, ledger)
+    })
   })
 })
