@@ -166,6 +166,9 @@ it.live("sends every page with a policy that allows no script, and no page has o
     ] as const) {
       assert.strictEqual((yield* request(server, path, { headers: { cookie } })).status, status, path)
     }
+    yield* server.sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${project.projectId}`
+    const moved = yield* request(server, `/console/project?project=${project.projectId}`, { headers: { cookie } })
+    assert.include(moved.text, "Another cell serves this project.")
     const unknown = yield* request(server, "/console/nothing", { headers: { cookie } })
     assert.include(unknown.text, "The console has no page at this address.")
     const still = `/console/deliveries?project=${project.projectId}&status=dead`
