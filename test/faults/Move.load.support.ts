@@ -61,7 +61,7 @@ export const load = async (cells: ReadonlyArray<Service>, { token }: Moving) => 
   deals.set("patched", patched)
 
   const creates = async (caller: (typeof callers)[0], name: string) => {
-    for (let n = 0; open; n++, await sleep(10)) {
+    for (let n = 0; open; n++, await sleep(25)) {
       const key = `${name}-${n}`
       const answer = await caller.call("POST", "/crm/deals", key, { title: key })
       assert.strictEqual(answer.status, 201, answer.text)
@@ -69,7 +69,7 @@ export const load = async (cells: ReadonlyArray<Service>, { token }: Moving) => 
     }
   }
   const patches = async () => {
-    for (; open; await sleep(10)) {
+    for (; open; await sleep(25)) {
       const answer = await callers[2].call("PATCH", `/crm/deals/${patched}`, `patch-${version}`, {
         title: String(version)
       })

@@ -95,6 +95,13 @@ describe("npm run sql", () => {
     )
     assert.notMatch(stdout, /no plan/)
     assert.isAbove([...stdout.matchAll(/^-- source: /gm)].length, 100)
+    // What takes rows of any project leaves projects at rest alone; mutations enter their project.
+    const takes = stdout.split(/^(?=-- source: )/m).filter((text) => text.includes("SKIP LOCKED"))
+    assert.isAbove(takes.length, 15)
+    assert.deepStrictEqual(
+      takes.filter((text) => !/resting_projects\(\)|enter_project\(/.test(text)),
+      []
+    )
     // On tables that were never analyzed, that have one row, and that have a million.
     const wrong = new Set([...stdout.matchAll(/^-- wrong plan \([^)]*\): (.*)$/gm)].map(([, fault]) => fault))
     assert.deepStrictEqual([...wrong].toSorted(), Object.values(accepted).flat().toSorted())
