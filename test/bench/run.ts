@@ -15,6 +15,7 @@ import * as Freeze from "./freeze.ts"
 import * as Growth from "./growth.ts"
 import * as Hostile from "./hostile.ts"
 import * as Memory from "./memory.ts"
+import * as Move from "./move.ts"
 import * as Reads from "./reads.ts"
 import * as Replay from "./replay.ts"
 import * as Requests from "./requests.ts"
@@ -31,7 +32,8 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
     reads: yield* Reads.measure(Reads.usual),
     replay: yield* Replay.measure(Replay.usual),
     growth: yield* Growth.measure(Growth.usual),
-    capacity: yield* Capacity.measure(Capacity.usual)
+    capacity: yield* Capacity.measure(Capacity.usual),
+    move: yield* Move.measure(Move.usual)
   }
   const documents = Record.map(findings, ({ document }) => document)
   const texts = Object.values(findings).map(({ text }) => text)
@@ -51,7 +53,8 @@ Command.make("bench", { json }, all).pipe(
     Reads.command,
     Replay.command,
     Growth.command,
-    Capacity.command
+    Capacity.command,
+    Move.command
   ]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),

@@ -1,0 +1,161 @@
+/**
+ * `bench move`: how long a project that moves to another database is fenced, by its number of records, while callers write to
+ * it. A caller whose write is refused asks the source and the target in turn, as if the router followed at once. What callers see of
+ * the fence lasts from the last answer of the source to the first of the target.
+ */
+import { Duration, Effect, Redacted } from "effect"
+import { Command } from "effect/cli"
+import { ChildProcess, ChildProcessSpawner } from "effect/process"
+import { randomUUID } from "node:crypto"
+import { setTimeout as sleep } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
+import { json } from "../../src/cli/Flags.ts"
+import { answer, table } from "../../src/cli/Output.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { open } from "./deliveries/Ours.ts"
+import { fixed } from "./Figures.ts"
+import { count, type Findings, progress } from "./Options.ts"
+import { BenchFailed, connect, database, openProject, secretKey, service, start } from "./Stage.ts"
+
+export interface Options {
+  /** Records of the largest project; the others have a tenth and a hundredth. */
+  readonly records: number
+  readonly writesPerSecond: number
+}
+
+export const usual: Options = { records: 1_000_000, writesPerSecond: 100 }
+
+const callers = 4
+
+/** Writes to the project until it is stopped. */
+const callFor = (urls: readonly [source: string, target: string], token: string, writesPerSecond: number) => {
+  const found: { acknowledged: number; refused: number; lastAtSource: number; firstAtTarget?: number } = {
+    acknowledged: 0,
+    refused: 0,
+    lastAtSource: Number.NaN
+  }
+  let isOpen = true
+  const write = async (url: string) => {
+    const answered = await fetch(`${url}/api/v1/developer/crm/deals`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        "idempotency-key": `bench-${randomUUID()}`
+      },
+      body: JSON.stringify({ title: "Analytical engine" })
+    })
+    await answered.text()
+    return answered.status === 201
+  }
+  const caller = async () => {
+    let isAtTarget = false
+    while (isOpen) {
+      const [source, target] = urls
+      if (await write(isAtTarget ? target : source)) {
+        found.acknowledged++
+        if (isAtTarget) found.firstAtTarget ??= Date.now()
+        else found.lastAtSource = Date.now()
+        await sleep((callers * 1_000) / writesPerSecond)
+      } else {
+        found.refused++
+        isAtTarget = !isAtTarget
+        await sleep(10)
+      }
+    }
+  }
+  const all = Promise.all(Array.from({ length: callers }, caller))
+  return async () => {
+    isOpen = false
+    await all
+    return found
+  }
+}
+
+/** Runs `project move` at the source; returns what it prints. */
+const runMove = Effect.fnUntraced(function* (id: string, source: Redacted.Redacted, target: Redacted.Redacted) {
+  const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
+  const command = ["src/cli.ts", "project", "move", "--project", id, "--to", Redacted.value(target), "--json"]
+  const text = yield* spawner.string(
+    ChildProcess.make(process.execPath, command, {
+      cwd: fileURLToPath(new URL("../..", import.meta.url)),
+      env: { PATH: process.env["PATH"], DATABASE_URL: Redacted.value(source), SECRET_KEY: secretKey },
+      stderr: "ignore"
+    })
+  )
+  return yield* Effect.try({
+    try: (): { readonly state: string; readonly rows: number; readonly fencedMs: number } => JSON.parse(text),
+    catch: () => new BenchFailed({ message: `The move of ${id} failed: ${text}` })
+  })
+})
+
+export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }: Options) {
+  yield* progress("starting two databases and two cells")
+  const [sourceUrl, targetUrl] = [yield* database({}), yield* database({})]
+  const source = yield* connect(sourceUrl)
+  yield* openProject(yield* connect(targetUrl), { project: { id: "resident", name: "Resident" } })
+  const env = { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
+  yield* openProject(source, { project: { id: "resident", name: "Resident" } })
+  const here = yield* start(service("source"), sourceUrl, { ...env, CELL: "01" })
+  const there = yield* start(service("target"), targetUrl, { ...env, CELL: "02" })
+
+  const moves = []
+  for (const size of [records / 100, records / 10, records].map(Math.ceil)) {
+    const id = ProjectId.make(`project_${size}`)
+    const token = yield* open(source, id, ["http://127.0.0.1:9/"], { subscribed: 0 })
+    yield* source`UPDATE projects SET contact_capacity = ${size} WHERE project_id = ${id}`
+    yield* source`
+      INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
+      SELECT ${id}, 'cli_' || n, 'Ada Lovelace ' || n, '{}', 'active', 1, now(), now()
+      FROM generate_series(1, ${size}::int) n`
+    yield* source`VACUUM ANALYZE`
+    const stop = callFor([here.url, there.url], token, writesPerSecond)
+    yield* Effect.sleep("2 seconds")
+    const [took, moved] = yield* Effect.timed(runMove(id, sourceUrl, targetUrl))
+    yield* Effect.sleep("2 seconds")
+    const called = yield* Effect.promise(stop)
+    const { fencedMs, rows } = moved
+    const one = {
+      records: size,
+      rows,
+      seconds: Duration.toSeconds(took),
+      fencedMs,
+      fencedByCallersMs: (called.firstAtTarget ?? Number.NaN) - called.lastAtSource,
+      acknowledged: called.acknowledged,
+      refused: called.refused
+    }
+    moves.push(one)
+    yield* progress(`move: ${JSON.stringify(one)}`)
+    // The next run deletes the project at the source.
+    yield* runMove(id, sourceUrl, targetUrl)
+  }
+  const findings: Findings = {
+    document: { settings: { records, writesPerSecond, node: process.version }, moves },
+    text: table([
+      ["RECORDS", "ROWS", "MOVE, S", "FENCE, MS", "BY CALLERS, MS", "ACKNOWLEDGED", "REFUSED"],
+      ...moves.map((one) => [
+        String(one.records),
+        String(one.rows),
+        fixed(one.seconds, 1),
+        fixed(one.fencedMs, 0),
+        fixed(one.fencedByCallersMs, 0),
+        String(one.acknowledged),
+        String(one.refused)
+      ])
+    ])
+  }
+  return findings
+}, Effect.scoped)
+
+export const command = Command.make(
+  "move",
+  {
+    json,
+    records: count("records", usual.records, "Records of the largest project; two others have a tenth and a hundredth"),
+    writesPerSecond: count("writes-per-second", usual.writesPerSecond, "Writes a second while a project moves")
+  },
+  Effect.fnUntraced(function* ({ json, ...options }) {
+    const { document, text } = yield* measure(options)
+    yield* answer(json, document, text)
+  })
+).pipe(Command.withDescription("How long a project that moves to another database is fenced"))
