@@ -69,8 +69,8 @@ const act = async (page: Page, { dead, projectId, to }: FilledProject) => {
   await shows(`Delivery ${dead.id}`)
 
   for (const [message, as] of [
-    ["msg_1", "sent"],
-    ["msg_2", "failed"]
+    ["msg_reply_1", "sent"],
+    ["msg_reply_2", "failed"]
   ] as const) {
     await page.goto(`/console/messages?project=${projectId}&status=unknown`)
     await page.getByRole("link", { name: message }).click()

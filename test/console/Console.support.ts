@@ -83,7 +83,7 @@ export type FilledProject = Effect.Success<ReturnType<typeof fillProject>>
 /** Returns the path of every page of a project that has a dead delivery. */
 export const pagesOf = (
   { dead, projectId }: { readonly dead: { readonly id: string }; readonly projectId: string },
-  { campaign = "cmp_running", installation = "shop", message = "msg_1" } = {}
+  { campaign = "cmp_running", installation = "shop", message = "msg_reply_1" } = {}
 ): ReadonlyArray<string> => {
   const project = `project=${projectId}`
   return [

@@ -38,7 +38,7 @@ export const fillMessaging = Effect.fnUntraced(function* (
   yield* Effect.orDie(server.sql`
     INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
       attempting, attempt_log, available_at, traceparent, created_at, updated_at)
-    SELECT ${project.projectId}, 'msg_' || n, ${conversation}, 'chan', 'telegram', 'a', 'Text', status, 1, status = 'pending',
+    SELECT ${project.projectId}, 'msg_reply_' || n, ${conversation}, 'chan', 'telegram', 'a', 'Text', status, 1, status = 'pending',
       jsonb_build_array(jsonb_build_object('number', 1, 'status', attempt, 'startedAt', at, 'finishedAt', at,
         'providerMessageId', CASE WHEN status = 'sent' THEN '8812' END, 'errorCode', error, 'nextAttemptAt', NULL)),
       CASE WHEN error = 'http_503' OR status = 'pending' THEN now() + interval '1 hour' END,

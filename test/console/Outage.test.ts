@@ -128,7 +128,7 @@ const read = async (page: Page, projectId: string, counts: Counts) => {
 
   const searched: ReadonlyArray<readonly [text: string, heading: string | RegExp]> = [
     [counts.lost, `Delivery ${counts.lost}`],
-    ["msg_4", "Message msg_4"],
+    ["msg_reply_4", "Message msg_reply_4"],
     ["cmp_r", "Campaign Harbour Wines"],
     ["thr", "Webhook of three"],
     [counts.key, /^API keys of/],

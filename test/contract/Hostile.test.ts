@@ -232,7 +232,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
         for (const [hostile, harmless] of pairs) {
           // In turns, as other work of this process adds to both. The least of each contains the least of it.
           let [least, usual] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
-          for (let round = 0; round < 30 && (round < 5 || least > 2 * usual); round++) {
+          for (let round = 0; round < 100 && (round < 5 || least > 2 * usual); round++) {
             usual = Math.min(usual, yield* costOf(harmless))
             least = Math.min(least, yield* costOf(hostile))
           }

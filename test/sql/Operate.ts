@@ -47,7 +47,7 @@ const formsOf = (
   "/console/enable": { installation: "shop" },
   "/console/replay": { installation: "shop", ...always, status: "all", type: "", pace: "1", mode: "count only" },
   "/console/retry": { id: dead.id, confirmed: "yes" },
-  "/console/settle": { id: "msg_1", as: "sent" },
+  "/console/settle": { id: "msg_reply_1", as: "sent" },
   "/console/campaign-command": { id: "cmp_running", operation: "pause", confirmed: "yes" }
 })
 

@@ -22,9 +22,9 @@ export const faultsOfSlot = (
   const result = Schema.decodeUnknownResult(schema, options)(input)
   if (Result.isSuccess(result)) return []
   const faults = located(name, result.failure.issue)
-  return name === "query"
-    ? faults.map(([at, message]) => [at, message === unknown ? unknownParameter(namesOf(schema)) : message])
-    : faults
+  if (name !== "query") return faults
+  const what = unknownParameter(namesOf(schema))
+  return faults.map(([at, message]) => [at, message === unknown ? what : message])
 }
 
 /** Lists the names of the members of a schema of an object. */
@@ -40,13 +40,12 @@ export const unknownMembers = (
   name: "path" | "header" | "query" | "body",
   input: unknown,
   known?: ReadonlySet<string>
-): ReadonlyArray<LocatedFault> =>
-  Object.keys(Predicate.isObject(input) ? input : {})
+): ReadonlyArray<LocatedFault> => {
+  const message = name === "query" ? unknownParameter([...(known ?? [])]) : unknown
+  return Object.keys(Predicate.isObject(input) ? input : {})
     .filter((member) => known?.has(member) !== true)
-    .map((member) => [
-      `${name}/${JsonPointer.escapeToken(member)}`,
-      name === "query" ? unknownParameter([...(known ?? [])]) : unknown
-    ])
+    .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, message])
+}
 
 /** The fault of a body where the operation takes none. */
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
