@@ -27,6 +27,7 @@ const fibers = [
   "message metrics",
   "message pruning",
   "message takeover",
+  "move slots",
   "outbox notifier",
   "preview evaluation",
   "replays",
@@ -100,6 +101,8 @@ describe("a fiber of the service", () => {
       "platform/requests/auth/KeyReads.ts",
       // A reconnect, which ends by itself.
       "platform/requests/rateLimit/RedisStore.ts",
+      // The sessions of a move, which a command keeps open.
+      "cells/Sides.ts",
       // The line of a command's progress.
       "cli/Output.ts",
       // The embedded PostgreSQL, which restarts its server itself.
