@@ -34,6 +34,17 @@ export const moves = machine({
 export type State = (typeof moves)["states"][number]
 export type Move = keyof typeof moves.moves
 
+/** How far a move is, for operators. */
+export const progressOf: Readonly<Record<State, string>> = {
+  copying: "This project is being moved to another cell, which copies its rows.",
+  resting: "This project is being moved to another cell. Nothing is sent for it until what is in flight has ended.",
+  fenced: "This project is being moved to another cell. Its mutations are refused while both sides are compared.",
+  switching: "This project is being moved to another cell, which takes over.",
+  switched: "Another cell serves this project. Once the router leads there, run project move again.",
+  aborting: "The move of this project to another cell is being aborted.",
+  arriving: "This project is being moved to this cell. The other cell serves it until then."
+}
+
 /** The states in which the project answers no request, as another database serves it or is to serve it. */
 const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
 

@@ -47,7 +47,7 @@ describe("a project file of 100,000 clients", () => {
     assert.deepStrictEqual([others.failures, others.kinds()], [[], ["201"]])
     assert.deepStrictEqual(writes.kinds(), ["201", "503 service_unavailable"])
     const refused = writes.answers.filter(({ status }) => status === 503)
-    for (const answer of refused) assert.match(answer.text, /project file is being applied/)
+    for (const answer of refused) assert.match(answer.text, /while a project file is applied/)
     assert.strictEqual((await sendMessage(service.url, token, "during-the-file")).status, 200)
     assert.lengthOf(provider.hits, 1)
   }, 120_000)

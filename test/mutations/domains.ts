@@ -41,7 +41,10 @@ export const domains = [
   schedule("instant < now", "false"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.leases")("LEFT JOIN made", "JOIN made"),
-  mutating("messaging/Messages.ts", "campaigns/Runner.leases")("recipient.status IN ('pending', 'sending')", "false"),
+  mutating("messaging/MessageList.ts", "campaigns/Runner.leases")(
+    "recipient.status IN ('pending', 'sending')",
+    "false"
+  ),
   mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
     "FROM batch WHERE message_id IS NOT NULL",
     "FROM batch LIMIT 0"
