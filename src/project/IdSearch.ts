@@ -5,7 +5,7 @@ import type { SqlClient, Statement } from "effect/sql"
 const kinds = {
   project: ["projects", "project_id", "name"],
   delivery: ["deliveries", "id", "event_type"],
-  /** An event is found by its deliveries, the ids of which are the names: without any it is not stored. */
+  /** An event is found by its deliveries, whose ids are shown. An event without deliveries is not stored. */
   event: ["deliveries", "event_id", "id"],
   message: ["messages", "id", "status"],
   campaign: ["campaigns", "id", "name"],

@@ -26,7 +26,7 @@ export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (it
   return { items, next: rows.length > limit && last !== undefined ? idOf(last) : null }
 }
 
-/** Makes a page of a search that has read `scanned` records, the last of which is `last`. */
+/** Makes a page of a search. `scanned` is the number of records that it has read, and `last` the id of the last one. */
 export const foundOf = <Item>(
   rows: ReadonlyArray<Item>,
   limit: number,

@@ -131,7 +131,7 @@ const longId = (
   ), ${order === "ASC" ? idStart : idStart + greatest})
 )`
 
-/** As long as the longest id, in characters of which each is the greatest by its bytes. */
+/** The greatest text by its bytes that is as long as the longest id. */
 const greatest = "\u{10ffff}".repeat(160)
 
 const listed = "AND created_at > '-infinity'"

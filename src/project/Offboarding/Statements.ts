@@ -1,4 +1,4 @@
-/** The SQL that removes a project. The tables are those of the catalog, so that none is forgotten. */
+/** The SQL that removes a project. It reads the names of the tables from the catalog, so that none is forgotten. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"

@@ -105,8 +105,8 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
  * Locks the endpoints to visit. A row that another statement has locked is skipped, and returned by `lockedEndpoints`.
  *
  * `lacking` is how many deliveries an endpoint may have in flight beyond those that it has, `ahead` how many may be leased.
- * Both are 0 while nothing may be sent to it. Columns of the locked row are read outside of the join's subqueries: only there
- * they are those of the version that is locked, which may be newer than the snapshot of the statement.
+ * Both are 0 while nothing may be sent to it. They read the locked row outside of the subquery: if the row has changed since the
+ * statement began, PostgreSQL does not evaluate the subquery again.
  */
 export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
