@@ -41,6 +41,14 @@ const comparable = (body: unknown): unknown => {
   return { ...rest, ...(errors === undefined ? {} : { errors: Object.entries(errors ?? {}).toSorted() }) }
 }
 
+/** Asserts that Retry-After is what it was in an answer of less than a test's time limit ago. */
+const assertLater = (later: unknown, earlier: string | undefined, what: string) => {
+  if (earlier === undefined) return assert.isUndefined(later, what)
+  assert.match(String(later), /^\d+$/, what)
+  assert.isAtMost(Number(later), Number(earlier), what)
+  assert.isAtLeast(Number(later), Number(earlier) - 120, what)
+}
+
 /** Asserts that a tool's result has the body of an answer, and the headers of it that agents see. */
 const assertSame = (result: ToolResult, answer: Answer, what: string) => {
   assert.strictEqual(result.isError, answer.status >= 400, what)
@@ -49,7 +57,7 @@ const assertSame = (result: ToolResult, answer: Answer, what: string) => {
     : { body: result.structuredContent, expected: answer.json }
   assert.deepStrictEqual(body, expected, what)
   assert.strictEqual(result._meta["etag"], answer.headers["etag"], what)
-  assert.strictEqual(result._meta["retry-after"], answer.headers["retry-after"], what)
+  assertLater(result._meta["retry-after"], answer.headers["retry-after"], what)
   assert.strictEqual(result._meta["ratelimit"] === undefined, answer.headers["ratelimit"] === undefined, what)
   const replayed = answer.headers["idempotent-replayed"] === undefined ? undefined : true
   assert.strictEqual(result._meta["idempotent-replayed"], replayed, what)

@@ -21,7 +21,7 @@ export const makeDatabase = (options?: { readonly empty?: boolean; readonly lang
       const sql = yield* PgClient.PgClient
       const name = `test_${randomBytes(6).toString("hex")}`
       yield* sql`
-        CREATE DATABASE ${sql(name)} TEMPLATE ${sql(options?.empty === true ? "template0" : template)}
+        CREATE DATABASE ${sql(name)} STRATEGY FILE_COPY TEMPLATE ${sql(options?.empty === true ? "template0" : template)}
         ${sql.literal(options?.language === undefined ? "" : `LOCALE_PROVIDER icu ICU_LOCALE '${options.language}'`)}`
       return name
     }).pipe(Effect.provide(administrator)),
