@@ -79,7 +79,7 @@ export const addRoute = Effect.fnUntraced(function* (
         succeed(request, resultOf({ tools, ...(isStateless ? cache : {}) }), current.headers)
       )
     }
-    const result = (isStateless ? statelessResults : handshakeResults)[method]?.(params)
+    const result = (isStateless ? statelessResults : handshakeResults).get(method)?.(params)
     return Effect.succeed(
       result === undefined ? unknownMethod(request) : succeed(request, resultOf(result), current.headers)
     )
@@ -126,21 +126,24 @@ const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   return Result.isSuccess(url) && (url.success.origin === new URL(publicUrl).origin || isLoopbackHost(url.success.host))
 }
 
-type Results = Readonly<Record<string, ((params: Readonly<Record<string, unknown>>) => object) | undefined>>
+type ResultOf = (params: Readonly<Record<string, unknown>>) => object
 
 /** The results of the methods of one kind of revision that do not depend on the caller. */
-const statelessResults: Results = {
-  "server/discover": () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })
-}
-const handshakeResults: Results = {
-  initialize: ({ protocolVersion }) => ({
-    protocolVersion: negotiate(protocolVersion),
-    capabilities,
-    serverInfo: server,
-    instructions
-  }),
-  ping: () => ({})
-}
+const statelessResults = new Map<string, ResultOf>([
+  ["server/discover", () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })]
+])
+const handshakeResults = new Map<string, ResultOf>([
+  [
+    "initialize",
+    (params) => ({
+      protocolVersion: negotiate(params["protocolVersion"]),
+      capabilities,
+      serverInfo: server,
+      instructions
+    })
+  ],
+  ["ping", () => ({})]
+])
 
 /** Runs an operation as a tool. The result of a failure is its problem. */
 const callOf =

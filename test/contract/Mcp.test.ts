@@ -49,7 +49,9 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
       const faulty = (json: unknown) => Effect.map(ask({ ...ping, json }), rpcOf)
       const errorOf = (json: unknown) => Effect.map(faulty(json), ({ error, id }) => [id, error?.code])
       const message = { jsonrpc: "2.0", id: "a", method: "ping" }
-      assert.deepStrictEqual(yield* errorOf({ ...message, method: "prompts/list" }), ["a", -32601])
+      for (const method of ["prompts/list", ...Object.getOwnPropertyNames(Object.prototype)]) {
+        assert.deepStrictEqual(yield* errorOf({ ...message, method }), ["a", -32601], method)
+      }
       assert.deepStrictEqual(yield* errorOf({ ...message, params: [] }), ["a", -32602])
       assert.deepStrictEqual(yield* errorOf([message]), [null, -32600])
       assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name: "drop" } }), [
