@@ -19,14 +19,17 @@ export const faultsOf = async (page: Page, rule?: string) => {
 const decodeTexts = Schema.decodeUnknownSync(Schema.Array(Schema.String))
 
 /** Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, and a page that is too wide. */
-export const brokenIn = async (page: Page) =>
-  decodeTexts(
+export const brokenIn = async (page: Page) => {
+  // A heading is shown before the style sheet has arrived.
+  await page.waitForLoadState("load")
+  return decodeTexts(
     await page.evaluate(`[...document.querySelectorAll(".badge, time small, tr, html")].flatMap((part) => {
       const { height } = part.getBoundingClientRect()
       const fits = part.nodeName === "HTML" ? part.scrollWidth <= innerWidth : height < (part.nodeName === "TR" ? 595 : 27)
       return fits ? [] : [part.nodeName + ": " + part.textContent.slice(0, 80)]
     })`)
   )
+}
 
 /** Signs in by a link, as an operator does; returns the page with its requests to other hosts. */
 export const signedIn = Effect.fnUntraced(function* (

@@ -112,12 +112,15 @@ describe("the console in a browser", () => {
   requires("chromium")
 
   it.live.each([1280, 390])(
-    "shows every page at %i px without a serious accessibility fault, hostile names as text",
+    "shows every page at %i px without a serious accessibility fault, hostile names as text, and nothing cut without JavaScript",
     (width) =>
       Effect.gen(function* () {
         const server = yield* startConsole()
         const project = yield* fillProject(server)
-        const { elsewhere, page } = yield* signedIn(yield* startBrowser, server, { viewport: { width, height: 800 } })
+        const browser = yield* startBrowser
+        const viewport = { width, height: 800 }
+        const { elsewhere, page } = yield* signedIn(browser, server, { viewport })
+        const plain = yield* signedIn(browser, server, { viewport, javaScriptEnabled: false })
         yield* Effect.promise(async () => {
           for (const path of pagesOf(project)) {
             await page.emulateMedia({ colorScheme: "light" })
@@ -129,6 +132,8 @@ describe("the console in a browser", () => {
             assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
             assert.notStrictEqual(await page.title(), "taken")
             assert.strictEqual(await page.locator("img, script").count(), 0)
+            await plain.page.goto(path)
+            assert.deepStrictEqual(await brokenIn(plain.page), [], `${path} without JavaScript`)
           }
         })
         yield* Effect.promise(async () => {
@@ -142,7 +147,7 @@ describe("the console in a browser", () => {
           const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
           assert.include(attempts ?? "", project.to.url)
         })
-        assert.deepStrictEqual(elsewhere, [])
+        assert.deepStrictEqual([...elsewhere, ...plain.elsewhere], [])
       }).pipe(Effect.scoped)
   )
 
