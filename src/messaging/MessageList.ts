@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
-import type { MessageAttempt, MessageStatus } from "../api/messaging/Messaging.ts"
+import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../platform/operators/Search.ts"
@@ -55,24 +55,30 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
       AND recipient.status IN ('pending', 'sending')
   ))`
 
+/** The filters of the list: a state, or what `needsDecision` says. */
+export const messageFilters = [...messageStatuses, "needs decision"] as const
+export type MessageFilter = (typeof messageFilters)[number]
+
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
 /** Finds messages of a page, newest first, among the next `scanLimit`. Those of unknown outcome have an index. */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
-  status: MessageStatus | null,
+  filter: MessageFilter | null,
   { after, limit }: Range
-): Effect.Effect<Found<Listed>, SqlError.SqlError> =>
-  sql<Row>`
+): Effect.Effect<Found<Listed>, SqlError.SqlError> => {
+  const isUnknown = filter === "unknown" || filter === "needs decision"
+  return sql<Row>`
     WITH scanned AS MATERIALIZED (
-      SELECT project_id, id, conversation_id, audience_id, position, channel_id, status, attempts, created_at FROM messages
-      WHERE project_id = ${projectId} ${sql.literal(status === "unknown" ? "AND status = 'unknown'" : "")}
+      SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at
+      FROM messages WHERE project_id = ${projectId} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
         ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM messages WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
-      ORDER BY created_at DESC, id DESC LIMIT ${status === null ? limit + 1 : scanLimit}::int
+      ORDER BY created_at DESC, id DESC LIMIT ${filter === null ? limit + 1 : scanLimit}::int
     ),
     found AS (
-      SELECT * FROM scanned WHERE ${status}::text IS NULL OR status = ${status}
+      SELECT * FROM scanned AS messages
+      WHERE ${filter === "needs decision" ? sql.literal(needsDecision) : sql`${filter}::text IS NULL OR status = ${filter}`}
       ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int
     ),
     bound AS (
@@ -90,6 +96,7 @@ export const find = (
       return foundOf(found, limit, ({ messageId }) => messageId, bound)
     })
   )
+}
 
 /** A message with its attempts. */
 export interface Details extends Listed {

@@ -97,6 +97,7 @@ export const pagesOf = (
     `/console/replays?${project}`,
     `/console/messages?${project}`,
     `/console/messages?${project}&status=unknown`,
+    `/console/messages?${project}&status=needs+decision`,
     `/console/message?${project}&id=${message}`,
     `/console/campaigns?${project}`,
     `/console/campaigns?${project}&status=running`,

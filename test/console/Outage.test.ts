@@ -74,6 +74,15 @@ const read = async (page: Page, projectId: string, counts: Counts) => {
       String(counts.endpoint(name).pending)
     )
   }
+  await page.locator('[data-name="Messages that need a decision"]').getByRole("link").click()
+  await page.getByRole("heading", { name: /^Messages of/ }).waitFor()
+  assert.strictEqual(await page.locator("tbody tr").count(), counts.undecided)
+  assert.deepStrictEqual((await page.locator("[data-name=Message]").allInnerTexts()).toSorted(), [
+    "msg_reply_1",
+    "msg_reply_2"
+  ])
+  assert.strictEqual(await page.getByLabel("State").inputValue(), "needs decision")
+  await page.goBack()
   await page.getByText("The same as numbers").click()
   const numbers = page.getByRole("table", { name: /^Attempts in slices/ })
   const total = async (column: string) =>

@@ -1,7 +1,6 @@
 /** The messages of a project by state, and the page of a message. */
 import { Effect } from "effect"
-import { messageStatuses } from "../../api/messaging/Messaging.ts"
-import { details, find } from "../../messaging/MessageList.ts"
+import { details, find, messageFilters } from "../../messaging/MessageList.ts"
 import { scanLimit } from "../../platform/operators/Search.ts"
 import { action, badge, facts, html, idLink, idOf, link, select, table, traceLink } from "../Html.ts"
 import { choiceOf, listOf, projectPage, recordOf, traceUrlOf } from "../Page.ts"
@@ -10,11 +9,11 @@ const path = "/console/messages"
 
 export const messages = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
-    const status = yield* choiceOf(request, "status", messageStatuses)
+    const status = yield* choiceOf(request, "status", messageFilters)
     const of = { project: project.id }
     return listOf(request, {
       title: `Messages of ${project.name}`,
-      filter: [select("State", "status", messageStatuses, status)],
+      filter: [select("State", "status", messageFilters, status)],
       caption: "Messages, newest first",
       empty: `No messages among the latest ${scanLimit}.`,
       found: yield* find(sql, project.id, status, range),

@@ -98,7 +98,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
         {
           Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
           "Dead deliveries": listed("/console/deliveries", "dead", "dead"),
-          "Messages that need a decision": listed("/console/messages", "unknown", "unknown"),
+          "Messages that need a decision": listed("/console/messages", "unknown", "needs decision"),
           "Disabled webhooks": listed("/console/project", "disabled"),
           "Paused campaigns": listed("/console/campaigns", "paused", "paused")
         },
