@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
-import { Context, Predicate, Schema } from "effect"
+import { Context, Effect, Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
@@ -10,6 +10,7 @@ import { Examples } from "../../src/api/schema/Examples.ts"
 import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples } from "../contract/Samples.ts"
+import { startServer } from "../support/TestServer.ts"
 
 const document = OpenApi.fromApi(completeDocument(Api))
 
@@ -38,7 +39,14 @@ const assertValid = (schema: object, value: unknown, what: string) => {
 }
 
 const Named = Schema.Record(Schema.String, Schema.Struct({ value: Schema.Unknown }))
-const Body = Schema.Struct({ content: Schema.Record(Schema.String, Schema.Struct({ examples: Named })) })
+const Media = Schema.Struct({
+  examples: Schema.optionalKey(Named),
+  schema: Schema.Record(Schema.String, Schema.Unknown)
+})
+const decodeMedia = Schema.decodeUnknownSync(Media)
+const Body = Schema.Struct({
+  content: Schema.Record(Schema.String, Schema.Struct({ ...Media.fields, examples: Named }))
+})
 const Parameter = Schema.Struct({
   name: Schema.String,
   in: Schema.String,
@@ -193,6 +201,34 @@ describe("the OpenAPI document", () => {
     for (const [operationId, name] of operations) assert.strictEqual(operationId, name)
     assert.strictEqual(new Set(operations.map(([operationId]) => operationId)).size, endpoints.length)
     assert.deepInclude(document.components.securitySchemes["DeveloperBearer"], { type: "http", scheme: "bearer" })
+  })
+
+  it.live("is what the service serves, with its URL", () =>
+    Effect.gen(function* () {
+      const { send, url } = yield* startServer()
+      const { json } = yield* send({ path: "/openapi.json" })
+      assert.deepStrictEqual(json, JSON.parse(JSON.stringify({ ...document, servers: [{ url }] })))
+    }).pipe(Effect.scoped)
+  )
+
+  it("has valid examples in every body of a request, an answer, a problem and a webhook", () => {
+    const missing: Array<string> = []
+    let count = 0
+    const visit = (value: unknown, path: ReadonlyArray<string>) => {
+      if (!Predicate.isObject(value)) return
+      for (const [name, member] of Object.entries(value)) {
+        const at = [...path, name]
+        if (path.at(-1) === "content") {
+          const { examples = {}, schema } = decodeMedia(member)
+          if (Object.keys(examples).length === 0) missing.push(at.join(" "))
+          for (const { value } of Object.values(examples)) assertValid(schema, value, at.join(" "))
+          count += Object.keys(examples).length
+        } else visit(member, at)
+      }
+    }
+    visit({ paths: document.paths, ...decodeWebhooks(document) }, [])
+    assert.deepStrictEqual(missing, [])
+    assert.isAbove(count, 400)
   })
 
   it("describes every property, parameter and header in a full sentence", () => {
