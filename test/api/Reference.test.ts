@@ -107,13 +107,12 @@ describe("/docs", () => {
       assert.notInclude(yield* visibleText(page), '"string"')
       const answers: Array<string> = []
       for (const sample of samples) answers.push(yield* Effect.promise(() => paste(sample)))
-      // The demo project has no note, webhook, delivery and message, which the other samples would need.
+      // The demo project has no note, delivery and message, which the other samples would need.
       assert.deepStrictEqual(
         answers.filter((answer) => !/^20[01]$/.test(answer)),
         [
           "404 note_not_found",
           "404 note_not_found",
-          "404 webhook_not_found",
           "404 delivery_not_found",
           "400 webhook_reference_invalid",
           "404 message_not_found"

@@ -76,7 +76,6 @@ const access = { scope: "integrations.webhooks.write", module: "integrations", p
 
 export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .add(
-    getWebhook,
     HttpApiEndpoint.put("configureWebhook", path, {
       params: { installationId: InstallationId },
       headers: MutationHeaders,
@@ -97,6 +96,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
           "webhook that was disabled is enabled again. The endpoint is `https` at a public address, or at one that the operator allows, without credentials " +
           "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
       ),
+    // After the operation that makes what it reads: samples are tried in this order.
+    getWebhook,
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
       params: { installationId: InstallationId },
       headers: MutationHeaders,
