@@ -132,26 +132,34 @@ export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
 
-/** Starts a program on a database, and waits until it reports that it is listening: on a URL, or for jobs. */
+/** Returns the environment of a program: `env`, and what all of them have. */
+export const environmentOf = ({ directory }: Program, env: Readonly<Record<string, string>>) => ({
+  PATH: process.env["PATH"],
+  // As in `npm start`.
+  NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),
+  NODE_ENV: "production",
+  HOST: "127.0.0.1",
+  PORT: "0",
+  ...env
+})
+
+/**
+ * Starts a program on a database, by default on the embedded one of the service, and waits until it reports that it is listening:
+ * on a URL, or for jobs.
+ */
 export const start = Effect.fnUntraced(function* (
-  { directory, name, ...program }: Program,
-  databaseUrl: Redacted.Redacted,
+  program: Program,
+  databaseUrl: Redacted.Redacted | undefined,
   env: Readonly<Record<string, string>> = {}
 ) {
+  const { directory, name } = program
   const [executable, ...before] = program.command ?? [process.execPath]
   const child = yield* ChildProcess.make(executable, [...before, ...program.arguments], {
     cwd: directory,
-    env: {
-      PATH: process.env["PATH"],
-      // As in `npm start`.
-      NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),
-      NODE_ENV: "production",
-      DATABASE_URL: Redacted.value(databaseUrl),
-      SECRET_KEY: secretKey,
-      HOST: "127.0.0.1",
-      PORT: "0",
+    env: environmentOf(program, {
+      ...(databaseUrl === undefined ? {} : { DATABASE_URL: Redacted.value(databaseUrl), SECRET_KEY: secretKey }),
       ...env
-    },
+    }),
     stdin: "ignore",
     stderr: "inherit",
     forceKillAfter: "30 seconds"

@@ -9,6 +9,7 @@ import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
 import * as Campaigns from "./campaigns.ts"
 import * as Capacity from "./capacity.ts"
+import * as Commands from "./commands.ts"
 import * as Console from "./console.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Freeze from "./freeze.ts"
@@ -28,6 +29,7 @@ const all = Effect.fnUntraced(function* (options: { readonly json: boolean }) {
     freeze: yield* Freeze.measure(Freeze.usual),
     hostile: yield* Hostile.measure(Hostile.usual),
     memory: yield* Memory.measure(Memory.usual),
+    commands: yield* Commands.measure(Commands.usual),
     console: yield* Console.measure(Console.usual),
     reads: yield* Reads.measure(Reads.usual),
     replay: yield* Replay.measure(Replay.usual),
@@ -49,6 +51,7 @@ Command.make("bench", { json }, all).pipe(
     Freeze.command,
     Hostile.command,
     Memory.command,
+    Commands.command,
     Console.command,
     Reads.command,
     Replay.command,
