@@ -54,3 +54,43 @@ export const store = Effect.fnUntraced(function* (sql: PgClient.PgClient, stored
   yield* append(sql, stored)
   yield* sql`VACUUM ANALYZE events, deliveries`
 })
+
+/**
+ * Stores messages of the last 28 days, and campaigns. One message in ten is of unknown outcome: every second of these belongs to a
+ * paused campaign, which repeats it, and the others need a decision.
+ */
+export const storeMessaging = Effect.fnUntraced(function* (
+  sql: PgClient.PgClient,
+  { campaigns, messages, projectId }: { projectId: ProjectId; messages: number; campaigns: number }
+) {
+  const made = (count: number) => sql`(
+    SELECT n, date_trunc('milliseconds', now() - (${count}::int - n) * interval '28 days' / ${count}::int) AS at
+    FROM generate_series(1, ${count}::int) n) made`
+  yield* sql`SET session_replication_role = replica`
+  yield* sql`
+    INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch, consent_not_granted,
+      suppressed, channel_unavailable, duplicate, created_at)
+    VALUES (${projectId}, 'aud', '{}', ${messages}::int, ${messages}::int, 0, 0, 0, 0, 0, 0, now())`
+  yield* sql`
+    INSERT INTO campaigns (project_id, id, name, status, paused_from, primary_template_id, primary_template_version, primary_channel_id,
+      audience_id, scheduled_for, sends_per_minute, created_at, updated_at)
+    SELECT ${projectId}, ${sql.literal(id("cmp"))}, 'Campaign ' || n, status, CASE status WHEN 'paused' THEN 'running' END, 'tpl', 1, 'chan',
+      'aud', at, 60, at, at
+    FROM ${made(campaigns)}, LATERAL (SELECT CASE WHEN n = ${campaigns}::int THEN 'paused' ELSE 'completed' END AS status) state`
+  yield* sql`
+    INSERT INTO campaign_recipients (project_id, audience_id, position, client_id)
+    SELECT ${projectId}, 'aud', n, 'cli_' || n FROM generate_series(1, ${messages}::int) n WHERE n % 20 = 0`
+  yield* sql`
+    INSERT INTO messages (project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, provider_type, address, text,
+      status, attempts, attempting, attempt_log, traceparent, created_at, updated_at)
+    SELECT ${projectId}, ${sql.literal(id("msg"))}, CASE WHEN n % 20 > 0 THEN 'conversation' END,
+      CASE WHEN n % 20 = 0 THEN (SELECT id FROM campaigns WHERE project_id = ${projectId} AND status = 'paused') END,
+      CASE WHEN n % 20 = 0 THEN 'aud' END, CASE WHEN n % 20 = 0 THEN n END, 'chan', 'telegram', 'a', 'Text',
+      CASE WHEN n % 10 = 0 THEN 'unknown' ELSE 'sent' END, 1, false, jsonb_build_array(jsonb_build_object('number', 1,
+        'status', CASE WHEN n % 10 = 0 THEN 'unknown' ELSE 'accepted' END, 'startedAt', at, 'finishedAt', at,
+        'providerMessageId', NULL, 'errorCode', CASE WHEN n % 10 = 0 THEN 'timeout' END, 'nextAttemptAt', NULL)),
+      ${traceparent}, at, at
+    FROM ${made(messages)}`
+  yield* sql`SET session_replication_role = origin`
+  yield* sql`VACUUM ANALYZE messages, campaigns, campaign_recipients, audiences`
+})
