@@ -1,6 +1,6 @@
 /** The slots of moves. One that no target reads keeps the log of this PostgreSQL until its disk is full. */
 import { Duration, Effect, Layer, Metric } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type Statement } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
@@ -20,10 +20,17 @@ interface Slot {
   readonly keeps: number
 }
 
+/**
+ * The name of the publication, the subscription and the slot of a project, in SQL. Ids of projects have characters that names of
+ * slots lack.
+ */
+export const nameOf = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
+  sql`'move_' || md5(${projectId})`
+
 /** Lists the slots of moves from this database. */
 export const slots = (sql: SqlClient.SqlClient) => sql<Slot>`
   SELECT slot_name AS slot, active, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn)::float8 AS keeps,
-    (SELECT project_id FROM projects WHERE move_state IS NOT NULL AND slot_name = 'move_' || md5(project_id)) AS "projectId"
+    (SELECT project_id FROM projects WHERE move_state IS NOT NULL AND slot_name = ${nameOf(sql, sql`project_id`)}) AS "projectId"
   FROM pg_replication_slots
   WHERE slot_name LIKE 'move\\_%' AND database = current_database() ORDER BY slot_name`
 

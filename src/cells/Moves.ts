@@ -11,7 +11,7 @@
  * Each step can be repeated, so a run goes on where the last one was. While the project rests or is fenced, the session of the
  * mover keeps it so: if the mover dies, the project works on, and the next run rests and fences it again.
  */
-import { Context, Duration, Effect, Layer, type Redacted } from "effect"
+import { Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { recordAction, Operator } from "../platform/operators/Audit.ts"
@@ -22,19 +22,8 @@ import { Offboarding } from "../project/Offboarding.ts"
 import { check } from "./Checks.ts"
 import { fence, lift, olderEnded, rest } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
-import { type Mark, markOf, open, refused, type Sides, step } from "./Sides.ts"
+import { isLost, type Mark, markOf, onSides, type Options, refused, type Report, type Sides, step } from "./Sides.ts"
 import { verify } from "./Verify.ts"
-
-/** Reports the step that a move takes, or how far it is. */
-export type Report = (step: string, detail?: string) => Effect.Effect<void>
-
-interface Options {
-  readonly projectId: ProjectId
-  readonly targetUrl: Redacted.Redacted
-  readonly sourceUrl: Redacted.Redacted
-  readonly sealed: ReadonlyArray<SealedTable>
-  readonly report: Report
-}
 
 export interface Moved {
   readonly projectId: ProjectId
@@ -70,17 +59,21 @@ const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
 })
 
 /** Carries a move on to its end, or to the switch. */
-export const move = Effect.fn("Moves.move")(function* ({ report, sealed, ...options }: Options) {
-  const { projectId } = options
+export const move = Effect.fn("Moves.move")(function* (options: Options, sealed: ReadonlyArray<SealedTable>) {
+  const { projectId, report } = options
   yield* stateOf(projectId)
-  const sides = yield* open(projectId, options)
-  const mark = yield* stateOf(projectId)
-  if (mark.state === "aborting") return yield* refused("The move is being aborted: run with --abort")
-  if (mark.state !== "switched") yield* check(sides, sealed, mark)
-  else if (mark.peer !== sides.targetId)
-    return yield* refused("Another database serves the project: name that one by --to")
-  return yield* from(sides, mark, report)
-}, Effect.scoped)
+  return yield* onSides(
+    options,
+    Effect.fnUntraced(function* (sides) {
+      const mark = yield* stateOf(projectId)
+      if (mark.state === "aborting") return yield* refused("The move is being aborted: run with --abort")
+      if (mark.state !== "switched") yield* check(sides, sealed, mark)
+      else if (mark.peer !== sides.targetId)
+        return yield* refused("Another database serves the project: name that one by --to")
+      return yield* from(sides, mark, report)
+    })
+  )
+})
 
 const from = Effect.fnUntraced(function* (sides: Sides, { isDeleted, state }: Mark, report: Report) {
   const { projectId } = sides
@@ -139,7 +132,7 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   if (state === "resting" || state === "fenced") yield* step(sides, "resumed")
   yield* report("copy", "making publication and subscription")
   yield* Replication.make(sides).pipe(
-    Effect.tapError(() => (state === null ? Effect.ignore(undo(sides)) : Effect.void))
+    Effect.tapError((error) => (state === null && !isLost(error) ? Effect.ignore(undo(sides)) : Effect.void))
   )
   const begun = yield* Effect.clockWith((clock) => Effect.sync(() => clock.monotonicTimeNanosUnsafe()))
   while (true) {
@@ -205,19 +198,23 @@ const removeFrom = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, projec
 })
 
 /** Ends a move before its switch: the source is as it was, and nothing is left at the target. */
-export const abort = Effect.fn("Moves.abort")(function* ({ report, ...options }: Omit<Options, "sealed">) {
-  const { projectId } = options
+export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
+  const { projectId, report } = options
   yield* stateOf(projectId)
-  const sides = yield* open(projectId, options)
-  const { peer, state } = yield* stateOf(projectId)
-  if (state === null) return yield* refused(`Project ${projectId} is not being moved`)
-  if (isClosed(state)) return yield* refused("The target serves the project by now: move it back from there")
-  if (peer !== sides.targetId)
-    return yield* refused("The project is being moved to another database: name that one by --to")
-  yield* report("abort", "removing what the move has made")
-  yield* undo(sides)
-  return { projectId, state: "aborted", rows: null, fencedMs: null } satisfies Moved
-}, Effect.scoped)
+  return yield* onSides(
+    options,
+    Effect.fnUntraced(function* (sides) {
+      const { peer, state } = yield* stateOf(projectId)
+      if (state === null) return yield* refused(`Project ${projectId} is not being moved`)
+      if (isClosed(state)) return yield* refused("The target serves the project by now: move it back from there")
+      if (peer !== sides.targetId)
+        return yield* refused("The project is being moved to another database: name that one by --to")
+      yield* report("abort", "removing what the move has made")
+      yield* undo(sides)
+      return { projectId, state: "aborted", rows: null, fencedMs: null } satisfies Moved
+    })
+  )
+})
 
 const undo = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, sourceId, target } = sides

@@ -6,10 +6,10 @@
  * and gets its values when the target takes over. The apply fires no triggers and checks no foreign keys, which the source has
  * done. Installation-wide tables, sequences and rate limits stay where they are.
  */
-import { Duration, Effect, Redacted, Schedule } from "effect"
+import { Duration, Effect, Predicate, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
-import { refused, type Sides } from "./Sides.ts"
+import { Lost, reasonOf, refused, type Sides } from "./Sides.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -36,14 +36,23 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
       CREATE PUBLICATION ${sql(source, name)} FOR TABLE ${source.literal(tables.join(", "))}
       WITH (publish = 'insert, update, delete')`
   }
-  if (yield* isSubscribed(sides)) return
+  if (yield* isSubscribed(sides)) {
+    // An error disables it, also the loss of the source.
+    yield* target`ALTER SUBSCRIPTION ${sql(target, name)} ENABLE`
+    return
+  }
   // The slot of a subscription that was not made.
   yield* dropSlots(source, name)
   // A statement that fails would be in the log of the target with the password of the source.
   yield* Effect.ignore(target`SELECT set_config('log_min_error_statement', 'panic', false)`)
   yield* target`
     CREATE SUBSCRIPTION ${sql(target, name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
-    PUBLICATION ${sql(target, name)} WITH (slot_name = ${literal(target, name)}, disable_on_error = true)`
+    PUBLICATION ${sql(target, name)} WITH (slot_name = ${literal(target, name)}, disable_on_error = true)`.pipe(
+    Effect.catchIf(
+      ({ reason }) => reason._tag === "ConnectionError" && Predicate.hasProperty(reason.cause, "severity"),
+      (error) => refused(`The target can't reach the source: ${reasonOf(error)}`)
+    )
+  )
 })
 
 const sql = (client: Sql, name: string) => client.literal(`"${name}"`)
@@ -81,9 +90,7 @@ export const progress = Effect.fnUntraced(function* ({ name, source, target }: S
        WHERE datname = current_database() AND type = 'CALLBACK') AS rows
     FROM pg_subscription JOIN pg_subscription_rel ON srsubid = oid WHERE subname = ${name} GROUP BY oid, subenabled`
   if (there?.enabled !== true) {
-    return yield* refused(
-      "The target could not apply a change, and has stopped: its log has the reason. Run with --abort, then begin again"
-    )
+    return yield* new Lost({ message: "The target could not apply a change, and has stopped: its log has the reason" })
   }
   const [here] = yield* source<{ readonly behind: number | null }>`
     SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)::float8 AS behind

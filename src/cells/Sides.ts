@@ -1,11 +1,11 @@
 /** The two databases of a move: their sessions, the lock of the mover, and the marks of the project on both. */
 import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from "effect"
-import { SqlClient } from "effect/sql"
-import { createHash } from "node:crypto"
+import { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf } from "../api/schema/States.ts"
-import { clients, DatabaseUrl } from "../platform/database/Database.ts"
+import { clients, DatabaseUrl, isUnavailable } from "../platform/database/Database.ts"
 import { type Move, moves, type State } from "../platform/Moves.ts"
+import { nameOf } from "./MoveSlots.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -15,6 +15,16 @@ export class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faul
     return this.faults.join("\n")
   }
 }
+
+/** A database of a move was lost, or what a session there had. Each step can be repeated once both databases answer. */
+export class Lost extends Data.TaggedError("Lost")<{ readonly message: string }> {}
+
+export const isLost = (error: unknown): boolean =>
+  error instanceof Lost || (error instanceof SqlError.SqlError && isUnavailable(error))
+
+/** Returns the message of PostgreSQL or the system. */
+export const reasonOf = (error: unknown): string =>
+  error instanceof SqlError.SqlError ? reasonOf(error.reason.cause) : error instanceof Error ? error.message : ""
 
 export const refused = (...faults: ReadonlyArray<string>) => new MoveRefused({ faults })
 
@@ -42,25 +52,57 @@ export interface Mark {
 /** The lock that mutations share (`enter_project`), and the lock of a mover. */
 export const seeds = { project: 0, mover: 1 } as const
 
-/** Replication objects have names of their own: ids of projects have characters that names of slots lack. */
-export const nameOf = (projectId: string): string => `move_${createHash("md5").update(projectId).digest("hex")}`
+/** Reports the step that a move takes, or how far it is. */
+export type Report = (step: string, detail?: string) => Effect.Effect<void>
 
-/** Opens the sides, and takes the lock of the mover on both. The sessions end with the scope, and the locks with them. */
-export const open = Effect.fnUntraced(function* (
-  projectId: ProjectId,
-  { sourceUrl, targetUrl }: { readonly sourceUrl: Redacted.Redacted; readonly targetUrl: Redacted.Redacted }
-) {
+export interface Options {
+  readonly projectId: ProjectId
+  readonly targetUrl: Redacted.Redacted
+  readonly sourceUrl: Redacted.Redacted
+  readonly report: Report
+}
+
+/** Attempts of a run that has lost a database, one a second. */
+const attempts = 60
+
+/** Opens the sides, and uses them. If a database is lost then, opens and uses them again once both answer. */
+export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
+  const lose = (error: unknown) =>
+    Effect.andThen(
+      options.report("wait", `${reasonOf(error)}. Trying again until both databases answer`),
+      new Lost({ message: reasonOf(error) })
+    )
+  const attempt = open(options).pipe(
+    Effect.flatMap((sides) => Effect.catchIf(use(sides), isLost, lose)),
+    Effect.scoped
+  )
+  const again = Effect.delay(attempt, Duration.seconds(1))
+  return attempt.pipe(
+    Effect.catchIf(
+      (error) => error instanceof Lost,
+      () => Effect.retry(again, { while: isLost, times: attempts })
+    ),
+    Effect.catchIf(isLost, (error) =>
+      refused(reasonOf(error), "Run the command again once both databases answer: it goes on where it was")
+    )
+  )
+}
+
+/** Opens the sides, and takes the lock of the mover on both. The locks end with the scope, or with the sessions. */
+const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: Options) {
   const source = yield* SqlClient.SqlClient
   const context = yield* Layer.build(Layer.fresh(clients.operator).pipe(Layer.provide(DatabaseUrl.at(targetUrl))))
   const target = Context.get(context, SqlClient.SqlClient)
   const [sourceId, targetId] = [yield* identityOf(source), yield* identityOf(target)]
+  const [row] = yield* source<{ readonly name: string }>`SELECT ${nameOf(source, source`${projectId}`)} AS name`
   if (sourceId === targetId) return yield* refused("--to is the database that the project is in")
   for (const side of [source, target]) {
     yield* take(side, projectId)
     // A session without a statement for a minute would be closed.
     yield* Effect.forkScoped(Effect.repeat(Effect.ignore(side`SELECT 1`), Schedule.spaced(Duration.seconds(10))))
   }
-  const sides: Sides = { projectId, name: nameOf(projectId), source, target, sourceUrl, sourceId, targetId }
+  yield* Effect.addFinalizer(() => Effect.ignore(source`SELECT pg_advisory_unlock_all()`))
+  const sides: Sides = { projectId, name: row?.name ?? "", source, target, sourceUrl, sourceId, targetId }
   return sides
 })
 
@@ -118,5 +160,5 @@ export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, m
       RETURNING 1`
     if (changed.length > 0) return
   }
-  return yield* refused(`The session at the source was lost (${move}). Nothing is lost: run the command again`)
+  return yield* new Lost({ message: `The session at the source was lost (${move})` })
 })

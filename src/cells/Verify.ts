@@ -50,13 +50,13 @@ const attempts = 5
 /** Waits until the target has all changes, and fails unless both sides are equal. Returns the number of rows. */
 export const verify = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides
-  yield* Effect.all([formats(source), formats(target)])
   const names = (yield* tablesOf(source)).map(({ name }) => name)
   let tables: ReadonlyArray<Columns> = yield* columnsOf(source, names)
   let rows = 0
   let faults: ReadonlyArray<string> = []
   for (let attempt = 1; attempt <= attempts; attempt++) {
     yield* drained(sides)
+    yield* Effect.all([formats(source), formats(target)])
     const [here, there] = yield* Effect.all(
       [sumsOf(source, projectId, tables), sumsOf(target, projectId, tables)] as const,
       { concurrency: 2 }

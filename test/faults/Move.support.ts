@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
-import { nameOf } from "../../src/cells/Sides.ts"
+import { seeds } from "../../src/cells/Sides.ts"
 import { run } from "../cli/Cli.support.ts"
 import { conversations, taken, telegramChannel } from "../contract/Messages.support.ts"
 import { pipelines } from "../contract/Deals.support.ts"
@@ -22,13 +22,27 @@ const shortLeases = { WEBHOOK_TIMEOUT: "2s", PROVIDER_TIMEOUT: "2s" }
 
 /** Starts a PostgreSQL with a database for the service. */
 const startDatabase = async (name: string) => {
-  const { url: databaseUrl } = await startCluster()
-  const query = await session(databaseUrl)
+  const cluster = await startCluster()
+  const databaseUrl = cluster.url
+  let own = await session(databaseUrl)
+  const query = (text: string) => own(text)
   return {
     env: { ...serviceEnv(databaseUrl), ...settings, CELL: name },
     databaseUrl,
     query,
-    /** What a move may leave of a project: rows by table, publications, subscriptions and slots. */
+    /** Kills all processes of PostgreSQL, and starts it again. */
+    killDatabase: async () => {
+      await cluster.kill()
+      await cluster.start()
+      own = await session(databaseUrl)
+    },
+    /** Keeps mutations of a project in flight, so that its fence waits. Returns what ends that. */
+    holdMutations: async (id: string) => {
+      const held = await session(databaseUrl)
+      await held(`SELECT pg_advisory_lock_shared(hashtextextended('${id}', ${seeds.project}))`)
+      return () => held(`SELECT pg_advisory_unlock_shared(hashtextextended('${id}', ${seeds.project}))`)
+    },
+    /** What a move may leave of a project: rows by table, publications, subscriptions and slots of any move. */
     traces: async (id: string) => {
       const tables = await query(`
         SELECT relname AS name FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
@@ -47,7 +61,7 @@ const startDatabase = async (name: string) => {
           SELECT name FROM (
             SELECT pubname::text AS name FROM pg_publication UNION ALL SELECT subname::text FROM pg_subscription
             UNION ALL SELECT slot_name::text FROM pg_replication_slots
-          ) made WHERE name = '${nameOf(id)}'`)
+          ) made WHERE name LIKE 'move\\_%'`)
       }
     }
   }
@@ -160,11 +174,15 @@ export const move = async (source: Cell, target: Cell, id: string, ...flags: Rea
 const startMover = (source: Cell, target: Cell, id: string) => {
   const { args, env } = argumentsOf(source, target, id, [])
   const mover = spawn(process.execPath, ["src/cli.ts", ...args], env)
+  let from = 0
   return {
     ...mover,
+    /** Waits for a step, after the one that was waited for before. */
     reaches: async (step: string) => {
-      while (!mover.stderr().includes(`${step}:`) && !mover.hasExited()) await sleep(2)
-      assert.include(mover.stderr(), `${step}:`)
+      const at = () => mover.stderr().indexOf(`${step}: `, from)
+      while (at() < 0 && !mover.hasExited()) await sleep(2)
+      assert.isAtLeast(at(), 0, `${step}: ${mover.stderr()}`)
+      from = at() + step.length
     }
   }
 }

@@ -142,15 +142,31 @@ describe("a project that moves to another cell", patience, () => {
     }
   })
 
-  it("survives the deaths of both workers and both servers during its move", async () => {
+  it("survives the deaths of the workers, the API servers and the databases of both cells during its move", async () => {
     const [from, to] = [await startProcesses("01"), await startProcesses("02")]
     const moving = await openProject(from, "survivor", size)
     const ledger = await load([from, to], moving)
     await ledger.goesOn()
+    let release = () => Promise.resolve<unknown>(undefined)
+    const hold = async () => {
+      release = await from.holdMutations(moving.id)
+    }
     const moved = await moveWith(from, to, moving.id, [
+      ["copy", to.killDatabase],
       ["copy", () => to.kill("api")],
-      ["rest", () => from.kill("worker")],
-      ["fence", () => from.kill("api")],
+      ["catch up", from.killDatabase],
+      ["rest", hold],
+      ["fence", from.killDatabase],
+      ["rest", () => from.kill("worker").then(hold)],
+      [
+        "fence",
+        async () => {
+          await to.killDatabase()
+          await from.kill("api")
+          await release()
+        }
+      ],
+      ["verify", to.killDatabase],
       ["switch", () => to.kill("worker")]
     ])
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)

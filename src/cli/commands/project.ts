@@ -172,10 +172,9 @@ const moveCommand = Command.make(
         projectId,
         targetUrl: Redacted.make(to),
         sourceUrl: Option.match(source, { onNone: () => own, onSome: Redacted.make }),
-        sealed: sealedTables,
         report
       }
-      const moved = yield* (abort ? Moves.abort(options) : Moves.move(options)).pipe(
+      const moved = yield* (abort ? Moves.abort(options) : Moves.move(options, sealedTables)).pipe(
         withProgress(`Moving project ${project}`, () => reached)
       )
       yield* answer(json, moved, afterMove(moved))

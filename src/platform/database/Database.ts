@@ -144,7 +144,7 @@ export const longRunningTimeout = Duration.seconds(30)
  * Whether a later attempt may succeed: PostgreSQL did not answer, is shutting down or starting up (57P01 to 57P03), is out
  * of resources (class 53), or is no longer the primary (25006).
  */
-const isUnavailable = ({ reason }: SqlError.SqlError) =>
+export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
   reason._tag === "StatementTimeoutError" ||
   /^(57P0[1-3]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
