@@ -2,10 +2,14 @@
  * `bench move`: how long a project that moves to another database is fenced, by its number of records, while callers write to
  * it. A caller whose write is refused asks the source and the target in turn, as if the router followed at once. What callers see of
  * the fence lasts from the last answer of the source to the first of the target.
+ *
+ * A neighbour in the database of the source has steady traffic: its p95 before the move, in each step of it, and afterwards while a
+ * process uses as much CPU as it gets, which shows what sharing the cores alone costs.
  */
-import { Duration, Effect, Redacted } from "effect"
+import { Duration, Effect, Redacted, Stream } from "effect"
 import { Command } from "effect/cli"
-import { ChildProcess, ChildProcessSpawner } from "effect/process"
+import { ChildProcess } from "effect/process"
+import { spawn } from "node:child_process"
 import { randomUUID } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
@@ -14,6 +18,7 @@ import { answer, table } from "../../src/cli/Output.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { open } from "./deliveries/Ours.ts"
 import { fixed } from "./Figures.ts"
+import { rowOf, traffic } from "./Neighbour.ts"
 import { count, type Findings, progress } from "./Options.ts"
 import { BenchFailed, connect, database, openProject, secretKey, service, start } from "./Stage.ts"
 
@@ -26,6 +31,9 @@ export interface Options {
 export const usual: Options = { records: 1_000_000, writesPerSecond: 100 }
 
 const callers = 4
+
+const plenty = { limit: 1_000_000, windowSeconds: 1 }
+const unlimited = { read: plenty, write: plenty, messages: plenty }
 
 /** Writes to the project until it is stopped. */
 const callFor = (urls: readonly [source: string, target: string], token: string, writesPerSecond: number) => {
@@ -72,22 +80,36 @@ const callFor = (urls: readonly [source: string, target: string], token: string,
   }
 }
 
-/** Runs `project move` at the source; returns what it prints. */
-const runMove = Effect.fnUntraced(function* (id: string, source: Redacted.Redacted, target: Redacted.Redacted) {
-  const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
+/** Runs `project move` at the source, and reports each step of it; returns what it prints. */
+const runMove = Effect.fnUntraced(function* (
+  id: string,
+  source: Redacted.Redacted,
+  target: Redacted.Redacted,
+  enter: (step: string) => void = () => {}
+) {
   const command = ["src/cli.ts", "project", "move", "--project", id, "--to", Redacted.value(target), "--json"]
-  const text = yield* spawner.string(
-    ChildProcess.make(process.execPath, command, {
-      cwd: fileURLToPath(new URL("../..", import.meta.url)),
-      env: { PATH: process.env["PATH"], DATABASE_URL: Redacted.value(source), SECRET_KEY: secretKey },
-      stderr: "ignore"
-    })
+  const child = yield* ChildProcess.make(process.execPath, command, {
+    cwd: fileURLToPath(new URL("../..", import.meta.url)),
+    env: { PATH: process.env["PATH"], DATABASE_URL: Redacted.value(source), SECRET_KEY: secretKey }
+  })
+  const steps = child.stderr.pipe(
+    Stream.decodeText(),
+    Stream.splitLines,
+    Stream.runForEach((line) => Effect.sync(() => enter(line.split(":", 1)[0] ?? "")))
   )
+  const [text] = yield* Effect.all([child.stdout.pipe(Stream.decodeText(), Stream.mkString), steps], { concurrency: 2 })
   return yield* Effect.try({
     try: (): { readonly state: string; readonly rows: number; readonly fencedMs: number } => JSON.parse(text),
     catch: () => new BenchFailed({ message: `The move of ${id} failed: ${text}` })
   })
-})
+}, Effect.scoped)
+
+/** Keeps one core busy for a time. */
+const burn = (millis: number) =>
+  new Promise<void>((resolve) => {
+    const ends = `const end = Date.now() + ${millis}; while (Date.now() < end);`
+    spawn(process.execPath, ["-e", ends]).once("exit", () => resolve())
+  })
 
 export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }: Options) {
   yield* progress("starting two databases and two cells")
@@ -96,6 +118,9 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
   yield* openProject(yield* connect(targetUrl), { project: { id: "resident", name: "Resident" } })
   const env = { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
   yield* openProject(source, { project: { id: "resident", name: "Resident" } })
+  const neighbour = yield* openProject(source, {
+    project: { id: "neighbour", name: "Neighbour", rateLimits: unlimited }
+  })
   const here = yield* start(service("source"), sourceUrl, { ...env, CELL: "01" })
   const there = yield* start(service("target"), targetUrl, { ...env, CELL: "02" })
 
@@ -110,10 +135,21 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
       FROM generate_series(1, ${size}::int) n`
     yield* source`VACUUM ANALYZE`
     const stop = callFor([here.url, there.url], token, writesPerSecond)
-    yield* Effect.sleep("2 seconds")
-    const [took, moved] = yield* Effect.timed(runMove(id, sourceUrl, targetUrl))
+    const { enter, stop: stopNeighbour } = traffic(here.url, neighbour)
+    enter("warm up")
+    yield* Effect.sleep("5 seconds")
+    enter("before")
+    yield* Effect.sleep("15 seconds")
+    enter("start")
+    const [took, moved] = yield* Effect.timed(runMove(id, sourceUrl, targetUrl, enter))
+    enter("after")
     yield* Effect.sleep("2 seconds")
     const called = yield* Effect.promise(stop)
+    enter("one core busy")
+    yield* Effect.promise(() => burn(8_000))
+    const { during, phases } = yield* Effect.promise(() =>
+      stopNeighbour(new Set(["warm up", "before", "after", "one core busy"]))
+    )
     const { fencedMs, rows } = moved
     const one = {
       records: size,
@@ -122,7 +158,8 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
       fencedMs,
       fencedByCallersMs: (called.firstAtTarget ?? Number.NaN) - called.lastAtSource,
       acknowledged: called.acknowledged,
-      refused: called.refused
+      refused: called.refused,
+      neighbour: [...phases, during]
     }
     moves.push(one)
     yield* progress(`move: ${JSON.stringify(one)}`)
@@ -142,7 +179,16 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
         String(one.acknowledged),
         String(one.refused)
       ])
-    ])
+    ]).concat(
+      "\n\n",
+      table([
+        ["RECORDS", "NEIGHBOUR", "REQUESTS", "FAILED", "P95, MS", "TO BEFORE", "LOAD"],
+        ...moves.flatMap(({ neighbour, records }) => {
+          const before = neighbour.find(({ name }) => name === "before")?.p95 ?? Number.NaN
+          return neighbour.map((phase) => rowOf(records, phase, before))
+        })
+      ])
+    )
   }
   return findings
 }, Effect.scoped)
