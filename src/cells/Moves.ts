@@ -104,7 +104,7 @@ const from = Effect.fnUntraced(function* (sides: Sides, { isDeleted, state }: Ma
 
 const fenceAndVerify = (sides: Sides, report: Report) =>
   Effect.gen(function* () {
-    yield* report("fence", "mutations are refused")
+    yield* report("fence", `mutations are refused, for at most ${Duration.format(longestFence)}`)
     yield* fence(sides)
     yield* report("verify", "comparing every table")
     return yield* verify(sides)

@@ -2,6 +2,7 @@
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
+import { isAwake } from "../platform/Moves.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
@@ -27,7 +28,7 @@ export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now:
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,
       greatest(0, coalesce(extract(epoch FROM ${now} - min(available_at)), 0))::float8 AS seconds
-    FROM messages WHERE available_at IS NOT NULL AND NOT attempting`
+    FROM messages WHERE available_at IS NOT NULL AND NOT attempting AND ${isAwake(sql, "project_id")}`
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)
 })

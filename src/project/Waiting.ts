@@ -2,6 +2,7 @@
 import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../integrations/deliveries/DeliveryList.ts"
 import { needsDecision } from "../messaging/MessageList.ts"
+import { isAwake } from "../platform/Moves.ts"
 
 /** Maximum number that is counted. */
 export const maxCount = 10_000
@@ -21,7 +22,7 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `limit` projects where something waits for an operator, with counts up to `maxCount`. Of the messages of
+ * Finds the first `limit` projects that are not at rest and where something waits for an operator, with counts up to `maxCount`. Of the messages of
  * unknown outcome the oldest are looked at: the newest are those that are still repeated.
  */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
@@ -38,10 +39,11 @@ export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
           ) messages
         ) messages OFFSET 0
     ) waiting
-    WHERE dead + unknown + disabled + paused > 0
+    WHERE dead + unknown + disabled + paused > 0 AND ${isAwake(sql, "project_id")}
     ORDER BY project_id LIMIT ${limit}::int`
 }
 
-/** Counts the endpoints of enabled webhooks. */
+/** Counts the endpoints of enabled webhooks, of projects that are not at rest. */
 export const countEndpoints = (sql: SqlClient.SqlClient) =>
-  sql<{ readonly enabled: number }>`SELECT ${bounded(sql, sql.literal("FROM webhooks WHERE enabled"))} AS enabled`
+  sql<{ readonly enabled: number }>`
+    SELECT ${bounded(sql, sql`FROM webhooks WHERE enabled AND ${isAwake(sql, "project_id")}`)} AS enabled`

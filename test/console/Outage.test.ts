@@ -216,6 +216,12 @@ describe("an outage in the console", () => {
           /^1 of 4 endpoints has been failing for \d+ (second|minute)s?; 2 webhooks are disabled; /
         )
       })
+      // What another database serves waits for nobody here.
+      yield* Effect.orDie(sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${projectId}`)
+      yield* Effect.promise(async () => {
+        await plain.page.goto("/console")
+        assert.strictEqual(await summaryOf(plain.page), "Nothing waits for an operator; nothing is overdue.")
+      })
     }).pipe(Effect.scoped)
   )
 

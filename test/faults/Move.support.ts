@@ -6,7 +6,7 @@ import { seeds } from "../../src/cells/Sides.ts"
 import { run } from "../cli/Cli.support.ts"
 import { conversations, taken, telegramChannel } from "../contract/Messages.support.ts"
 import { pipelines } from "../contract/Deals.support.ts"
-import { ok, receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, ok, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import { freePort, launchService, type Running, spawn } from "../support/Process.ts"
 import { startCluster } from "./Cluster.support.ts"
@@ -110,8 +110,8 @@ const sendsPerMinute = 120
  * Opens a project with clients, a webhook for deals, a conversation and a running campaign over telegram, where nothing may be
  * sent twice.
  */
-export const openProject = async (cell: Cell, id: string, size: number) => {
-  const [provider, shop] = [await opened(receiver(taken)), await opened(receiver(ok))]
+export const openProject = async (cell: Cell, id: string, size: number, answering: Answering = ok) => {
+  const [provider, shop] = [await opened(receiver(taken)), await opened(receiver(answering))]
   const token = await project(cell.databaseUrl, {
     project: { id, name: id, rateLimits: unlimited, defaultPipelineId: "sales", contactCapacity: 1_000_000 },
     pipelines,

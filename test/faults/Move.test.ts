@@ -95,36 +95,6 @@ describe("a project that moves to another cell", patience, () => {
     assert.deepStrictEqual((await target.traces(id)).made, [])
   })
 
-  it("leaves no trace at the target and stays as it was, if the move is aborted before the switch", async () => {
-    const moving = await openProject(source, "aborted", size)
-    const { id, token } = moving
-    const ledger = await load([source, target], moving)
-    await killAt(source, target, id, "fence")
-    const aborted = await move(source, target, id, "--abort")
-    assert.deepStrictEqual([aborted.status, aborted.state], [0, "aborted"], aborted.stderr)
-    await ledger.goesOn()
-    await ledger.stop()
-    await expectLedger(source, moving, ledger)
-    assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
-    assert.deepStrictEqual((await source.traces(id)).made, [])
-    assert.deepStrictEqual(
-      await source.query(`SELECT move_state, move_peer FROM projects WHERE project_id = '${id}'`),
-      [{ move_state: null, move_peer: null }]
-    )
-    assert.strictEqual((await createClient(source.url, token, "after-abort", "Works")).status, 201)
-  })
-
-  it("is stopped before the switch by a difference of one row", async () => {
-    const { id } = await openProject(source, "differs", 100)
-    await killAt(source, target, id, "catch up")
-    await target.query(`UPDATE clients SET display_name = 'Other' WHERE project_id = '${id}' AND id = 'c50'`)
-    const stopped = await move(source, target, id)
-    assert.strictEqual(stopped.status, 1)
-    assert.include(stopped.stderr, "clients differs: 250 rows at the source, 250 at the target")
-    assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
-    assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
-  })
-
   it("moves beside another one", async () => {
     const both = [await openProject(source, "one", 100), await openProject(source, "two", 100)]
     const ledgers = await Promise.all(both.map((moving) => load([source, target], moving)))

@@ -186,11 +186,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
       )
     }
 
-    it.effect(`${place}: looked for before its time is left alone`, () =>
+    it.effect(`${place}: looked for before its time, or while its project is at rest, is left alone`, () =>
       Effect.gen(function* () {
         const shop = yield* openAt(place)
         const before = yield* shop.everything
         assert.deepStrictEqual(yield* claimIn(shop, new Date(shop.now.getTime() - 1)), [])
+        yield* Effect.orDie(shop.sql`
+          UPDATE projects SET move_state = 'switched' WHERE project_id = ${shop.projectId}`)
+        assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
         assert.deepStrictEqual(yield* shop.everything, before)
       })
     )

@@ -35,6 +35,7 @@ export const domains = [
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.retryAfter"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.failures"),
+  attempts('${isAwake(sql, "queue.project_id")} AND', ""),
   attempts("AND messages.attempts = result.number", ""),
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),

@@ -43,6 +43,7 @@ export const engine = [
   visits("ORDER BY turn, claim_at) AS place", "ORDER BY claim_at) AS place"),
   visits("nth IS NOT NULL AND turn <= coalesce(", "nth IS NOT NULL AND 0 < coalesce("),
   visits("bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id)", "true"),
+  visits('AND ${isAwake(sql, "health.project_id")}', ""),
   visits("EXCEPT SELECT project_id, installation_id FROM endpoint", "LIMIT 0"),
   recording("endpoint_health.url_version = endpoint.url_version AS is_current", "true AS is_current"),
   recording("is_current::int * rest_for)", "rest_for)"),
@@ -75,5 +76,11 @@ export const engine = [
   ),
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 0 - ("),
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 9 - ("),
-  replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'")
+  replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'"),
+  mutating("cells/Fence.ts", "faults/Move.ends")("until: (count) => count === 0", "until: () => true"),
+  mutating("cells/Verify.ts", "faults/Move.ends")("|| other.get(name)?.sum !== sum", ""),
+  mutating("cells/Replication.ts", "faults/Move.ends")(
+    "yield* dropSlots(source, name)\n  yield* source`DROP PUBLICATION",
+    "yield* source`DROP PUBLICATION"
+  )
 ]

@@ -12,6 +12,9 @@ const unreached = [
 /** A move takes two servers, of which the walk has one. Its statements are sent once for a move, by their own tests. */
 const betweenServers = /^src\/cells\/(?!KeyMap|MoveSlots)/
 
+/** The statement that takes rows a second time: recipients, of the campaigns that it has taken. */
+const takenInCampaigns = ["src/campaigns/Runner/Release.ts"]
+
 /** Plans that read more rows the more there are, each for a reason. All others find a page, or a few rows, by an index. */
 const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "the webhooks of a project, each of which may subscribe to the event": [
@@ -66,7 +69,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/crm/Clients.ts list: reads clients without a limit by clients_pkey"
   ],
   "projects at rest, which are few": [
-    "src/integrations/deliveries/AttemptMinutes.ts prune: filters projects below a limit"
+    "src/integrations/deliveries/AttemptMinutes.ts prune: filters projects below a limit",
+    "src/project/Waiting.ts waiting: filters projects below a limit"
   ],
   "the attempts of a project in a period of at most seven days": [
     "src/integrations/deliveries/AttemptMinutes.ts read: reads attempt_minutes without a limit by attempt_minutes_pkey"
@@ -100,12 +104,15 @@ describe("npm run sql", () => {
     )
     assert.notMatch(stdout, /no plan/)
     assert.isAbove([...stdout.matchAll(/^-- source: /gm)].length, 100)
-    // What takes rows of any project leaves projects at rest alone; mutations enter their project.
-    const takes = stdout.split(/^(?=-- source: )/m).filter((text) => text.includes("SKIP LOCKED"))
+    // Whatever takes rows of any project leaves projects at rest alone; mutations enter their project.
+    const count = (text: string, of: string) => text.split(of).length - 1
+    const takes = stdout.split(/^-- source: /m).filter((text) => text.includes("SKIP LOCKED"))
     assert.isAbove(takes.length, 15)
     assert.deepStrictEqual(
-      takes.filter((text) => !/resting_projects\(\)|enter_project\(/.test(text)),
-      []
+      takes
+        .filter((text) => count(text, "resting_projects()") < count(text, "SKIP LOCKED"))
+        .flatMap((text) => (text.includes("enter_project(") ? [] : text.slice(0, text.indexOf(":")))),
+      takenInCampaigns
     )
     // On tables that were never analyzed, that have one row, and that have a million.
     const wrong = new Set([...stdout.matchAll(/^-- wrong plan \([^)]*\): (.*)$/gm)].map(([, fault = ""]) => fault))

@@ -1,6 +1,7 @@
 /** Metrics of deliveries. They are updated only where something reads them. */
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
+import { isAwake } from "../../platform/Moves.ts"
 import type { Result } from "./DeliveryLoop/Record.ts"
 
 const deliveries = Metric.counter("webhook_deliveries_total", {
@@ -50,7 +51,7 @@ export const countDead = (outcome: "disabled" | "expired", count: number) =>
 
 /**
  * Counts pending deliveries, to a limit, and measures how late the oldest due one is, in seconds. What waits for a parked,
- * resting or saturated endpoint is not late: its `claim_at` says so.
+ * resting or saturated endpoint is not late: its `claim_at` says so. Nor is what another database delivers by now.
  */
 export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`
@@ -61,7 +62,7 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
       coalesce((
         SELECT max(extract(epoch FROM now() - available_at)) FROM (
           SELECT project_id, installation_id FROM endpoint_health
-          WHERE claim_at <= now() AND NOT suspect ORDER BY claim_at LIMIT 1000
+          WHERE claim_at <= now() AND NOT suspect AND ${isAwake(sql, "project_id")} ORDER BY claim_at LIMIT 1000
         ) due, LATERAL (
           SELECT available_at FROM deliveries
           WHERE project_id = due.project_id AND installation_id = due.installation_id

@@ -11,6 +11,7 @@ import {
 } from "../../api/integrations/WebhookHealth.ts"
 import { jsonObject, selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
+import { isAwake } from "../../platform/Moves.ts"
 
 /** The last failure of an endpoint. One that an earlier version has stored lacks the body of the answer. */
 type Failure = NonNullable<Webhook["health"]["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
@@ -117,7 +118,7 @@ export const listFailing = (sql: SqlClient.SqlClient, limit: number) => sql<Fail
     extract(epoch FROM now() - failing_since)::float8 AS "failingSeconds"
   FROM (
     SELECT *, count(*) OVER ()::int AS total FROM (
-      SELECT * FROM endpoint_health WHERE failing_since IS NOT NULL
+      SELECT * FROM endpoint_health WHERE failing_since IS NOT NULL AND ${isAwake(sql, "project_id")}
       ORDER BY failing_since, project_id, installation_id LIMIT ${failingMax}::int
     ) failing
     WHERE (

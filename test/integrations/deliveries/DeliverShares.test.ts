@@ -145,4 +145,14 @@ layerOf({}, "api")("a claim with few slots", (it) => {
       assert.deepStrictEqual([(leased[0] ?? 0) + (leased[1] ?? 0), leased[2]], [1, 4])
     }).pipe(Effect.orDie)
   )
+
+  it.effect("leases nothing of a project at rest, though its endpoints are named", () =>
+    Effect.gen(function* () {
+      const { claimFor, projectId, sql } = yield* scene()
+      yield* sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${projectId}`
+      assert.deepStrictEqual(yield* claimFor(3, 4), [0, 0, 0])
+      yield* sql`UPDATE projects SET move_state = NULL WHERE project_id = ${projectId}`
+      assert.deepStrictEqual(yield* claimFor(3, 4), [1, 1, 1])
+    }).pipe(Effect.orDie)
+  )
 })

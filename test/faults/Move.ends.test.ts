@@ -1,0 +1,85 @@
+/** Moves that end before their switch, and what a move waits for (contract §18). */
+import { assert } from "@effect/vitest"
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, it } from "vitest"
+import { held } from "../contract/Messages.support.ts"
+import { ok } from "../integrations/deliveries/Deliveries.support.ts"
+import { eventually } from "../support/Waiting.ts"
+import { expectLedger, load } from "./Move.load.support.ts"
+import { type Cell, killAt, move, openProject, startCell } from "./Move.support.ts"
+import { createClient, send, bearer } from "./Requests.support.ts"
+
+const size = 500
+
+describe("the move of a project", { timeout: 400_000 }, () => {
+  let source: Cell
+  let target: Cell
+
+  beforeAll(async () => {
+    source = await startCell("01")
+    target = await startCell("02")
+  })
+
+  it("leaves no trace at the target and stays as it was, if the move is aborted before the switch", async () => {
+    const moving = await openProject(source, "aborted", size)
+    const { id, token } = moving
+    const ledger = await load([source, target], moving)
+    await killAt(source, target, id, "fence")
+    const aborted = await move(source, target, id, "--abort")
+    assert.deepStrictEqual([aborted.status, aborted.state], [0, "aborted"], aborted.stderr)
+    await ledger.goesOn()
+    await ledger.stop()
+    await expectLedger(source, moving, ledger)
+    assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
+    assert.deepStrictEqual((await source.traces(id)).made, [])
+    assert.deepStrictEqual(
+      await source.query(`SELECT move_state, move_peer FROM projects WHERE project_id = '${id}'`),
+      [{ move_state: null, move_peer: null }]
+    )
+    assert.strictEqual((await createClient(source.url, token, "after-abort", "Works")).status, 201)
+  })
+
+  it("is stopped before the switch by a difference of one row", async () => {
+    const { id } = await openProject(source, "differs", 100)
+    await killAt(source, target, id, "catch up")
+    await target.query(`UPDATE clients SET display_name = 'Other' WHERE project_id = '${id}' AND id = 'c50'`)
+    const stopped = await move(source, target, id)
+    assert.strictEqual(stopped.status, 1)
+    assert.include(stopped.stderr, "clients differs: 250 rows at the source, 250 at the target")
+    // The target has lost its subscription, as after a restore: only its slot is left.
+    const [{ name } = assert.fail()] = await target.query(`SELECT subname AS name FROM pg_subscription`)
+    await target.query(`ALTER SUBSCRIPTION ${String(name)} DISABLE`)
+    await target.query(`ALTER SUBSCRIPTION ${String(name)} SET (slot_name = NONE)`)
+    await target.query(`DROP SUBSCRIPTION ${String(name)}`)
+    assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
+    assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
+    assert.deepStrictEqual((await source.traces(id)).made, [])
+  })
+
+  it("waits for the attempts in flight", async () => {
+    const { answering, letGo } = held(ok)
+    const { id, shop, token } = await openProject(source, "in-flight", 100, answering)
+    const created = await send(`${source.url}/api/v1/developer/crm/deals`, {
+      method: "POST",
+      headers: { ...bearer(token), "idempotency-key": "command-in-flight" },
+      json: { title: "In flight" }
+    })
+    assert.strictEqual(created.status, 201, created.text)
+    await eventually(() => assert.lengthOf(shop.hits, 1))
+    const moved = move(source, target, id)
+    const stateIs = (state: string) =>
+      eventually(async () => {
+        const [project] = await source.query(`SELECT move_state AS state FROM projects WHERE project_id = '${id}'`)
+        assert.strictEqual(project?.["state"], state)
+      })
+    await stateIs("resting")
+    // Time in which the move would go on if it did not wait.
+    await sleep(1_000)
+    await stateIs("resting")
+    letGo()
+    assert.deepStrictEqual((await moved).state, "switched")
+    const deliveries = await target.query(`SELECT status FROM deliveries WHERE project_id = '${id}'`)
+    assert.deepStrictEqual(deliveries, [{ status: "delivered" }])
+    assert.lengthOf(shop.hits, 1)
+  })
+})
