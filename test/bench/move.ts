@@ -119,7 +119,8 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
   const env = { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
   yield* openProject(source, { project: { id: "resident", name: "Resident" } })
   const neighbour = yield* openProject(source, {
-    project: { id: "neighbour", name: "Neighbour", rateLimits: unlimited }
+    project: { id: "neighbour", name: "Neighbour", rateLimits: unlimited, defaultPipelineId: "sales" },
+    pipelines: [{ id: "sales", name: "Sales", stages: [{ id: "new", name: "New" }] }]
   })
   const here = yield* start(service("source"), sourceUrl, { ...env, CELL: "01" })
   const there = yield* start(service("target"), targetUrl, { ...env, CELL: "02" })
