@@ -36,7 +36,8 @@ describe("a campaign", () => {
       const server = yield* startServer(longTimeout)
       const stuck = yield* provider(hangAfter(300))
       const healthy = yield* provider()
-      yield* campaignOf(server, { recipients: 2_000, primary: stuck.url, sendsPerMinute: 60_000 })
+      // More than the accepted calls and the permits of the channel.
+      yield* campaignOf(server, { recipients: 600, primary: stuck.url, sendsPerMinute: 60_000 })
       // All permits of the channel hang; their number depends on how quickly the accepted calls came.
       yield* until(() => stuck.hits.length > 303)
       const { settled } = yield* campaignOf(server, { recipients: 100, primary: healthy.url, sendsPerMinute: 6_000 })

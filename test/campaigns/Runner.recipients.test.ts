@@ -4,17 +4,7 @@ import { Effect } from "effect"
 import { open } from "../contract/Campaigns.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
-import {
-  addressOf,
-  botAnswer,
-  campaignOf,
-  chatOf,
-  clientId,
-  httpChannel,
-  provider,
-  sendOf,
-  take
-} from "./Runner.support.ts"
+import { addressOf, botAnswer, campaignOf, chatOf, clientId, httpChannel, provider, sendOf } from "./Runner.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const hour = 3_600_000
@@ -162,34 +152,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
         assert.deepStrictEqual(states(yield* recipients), Array<string>(3).fill(outcome))
       }
       assert.deepStrictEqual([primary.hits.length, fallback.hits.length], [0, 3])
-    }).pipe(Effect.scoped)
-  )
-
-  it.effect("uses the fallback after five busy answers of the primary provider", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const primary = yield* provider(status(503))
-      const fallback = yield* provider((hit, n) => (n === 0 ? status(503)(hit, n) : take(hit, n)))
-      const { projectId, recipients, settled, sql } = yield* campaignOf(server, {
-        recipients: 1,
-        primary: primary.url,
-        fallback: fallback.url
-      })
-      // Ends every pause before the next attempt.
-      const endPauses = Effect.orDie(sql`
-        UPDATE campaign_recipients SET available_at = now()
-        WHERE project_id = ${projectId} AND status = 'pending' AND available_at > now()`)
-      yield* Effect.forkScoped(Effect.forever(Effect.delay(endPauses, "20 millis")))
-      yield* settled("completed")
-      assert.deepStrictEqual(states(yield* recipients), ["sent fallback"])
-      assert.deepStrictEqual([primary.hits.length, fallback.hits.length], [5, 2])
-      const keys = [primary, fallback].map(({ hits }) => new Set(hits.map(({ headers }) => headers["idempotency-key"])))
-      // One message on each route.
-      assert.deepStrictEqual(
-        keys.map(({ size }) => size),
-        [1, 1]
-      )
-      assert.isTrue(keys[0]?.isDisjointFrom(keys[1] ?? new Set()))
     }).pipe(Effect.scoped)
   )
 

@@ -34,38 +34,6 @@ describe("a campaign", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("uses the fallback for recipients that the primary refuses", () =>
-    Effect.gen(function* () {
-      const server = yield* startServer({})
-      const primary = yield* provider(status(403))
-      const fallback = yield* provider()
-      const { recipients, settled } = yield* campaignOf(server, {
-        recipients: 20,
-        primary: primary.url,
-        fallback: fallback.url
-      })
-      yield* settled("completed")
-      assert.strictEqual(primary.hits.length, 20)
-      assert.strictEqual(fallback.hits.length, 20)
-      assert.isTrue((yield* recipients).every(({ route, status }) => status === "sent" && route === "fallback"))
-    }).pipe(Effect.scoped)
-  )
-
-  it.live("repeats a call with an unknown outcome under the same key when the provider has idempotency keys", () =>
-    Effect.gen(function* () {
-      const server = yield* startServer({})
-      const { hits, url } = yield* provider((hit, n) =>
-        n < 5 ? status(500)(hit, n) : void hit.response.writeHead(200).end('{"providerMessageId":"p"}')
-      )
-      const { recipients, settled } = yield* campaignOf(server, { recipients: 5, primary: url })
-      yield* settled("completed")
-      const keys = hits.map((hit) => String(hit.headers["idempotency-key"]))
-      assert.strictEqual(keys.length, 10)
-      assert.strictEqual(new Set(keys).size, 5)
-      assert.isTrue((yield* recipients).every(({ attempts, status }) => status === "sent" && attempts === 2))
-    }).pipe(Effect.scoped)
-  )
-
   it.live("records the outcomes of its calls when the process ends during the recording", () =>
     Effect.gen(function* () {
       const server = yield* startServer({}, "api")

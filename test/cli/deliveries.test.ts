@@ -78,7 +78,7 @@ const named = (items: Items, name: Way) =>
 const server = TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "50ms,1h", WEBHOOK_TIMEOUT: "60s" })
 
 layer(server, { excludeTestServices: true })("the command `deliveries`", (it) => {
-  it.effect("lists and shows deliveries with the log of their attempts", () =>
+  it.effect("lists and shows deliveries with the log of their attempts, and prints tables without secrets", () =>
     Effect.gen(function* () {
       const all = yield* openAll()
       const items = yield* listed(all.projectId)
@@ -91,13 +91,7 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
         assert.isNull(replayOf)
         assert.deepStrictEqual(item, rest, name)
       }
-    })
-  )
 
-  it.effect("prints tables without secrets", () =>
-    Effect.gen(function* () {
-      const all = yield* openAll()
-      const items = yield* listed(all.projectId)
       const table = yield* list(all.projectId)
       const lines = linesOf(table)
       assert.strictEqual(lines.length, items.length + 1)
@@ -131,53 +125,6 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
     })
   )
 
-  it.effect("filters by installation, by state and by both", () =>
-    Effect.gen(function* () {
-      const { projectId } = yield* openAll()
-      const of = (...flags: ReadonlyArray<string>) => Effect.map(listed(projectId, ...flags), byInstallation)
-      for (const name of ["again", "parked"]) assert.deepStrictEqual(yield* of("--installation", name), [name])
-      for (const state of ["pending", "delivering", "delivered", "dead"]) {
-        const those = names.filter((name) => ways[name].status === state).toSorted()
-        assert.deepStrictEqual(yield* of("--status", state), those, state)
-      }
-      assert.deepStrictEqual(yield* of("--status", "pending", "--installation", "parked"), ["parked"])
-      const none = yield* list(projectId, "--status=dead", "--installation=parked")
-      assert.deepStrictEqual(none, { status: 0, stdout: "No deliveries\n", stderr: "" })
-    })
-  )
-
-  it.effect("lists all deliveries of the project and of no other, newest first", () =>
-    Effect.gen(function* () {
-      const { seed, sql } = yield* TestServer
-      const [one, two] = [yield* seed(), yield* seed()]
-      for (const [{ projectId }, count] of [[one, 945] as const, [two, 7] as const]) {
-        yield* subscribe(sql, projectId, "shop")
-        yield* sql`
-          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-          VALUES (${projectId}, 'evt', 'crm.deal.updated.v1', '{}', '', now())`
-        // Three of each millisecond.
-        yield* sql`
-          INSERT INTO deliveries (project_id, id, installation_id, event_id, status, created_at, finished_at)
-          SELECT ${projectId}, new_id('dlv', at), 'shop', 'evt', 'delivered', at, now()
-          FROM generate_series(1, ${count}::int) n,
-            LATERAL (SELECT timestamptz '2026-01-01Z' + n / 3 * interval '1 millisecond' AS at) made`
-      }
-      const items = yield* listed(one.projectId, "--limit", "1000")
-      assert.strictEqual(new Set(items.map(({ deliveryId }) => deliveryId)).size, 945)
-      const keys = items.map(({ createdAt, deliveryId }) => `${createdAt} ${deliveryId}`)
-      assert.deepStrictEqual(keys, keys.toSorted().toReversed())
-      assert.strictEqual(linesOf(yield* list(one.projectId, "--limit", "1000")).length, 946)
-
-      // Both projects have a delivery with this id: each is shown its own.
-      const [{ deliveryId } = assert.fail(), ...others] = yield* listed(two.projectId)
-      assert.strictEqual(others.length, 6)
-      yield* sql`UPDATE deliveries SET id = ${deliveryId} WHERE project_id = ${one.projectId} AND id = ${items[0]?.deliveryId}`
-      yield* sql`UPDATE deliveries SET attempts = 5 WHERE project_id = ${two.projectId}`
-      assert.strictEqual((yield* shown(one.projectId, deliveryId)).attempts, 0)
-      assert.strictEqual((yield* shown(two.projectId, deliveryId)).attempts, 5)
-    }).pipe(Effect.orDie)
-  )
-
   it.effect("escapes control characters in the names of installations", () =>
     Effect.gen(function* () {
       const name = "a\u001b[31m\nb\u009b"
@@ -192,32 +139,6 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
     })
   )
 
-  it.effect("fails with one line for an unknown project", () =>
-    Effect.gen(function* () {
-      const long = "x".repeat(200)
-      for (const [command, line] of [
-        [list("nowhere"), 'There is no project "nowhere"'],
-        [list("nowhere", "--json", "--status", "dead"), 'There is no project "nowhere"'],
-        [list(""), 'There is no project ""'],
-        [list(long, "--json"), `There is no project "${long}"`],
-        [list("no\nwhere"), 'There is no project "no where"']
-      ] as const) {
-        assert.deepStrictEqual(yield* command, failure(1, line))
-      }
-    })
-  )
-
-  it.effect("fails with one line for an installation of no or another project", () =>
-    Effect.gen(function* () {
-      const { seed } = yield* TestServer
-      const [{ projectId }] = [yield* seed(), yield* seed({ installations: [{ id: "foreign", name: "Foreign" }] })]
-      for (const id of ["nobody", "foreign"]) {
-        const line = `Project "${projectId}" has no installation "${id}"`
-        assert.deepStrictEqual(yield* list(projectId, "--json", "--installation", id), failure(1, line))
-      }
-    })
-  )
-
   it.effect("fails with one line for an unknown delivery, installation or project", () =>
     Effect.gen(function* () {
       const { seed } = yield* TestServer
@@ -227,6 +148,9 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
       const long = "x".repeat(200)
       const none = (id: string) => `Project "${projectId}" has no delivery "${id}"`
       for (const [command, line] of [
+        [list("nowhere"), 'There is no project "nowhere"'],
+        [list("no\nwhere", "--json", "--status", "dead"), 'There is no project "no where"'],
+        [list(projectId, "--json", "--installation", "shop"), `Project "${projectId}" has no installation "shop"`],
         [show("nowhere", foreign, "--json"), 'There is no project "nowhere"'],
         [show(projectId, foreign), none(foreign)],
         [show(projectId, foreign, "--json"), none(foreign)],

@@ -6,7 +6,6 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
-import { temporaryDirectory } from "../support/Process.ts"
 import { requires } from "../support/Programs.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
@@ -195,15 +194,6 @@ describe("the advice of doctor", () => {
         const ended = yield* run(line.replaceAll(/\$\{.*?\}/g, "acme").split(" "), { env: { PORT: "x" } })
         assert.match(ended.stderr, /^PORT must be/, line)
       }
-    })
-  )
-
-  it.live("for the embedded database does not speak of DATABASE_URL", () =>
-    Effect.gen(function* () {
-      const directory = yield* Effect.promise(temporaryDirectory)
-      const ended = yield* run(["doctor", "--json"], { env: { DATA_DIR: join(directory, "data") } })
-      assert.notInclude(ended.stdout, "DATABASE_URL")
-      assert.deepStrictEqual(findingsOf(ended).slice(0, 1), ["migrations warning"])
     })
   )
 })

@@ -1,15 +1,14 @@
 /** The command `messages`: its input and output, and the later answers to callers (contract §13). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import { type Conversation, open, reset, taken } from "../contract/Messages.support.ts"
+import { type Conversation, open, reset } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
-import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { type Answering } from "../integrations/deliveries/Deliveries.support.ts"
+import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { at, documentOf, failure, run } from "./Cli.support.ts"
 
 const hour = 3_600_000
-const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null }
 
 const start = Effect.fnUntraced(function* (answering?: Answering) {
   const server = yield* TestServer
@@ -100,20 +99,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
     })
   )
 
-  it.effect("prints messages of the same time in a stable order", () =>
-    Effect.gen(function* () {
-      const { leave, list, sent } = yield* start()
-      const ids: Array<string> = []
-      for (let n = 0; n < 5; n++) ids.push((yield* sent(newKey())).messageId)
-      for (const id of ids) yield* leave(id, { status: "sent" }, Date.UTC(2026, 0, 1))
-      const listed = JSON.stringify(documentOf(yield* list("--json")))
-      assert.deepStrictEqual(
-        [...listed.matchAll(/"messageId":"(\w+)"/g)].map(([, id]) => id),
-        ids.toSorted().toReversed()
-      )
-    })
-  )
-
   it.effect("fails without output for an unknown project", () =>
     Effect.gen(function* () {
       const { messages } = yield* start()
@@ -164,79 +149,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
       assert.deepStrictEqual([first.status, first.stderr], [0, ""])
       assert.include(first.stdout, id)
       const before = yield* everything
-      const other = yield* settle(id, "failed")
-      assert.deepStrictEqual([other.status, other.stdout], [1, ""])
-      assert.deepStrictEqual(yield* everything, before)
-    })
-  )
-
-  it.effect("refuses messages that are not unknown, of another project, or missing", () =>
-    Effect.gen(function* () {
-      const { everything, leave, sent, settle } = yield* start()
-      const neighbour = yield* start(reset)
-      const { id: other, key } = yield* neighbour.lost("telegram")
-      const left = yield* Effect.forEach(
-        [
-          ["pending", "sent"],
-          ["retrying", "failed"],
-          ["sent", "failed"],
-          ["failed", "sent"]
-        ] as const,
-        ([status, as]) =>
-          Effect.gen(function* () {
-            const { messageId } = yield* sent(newKey())
-            const waits = status === "pending" ? { attempting: true, availableIn: hour, attempt: begun } : {}
-            yield* leave(messageId, { status, ...waits })
-            return { id: messageId, as, words: [messageId, status] }
-          })
-      )
-      const [before, theirs] = [yield* everything, yield* neighbour.everything]
-      const missing = [other, ""].map((id) => ({ id, as: "sent", words: [id] }))
-      const asked = [...left, ...missing]
-      const ended = yield* together(asked.map(({ as, id }) => settle(id, as, "--json")))
-      for (const [index, { status: exit, stderr, stdout }] of ended.entries()) {
-        assert.deepStrictEqual([exit, stdout], [1, ""])
-        assert.lengthOf(stderr.trim().split("\n"), 1)
-        for (const word of asked[index]?.words ?? []) assert.include(stderr, word)
-      }
-      assert.deepStrictEqual(yield* everything, before)
-      assert.deepStrictEqual(yield* neighbour.everything, theirs)
-      unknownOf(yield* neighbour.send("telegram", key))
-    })
-  )
-
-  it.effect("settles a message during a repeated attempt, whose result is then ignored", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      for (const [as, late] of [
-        ["sent", status(503)],
-        ["failed", taken],
-        ["sent", reset]
+      // `messaging/Messages.states` tests from which states a message is settled.
+      for (const [other, ...words] of [
+        [yield* settle(id, "failed"), id, "sent"],
+        [yield* settle("msg_none", "sent"), "msg_none"]
       ] as const) {
-        const held: Array<() => void> = []
-        const project = yield* start((hit, n) => (n === 0 ? reset(hit, n) : void held.push(() => late(hit, n))))
-        const { age, lost, provider, row, send, settle } = project
-        const { id, key } = yield* lost("http")
-        const worker = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "worker")
-        yield* age(id)
-        yield* Effect.sleep("20 millis").pipe(Effect.repeat({ until: () => provider.hits.length === 2 }))
-        assert.deepInclude(yield* row(id), { status: "unknown", attempts: 2, attempting: true })
-        assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
-        const settled = yield* row(id)
-        assert.deepInclude(settled, { status: as, attempts: 2, attempting: false, availableAt: null })
-        assert.deepStrictEqual(
-          settled.log.map(({ status }) => status),
-          ["unknown", "unknown"]
-        )
-        for (const go of held) go()
-        // Enough time for the answer to arrive and to be processed.
-        yield* Effect.sleep("500 millis")
-        assert.deepStrictEqual(yield* row(id), settled)
-        const outcome = sendOf(yield* send("http", key))
-        assert.deepInclude(outcome, { kind: as === "sent" ? "sent" : "refused", messageId: id, replayed: true })
-        assert.strictEqual(provider.hits.length, 2)
-        assert.isString(worker.url)
+        assert.deepStrictEqual([other.status, other.stdout, other.stderr.trim().split("\n").length], [1, "", 1])
+        for (const word of words) assert.include(other.stderr, word)
       }
+      assert.deepStrictEqual(yield* everything, before)
     })
   )
 })

@@ -25,10 +25,11 @@ const locked = Effect.gen(function* () {
 layer(TestDatabase.layer, { excludeTestServices: true })("the progress of `project apply` on a terminal", (it) => {
   requires("script")
 
-  it.effect("is shown after two seconds, and its line is erased when the file is applied", () =>
+  it.effect("is shown after two seconds, there alone, and its line is erased when the file is applied", () =>
     Effect.gen(function* () {
       const { url } = yield* TestDatabase
       const { release } = yield* locked
+      const silent = yield* start(["project", "apply", "-", "--json"], { env: at(url), stdin: file })
       // `script` runs a program on a pseudo-terminal.
       const child = spawn(
         pathOf("script"),
@@ -41,25 +42,15 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the progress of `proje
       // End of transmission ends the input of a terminal.
       child.stdin.write(`${file}\n\u0004`)
       yield* Effect.promise(() => eventually(() => assert.match(shown, /Applying - … 2 s/)))
+      yield* Effect.sleep("500 millis")
       yield* release
+      // Without a terminal nothing is shown.
+      const { status: exit, stderr } = yield* silent.ended
+      assert.deepStrictEqual([exit, stderr], [0, ""])
       const [status] = yield* Effect.promise(() => closed)
       assert.strictEqual(status, 0, shown)
       assert.include(shown, "\r\u001b[K")
       assert.include(shown, "Project acme is as the file says")
-    }).pipe(Effect.scoped)
-  )
-})
-
-layer(TestDatabase.layer, { excludeTestServices: true })("the progress of `project apply --json`", (it) => {
-  it.effect("is not written to standard error", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestDatabase
-      const { release } = yield* locked
-      const { ended } = yield* start(["project", "apply", "-", "--json"], { env: at(url), stdin: file })
-      yield* Effect.sleep("2500 millis")
-      yield* release
-      const { status, stderr } = yield* ended
-      assert.deepStrictEqual([status, stderr], [0, ""])
     }).pipe(Effect.scoped)
   )
 })

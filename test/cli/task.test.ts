@@ -138,16 +138,6 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
     })
   )
 
-  it.effect("starts a trace for each event", () =>
-    Effect.gen(function* () {
-      yield* open("traces")
-      const id = taskIdOf(yield* create("traces", "--json"))
-      yield* complete("traces", id)
-      const traces = (yield* eventsIn("traces")).map(({ traceparent }) => traceparent.split("-")[1])
-      assert.strictEqual(new Set(traces).size, 2)
-    })
-  )
-
   it.effect("fails with one line and without effect when a record is missing", () =>
     Effect.gen(function* () {
       yield* open("failures")

@@ -3,8 +3,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { codeOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
-import { callsOf, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { everybody, open, otherRoute, route } from "./Campaigns.support.ts"
 import { atOnce } from "./Clients.support.ts"
 
 const freezing = { operation: "freeze_audience", filter: everybody }
@@ -25,32 +25,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
     const { sql } = yield* TestServer
     return (yield* sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`).length
   }, Effect.orDie)
-
-  it.effect(
-    "takes one of 20 renames at the same version on two replicas, and answers version_conflict to the others",
-    () =>
-      Effect.gen(function* () {
-        const calls = yield* open()
-        const { projectId, server, token } = calls
-        const replica = callsOf(yield* startServer({ DATABASE_URL: server.databaseUrl }, "api"), { projectId, token })
-        for (let version = 1; version <= 5; version++) {
-          const answers = yield* atOnce(20, (index) =>
-            (index % 2 === 0 ? calls : replica).command("spring", {
-              operation: "rename",
-              expectedVersion: version,
-              name: `${version} of ${index}`
-            })
-          )
-          assert.strictEqual(succeeded(answers).length, 1)
-          for (const answer of answers) {
-            if (answer.status === 200) continue
-            assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, version + 1)
-          }
-          const name = `${version} of ${answers.findIndex(({ status }) => status === 200)}`
-          assert.deepInclude(yield* calls.read("spring"), { name, version: version + 1 })
-        }
-      })
-  )
 
   it.effect("keeps one audience of several freezes, and none when the campaign is deleted", () =>
     Effect.gen(function* () {

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { CampaignStatus } from "../../src/api/campaigns/States.ts"
-import { audienceOf, segmentPageOf } from "../support/CampaignAnswers.ts"
+import { audienceOf } from "../support/CampaignAnswers.ts"
 import { receiptOf } from "../support/ContractAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
@@ -62,8 +62,6 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     exists: (id: string) => Effect.map(row(id), (rows) => rows.length > 0),
     freeze,
     audience: (id: string) => Effect.map(send({ path: `${campaignPath(id)}/audience`, token }), audienceOf),
-    segments: (query = "") =>
-      Effect.map(send({ path: `${path}/audience-segments${query === "" ? "" : `?${query}`}`, token }), segmentPageOf),
     /** Returns the clients of a campaign's frozen audience, in order. */
     recipients: (id: string) =>
       sql<{ readonly clientId: string; readonly position: number }>`

@@ -32,19 +32,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign co
     })
   )
 
-  it.effect("renames at the expected version only, and changes nothing when the name is the same", () =>
+  it.effect("renames, and changes nothing when the name is the same", () =>
     Effect.gen(function* () {
-      const { audience, command, done, read } = yield* open()
+      const { audience, done, read } = yield* open()
       const rename = (name: string, expectedVersion: number) => ({ operation: "rename", name, expectedVersion })
       assert.deepInclude(yield* done("spring", rename("Spring", 1)), { changed: false, version: 1 })
       assert.deepInclude(yield* done("spring", rename("Summer", 1)), { changed: true, version: 2 })
       assert.strictEqual((yield* audience("spring")).version, 2)
-      for (const wrong of [1, 3, Number.MAX_SAFE_INTEGER]) {
-        for (const name of ["Autumn", "Summer"]) {
-          const problem = problemOf(yield* command("spring", rename(name, wrong)), 409, "version_conflict")
-          assert.strictEqual(problem.currentVersion, 2)
-        }
-      }
       assert.strictEqual((yield* read("spring")).name, "Summer")
       const long = "𝒳".repeat(160)
       yield* done("spring", rename(long, 2))

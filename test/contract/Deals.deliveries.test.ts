@@ -2,52 +2,16 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import { enable, eventsOf, type EventType, subscribe } from "../support/Events.ts"
+import { enable, eventsOf, subscribe } from "../support/Events.ts"
 import { startServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
 import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
-import { callsOf, dealPath, open, path, pipelines } from "./Deals.support.ts"
+import { callsOf, dealPath, path, pipelines } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
 
 layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
-  it.effect("are made for each subscribed webhook, from one event", () =>
-    Effect.gen(function* () {
-      const { created: made, patched, projectId, server } = yield* open()
-      const neighbour = yield* open()
-      const { sql } = server
-      const subscriptions: ReadonlyArray<readonly [string, ReadonlyArray<EventType>, enabled?: boolean]> = [
-        ["all", [created, updated, stageChanged, "crm.task.created.v1", "crm.task.completed.v1"]],
-        ["deals", [stageChanged, updated, created]],
-        ["moves", [stageChanged]],
-        ["news", [created, "crm.task.created.v1"]],
-        ["off", [created, updated, stageChanged], false],
-        ["tasks", ["crm.task.created.v1", "crm.task.completed.v1"]]
-      ]
-      for (const [installationId, ...subscription] of subscriptions) {
-        yield* subscribe(sql, projectId, installationId, ...subscription)
-      }
-      yield* subscribe(sql, neighbour.projectId, "all")
-      yield* subscribe(sql, neighbour.projectId, "theirs")
-      const { id } = yield* made()
-      yield* patched(id, { stageId: "agreed" })
-      yield* patched(id, { title: "B" })
-      const events = yield* eventsOf(sql, projectId)
-      assert.deepStrictEqual(
-        events.map(({ installations, type }) => [type, installations]),
-        [
-          [created, ["all", "deals", "news"]],
-          [updated, ["all", "deals"]],
-          [stageChanged, ["all", "deals", "moves"]],
-          [updated, ["all", "deals"]]
-        ]
-      )
-      assert.strictEqual(new Set(events.map(({ id }) => id)).size, 4)
-      assert.deepStrictEqual(yield* eventsOf(sql, neighbour.projectId), [])
-    })
-  )
-
   it.effect("are not made for events before a webhook's subscription or while it is disabled", () =>
     Effect.gen(function* () {
       const { created: made, patched, projectId, sql } = yield* openSubscribed()
@@ -179,6 +143,21 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
       }
       assert.deepInclude(yield* read(deal.id), { stageId: "agreed", version: 2 })
       assert.strictEqual((yield* eventsOf(sql, projectId)).length, before.length + 3)
+    })
+  )
+
+  it.effect("are not appended for a project file, whose stage is the previous one of the next patch", () =>
+    Effect.gen(function* () {
+      const { apply, patched, received } = yield* openSubscribed()
+      yield* apply({ deals: [{ id: "d", title: "A", status: "won" }] })
+      yield* apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, name: "Other" })) })
+      yield* apply({ deals: [{ id: "d", title: "B", status: "open", stageId: "closing", lifecycle: "archived" }] })
+      assert.deepStrictEqual(yield* received, [])
+      const deal = yield* patched("d", { stageId: "agreed" })
+      assert.deepStrictEqual(yield* received, [
+        { type: updated, data: { deal, previous: { stageId: "closing" } } },
+        { type: stageChanged, data: { deal, previousStageId: "closing", previous: { stageId: "closing" } } }
+      ])
     })
   )
 })

@@ -21,9 +21,12 @@ import { api, created, previousOf, stageChanged, updated } from "./Deals.events.
 import { open } from "./Deals.support.ts"
 import { newKey } from "./Requests.ts"
 
+/** A text that SQL, JSON or HTML could change on its way into an event. */
+const awkward = "'; -- \"\\ \u0001\n\u2028 e\u0301 é </script>&amp;"
+
 /** Parts of bodies with a valid shape, few of each, so that commands often repeat current values. */
 const pieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
-  fc.constantFrom("A", "B", "😀".repeat(160)).map((title) => ({ title })),
+  fc.constantFrom("A", "B", "😀".repeat(160), awkward).map((title) => ({ title })),
   fc.constantFrom(null, ...known.clientId, "nobody").map((clientId) => ({ clientId })),
   fc.constantFrom(null, ...known.organizationId, "nobody").map((organizationId) => ({ organizationId })),
   fc.constantFrom(null, ...known.responsibleMemberId, "nobody").map((responsibleMemberId) => ({ responsibleMemberId })),
@@ -51,7 +54,7 @@ const patchPieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
   ...pieces,
   // Twice as likely as the others, so that deals often change their status.
   ...[1, 2].map(() => fc.constantFrom<Patch>({ status: "open" }, { status: "won" }, { status: "lost" })),
-  fc.constantFrom<Patch>({ status: "lost", lostReason: "x" }, { lostReason: "y" }, { lostReason: null }),
+  fc.constantFrom<Patch>({ status: "lost", lostReason: awkward }, { lostReason: "y" }, { lostReason: null }),
   fc.constantFrom<Patch>({ lifecycle: "active" }, { lifecycle: "archived" })
 ]
 

@@ -1,25 +1,11 @@
 /** Creates, gets and patches of deals (contract §7). */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { dealPath, open, path, pipelines } from "./Deals.support.ts"
-import { newKey } from "./Requests.ts"
+import { open } from "./Deals.support.ts"
 
 layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
-  it.effect("starts on the current default pipeline, and existing deals stay where they are", () =>
-    Effect.gen(function* () {
-      const { apply, created, read } = yield* open()
-      const before = yield* created()
-      yield* apply({ project: { defaultPipelineId: "service" } })
-      assert.deepInclude(yield* created(), { pipelineId: "service", stageId: "intake" })
-      yield* apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, stages: pipeline.stages.toReversed() })) })
-      assert.deepInclude(yield* created(), { pipelineId: "service", stageId: "done" })
-      assert.deepInclude(yield* created({ pipelineId: "sales" }), { pipelineId: "sales", stageId: "closing" })
-      assert.deepStrictEqual(yield* read(before.id), before)
-    })
-  )
-
   it.effect("requires a pipeline in a project without a default one", () =>
     Effect.gen(function* () {
       const { create, created, page } = yield* open({ project: { defaultPipelineId: null } })
@@ -28,38 +14,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
       }
       assert.strictEqual((yield* page()).items.length, 0)
       assert.deepInclude(yield* created({ pipelineId: "sales" }), { pipelineId: "sales", stageId: "new" })
-    })
-  )
-
-  it.effect("takes any JSON notation of an amount that is an exact integer", () =>
-    Effect.gen(function* () {
-      const { created, read, server, token } = yield* open()
-      const { id } = yield* created()
-      const headers = { "content-type": "application/json" }
-      const sent = (amount: string) => {
-        const members = `"currency":"EUR","amountMinor":${amount}}`
-        return Effect.all([
-          server.send({ method: "POST", path, token, key: newKey(), headers, body: `{"title":"A",${members}` }),
-          server.send({ method: "PATCH", path: dealPath(id), token, key: newKey(), headers, body: `{${members}` })
-        ])
-      }
-      for (const [amount, stored] of [
-        ["1.0", 1],
-        ["12e2", 1_200],
-        ["1500e-2", 15],
-        ["-0", 0],
-        ["9007199254740991", 9_007_199_254_740_991],
-        ["9.007199254740991E+15", 9_007_199_254_740_991]
-      ] as const) {
-        const [made, patched] = yield* sent(amount)
-        receiptOf(patched, 200)
-        for (const of of [receiptOf(made, 201).resourceId, id]) {
-          assert.strictEqual((yield* read(of)).amountMinor, stored, amount)
-        }
-      }
-      for (const amount of ["9007199254740992", "9007199254740993", "1e400", "-1e400", "1e-1"]) {
-        for (const answer of yield* sent(amount)) assert.deepStrictEqual(faultsOf(answer), ["body/amountMinor"], amount)
-      }
     })
   )
 })

@@ -91,22 +91,6 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
       }
     })
   )
-
-  it.effect("is given up after PROVIDER_TIMEOUT", () =>
-    Effect.gen(function* () {
-      const { databaseUrl } = yield* TestServer
-      const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: "90s" }, "api")
-      const { provider, row, send } = yield* open(server, hang)
-      const first = yield* Effect.forkChild(send("http"))
-      yield* untilLive(() => provider.hits.length === 1)
-      yield* TestClock.adjust("89 seconds")
-      yield* settle
-      assert.isUndefined(first.pollUnsafe())
-      yield* TestClock.adjust("1 seconds")
-      const { messageId } = unknownOf(yield* Fiber.join(first))
-      assert.strictEqual((yield* row(messageId)).status, "unknown")
-    })
-  )
 })
 
 layer(TestServer.layer({}, "api"))("a message whose process died during the call", (it) => {

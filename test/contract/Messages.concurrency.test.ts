@@ -5,7 +5,7 @@ import { Context, Effect, Fiber, Layer, Redacted } from "effect"
 import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import { messageReceiptOf, sendOf } from "../support/MessagingAnswers.ts"
+import { sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, conversations, held, open, reset, taken } from "./Messages.support.ts"
@@ -32,40 +32,29 @@ const assertOne = (answers: ReadonlyArray<Answer>, kind: string) => {
 const longTimeout = TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api")
 
 layer(longTimeout, { excludeTestServices: true })("concurrent sends under one key", (it) => {
-  for (const [kind, answering] of outcomes) {
-    it.effect(`make one call, and all answer ${kind}`, () =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
+  it.effect("make one call on two servers, and all give its answer", () =>
+    Effect.gen(function* () {
+      const server = yield* TestServer
+      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
+      for (const [kind, answering] of outcomes) {
         for (const to of ["http", "telegram"] as const) {
-          const { provider, rows, send } = yield* open(server, answering)
+          const gate = held(answering)
+          const { provider, rows, seeded } = yield* open(server, gate.answering)
+          const [one, two] = [callsOf(server, seeded), callsOf(replica, seeded)]
           const key = newKey()
-          assertOne(yield* together(Array.from({ length: 50 }, () => send(to, key))), kind)
+          const sends = Array.from({ length: 50 }, (_, n) => (n % 2 === 0 ? one : two).send(to, key))
+          const answers = yield* Effect.forkChild(together(sends))
+          yield* until(() => provider.hits.length === 1)
+          // Enough time for the others to call as well or to answer too early.
+          yield* Effect.sleep("300 millis")
+          gate.letGo()
+          assertOne(yield* Fiber.join(answers), kind)
           assert.strictEqual(provider.hits.length, 1)
           assert.lengthOf(yield* rows, 1)
         }
-      })
-    )
-
-    it.effect(`on two servers make one call, and all answer ${kind}`, () =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
-        const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
-        const gate = held(answering)
-        const { provider, rows, seeded } = yield* open(server, gate.answering)
-        const [one, two] = [callsOf(server, seeded), callsOf(replica, seeded)]
-        const key = newKey()
-        const sends = Array.from({ length: 50 }, (_, n) => (n % 2 === 0 ? one : two).send("http", key))
-        const answers = yield* Effect.forkChild(together(sends))
-        yield* until(() => provider.hits.length === 1)
-        // Enough time for the others to call as well or to answer too early.
-        yield* Effect.sleep("300 millis")
-        gate.letGo()
-        assertOne(yield* Fiber.join(answers), kind)
-        assert.strictEqual(provider.hits.length, 1)
-        assert.lengthOf(yield* rows, 1)
-      })
-    )
-  }
+      }
+    })
+  )
 
   it.effect("with different texts or conversations send one message, and the others are refused", () =>
     Effect.gen(function* () {
@@ -82,16 +71,6 @@ layer(longTimeout, { excludeTestServices: true })("concurrent sends under one ke
       for (const answer of answers) if (answer.status !== 200) problemOf(answer, 409, "idempotency_key_reused")
       assert.strictEqual(provider.hits.length, 1)
       assert.lengthOf(yield* rows, 1)
-    })
-  )
-
-  it.effect("become one message for each key when their keys differ", () =>
-    Effect.gen(function* () {
-      const { provider, rows, send } = yield* open(yield* TestServer)
-      const answers = yield* together(Array.from({ length: 50 }, () => send("http")))
-      assert.strictEqual(new Set(answers.map((answer) => messageReceiptOf(answer).messageId)).size, 50)
-      assert.strictEqual(provider.hits.length, 50)
-      assert.lengthOf(yield* rows, 50)
     })
   )
 })

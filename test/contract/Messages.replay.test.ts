@@ -1,13 +1,12 @@
 /** A repeated key of a send calls no provider: it returns the state of the message (contract §5, §8). */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
-import { callsOf, conversations, held, json, type Left, open, reset, taken, text } from "./Messages.support.ts"
+import { conversations, type Left, open, text } from "./Messages.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
-import { until } from "../support/Waiting.ts"
 
 const hour = 3_600_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
@@ -62,13 +61,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
   for (const [what, left, kind] of states) {
     it.effect(`of a message that is ${what} answers ${kind} without a call or a change`, () =>
       Effect.gen(function* () {
-        const { leave, provider, rows, send } = yield* open(yield* TestServer)
+        const { ask, leave, provider, rows, send } = yield* open(yield* TestServer)
         for (const to of ["http", "telegram"] as const) {
           const key = newKey()
           const { messageId } = messageReceiptOf(yield* send(to, key))
           yield* leave(messageId, left)
           const [before, calls] = [yield* rows, provider.hits.length]
-          const answers = [yield* send(to, key), yield* send(to, key)]
+          const answers = [yield* send(to, key), yield* ask(conversations[to].toUpperCase(), { text }, key)]
           for (const answer of answers) {
             const outcome = sendOf(answer)
             assert.deepInclude(outcome, { kind, messageId, replayed: true })
@@ -97,37 +96,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
         assert.isAtLeast(unknownOf(yield* send("sandbox", key)).retryAfter, 1)
       }
     })
-  )
-
-  it.effect.each([
-    ["accepted", taken],
-    ["refused", status(422)],
-    ["postponed", status(429, { "retry-after": "600" })],
-    ["unknown", reset]
-  ] as const)(
-    "answers as the first that was %s, with any token of the project and letter case of the UUID",
-    ([, answering]) =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
-        const { ask, projectId, provider, seeded, send } = yield* open(server, answering)
-        const other = callsOf(server, { ...seeded, token: yield* server.issue(projectId) })
-        for (const to of ["http", "telegram"] as const) {
-          const key = newKey()
-          const first = yield* send(to, key)
-          const outcome = sendOf(first)
-          assert.isFalse(outcome.replayed)
-          const calls = provider.hits.length
-          for (const again of [
-            yield* send(to, key),
-            yield* ask(conversations[to].toUpperCase(), { text }, key),
-            yield* other.send(to, key)
-          ]) {
-            assert.deepStrictEqual(sendOf(again), { ...outcome, replayed: true })
-            if (first.status === 200) assert.strictEqual(again.text, first.text)
-          }
-          assert.strictEqual(provider.hits.length, calls)
-        }
-      })
   )
 
   it.effect("does not exist for a send that was refused before a message was made", () =>
@@ -166,32 +134,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
         assert.strictEqual(refusedOf(yield* send(to, key)).messageId, messageId)
       }
       assert.strictEqual(provider.hits.length, 1)
-    })
-  )
-
-  it.effect("waits for the call of another process and gives the same answer", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
-      const caller = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
-      for (const answering of [taken, json(403, {}), reset, status(503, { "retry-after": "600" })]) {
-        const provider = held(answering)
-        const project = yield* open(server, provider.answering)
-        const key = newKey()
-        const first = yield* Effect.forkChild(callsOf(caller, project.seeded).send("telegram", key))
-        yield* until(() => project.provider.hits.length === 1)
-        const others = [replica, caller].map((server) => callsOf(server, project.seeded).send("telegram", key))
-        const waiting = yield* Effect.forEach(others, (other) => Effect.forkChild(other))
-        // Enough time for an answer that would be too early.
-        yield* Effect.sleep("300 millis")
-        for (const fiber of waiting) assert.isUndefined(fiber.pollUnsafe())
-        provider.letGo()
-        const { replayed, ...outcome } = sendOf(yield* Fiber.join(first))
-        assert.isFalse(replayed)
-        for (const fiber of waiting)
-          assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { ...outcome, replayed: true })
-        assert.strictEqual(project.provider.hits.length, 1)
-      }
     })
   )
 })

@@ -1,10 +1,8 @@
 /** Requests of sends, and the requests that providers get for them (contract §1, §8; specification 4.2). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { problemOf } from "../support/ContractAnswers.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { newKey } from "./Requests.ts"
 import { conversations, open, sentBodyOf, text } from "./Messages.support.ts"
 
 /** Texts that could be cut, trimmed, escaped or parsed by mistake. */
@@ -64,32 +62,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a request to 
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a message", (it) => {
-  it.effect("with another expectedProjectId is refused before anything is read, written or sent", () =>
-    Effect.gen(function* () {
-      const { ask, projectId, provider, rows, sent } = yield* open(yield* TestServer)
-      const neighbour = yield* open(yield* TestServer)
-      const key = newKey()
-      const { messageId } = yield* sent(key)
-      const others = [neighbour.projectId, "nobody", ` ${projectId}`, projectId.toUpperCase(), "x".repeat(160)]
-      for (const expectedProjectId of others) {
-        for (const id of [...Object.values(conversations), "0193f0cb-d4e5-4f70-8192-0000000000ff"]) {
-          for (const used of [newKey(), key]) {
-            problemOf(yield* ask(id, { text, expectedProjectId }, used), 400, "project_mismatch")
-          }
-        }
-      }
-      assert.deepStrictEqual(
-        (yield* rows).map(({ id }) => id),
-        [messageId]
-      )
-      assert.deepStrictEqual([provider.hits.length, neighbour.provider.hits.length], [0, 0])
-      // The refused send stored nothing under its key.
-      const another = newKey()
-      problemOf(yield* ask(conversations.http, { text, expectedProjectId: "nobody" }, another), 400, "project_mismatch")
-      assert.isFalse(messageReceiptOf(yield* ask(conversations.http, { text }, another)).replayed)
-    })
-  )
-
   it.effect("uses the conversation's current address", () =>
     Effect.gen(function* () {
       const { apply, provider, send } = yield* open(yield* TestServer)

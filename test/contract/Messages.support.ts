@@ -3,8 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { type Answering, bodyOf, type Hit, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import { type AttemptShape, conversationSourceOf, messageReceiptOf, sourcePageOf } from "../support/MessagingAnswers.ts"
-import { walkPages } from "../support/Pages.ts"
+import { type AttemptShape, conversationSourceOf, messageReceiptOf } from "../support/MessagingAnswers.ts"
 import type { Parts, Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
@@ -148,14 +147,7 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     apply: (parts: Parts) => server.apply(projectId, parts),
     source: (id: string, query = "") =>
       Effect.map(server.send({ path: `${sourcePath(id)}${query}`, token }), conversationSourceOf),
-    sources: (query = "") => server.send({ path: query === "" ? sourcesPath : `${sourcesPath}?${query}`, token }),
-    /** Returns the ids of every page, from the first to the last. */
-    walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) =>
-      walkPages(
-        (query) => Effect.map(server.send({ path: `${sourcesPath}?${query}`, token }), sourcePageOf),
-        query,
-        between
-      )
+    sources: (query = "") => server.send({ path: query === "" ? sourcesPath : `${sourcesPath}?${query}`, token })
   }
 }
 

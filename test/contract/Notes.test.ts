@@ -2,18 +2,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { dealOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import type { Answer } from "../support/ContractHttp.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { keyIdOf, open } from "./Notes.support.ts"
 
-const maxVersion = Number.MAX_SAFE_INTEGER
-
 /** A note so old that every change of it has a later time. */
 const old = { id: "old", createdAt: "2026-01-01T00:00:00.000Z" }
-
-const assertConflict = (answer: Answer, currentVersion: number) =>
-  assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, currentVersion)
 
 layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
   it.effect("is created on its deal with the caller's key as author", () =>
@@ -71,21 +65,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
       }
       assert.deepStrictEqual(yield* find(old.id), before)
       receiptOf(yield* remove(old.id, 1), 200)
-    })
-  )
-
-  it.effect("is neither changed nor removed at another version", () =>
-    Effect.gen(function* () {
-      const { created, find, patch, remove } = yield* open()
-      const id = yield* created("A")
-      receiptOf(yield* patch(id, { body: "B", expectedVersion: 1 }), 200)
-      const before = yield* find(id)
-      for (const expectedVersion of [1, 3, 2 ** 31, maxVersion]) {
-        // The version is checked before the text is compared.
-        for (const body of ["C", "B"]) assertConflict(yield* patch(id, { body, expectedVersion }), 2)
-        assertConflict(yield* remove(id, expectedVersion), 2)
-      }
-      assert.deepStrictEqual(yield* find(id), before)
     })
   )
 

@@ -115,16 +115,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  it.effect("answers a problem for a header section that is too large", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const answer = yield* send({ path: "/healthz", headers: { "x-long": "x".repeat(40_000) } })
-      assert.strictEqual(answer.status, 431)
-      problemOf(answer, 431, String(codeOf(answer)))
-      requestIdOf(answer)
-    })
-  )
-
   it.effect("answers a problem for bytes that are not a request", () =>
     Effect.gen(function* () {
       const { sendBytes } = yield* TestServer

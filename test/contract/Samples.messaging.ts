@@ -38,7 +38,7 @@ const putMessage =
 
 export const putForeignMessage = putMessage(foreignId, "chan_foreign", "msg_foreign")
 
-/** `expectedProjectId` differs by project and is left out; other tests cover it. */
+/** `expectedProjectId` differs by project and is left out; `Walk` sets it. */
 export const samples: Readonly<Record<"listSources" | "getConversationSource" | "getMessage" | "sendMessage", Sample>> =
   {
     listSources: {

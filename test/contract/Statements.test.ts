@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { crc32 } from "node:zlib"
 import type { Answer } from "../support/ContractHttp.ts"
-import { codeOf, dealPageOf, notePageOf, pageOf, problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
+import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import { subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
@@ -148,35 +148,6 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
     })
   )
 
-  it.effect("of a patch of a client and of a rating is one, with or without a change", () =>
-    Effect.gen(function* () {
-      const { ask, seed } = yield* World
-      const project = yield* seed()
-      for (const [name, member] of [
-        ["patchClient", "displayName"],
-        ["rateTicket", "comment"]
-      ] as const) {
-        const sample = samples[name] ?? assert.fail(name)
-        const set = (text: string) => ask(sample, project, { json: { ...sample.body, [member]: text } })
-        yield* assertOnce(`${name} something`, 200, (round) => set(`${round}`))
-        yield* assertOnce(`${name} nothing`, 200, () => set("2"))
-      }
-    })
-  )
-
-  it.effect("of a configure is one, with or without a change", () =>
-    Effect.gen(function* () {
-      const { ask, seed } = yield* World
-      const project = yield* seed()
-      const { restore: _, ...sample } = samples["configureWebhook"] ?? assert.fail()
-      secretOf(yield* ask(sample, project))
-      const configure = (endpointUrl: string, expectedVersion: number) =>
-        ask(sample, project, { json: { ...sample.body, endpointUrl, expectedVersion } })
-      yield* assertOnce("something", 200, (round) => configure(`https://shop.example.com/${round}`, round + 1))
-      yield* assertOnce("nothing", 200, () => configure("https://shop.example.com/2", 4))
-    })
-  )
-
   it.effect("of a command that its record refuses is two at most", () =>
     Effect.gen(function* () {
       const { apply, send, sql } = yield* TestServer
@@ -219,38 +190,6 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
       }
     })
   )
-
-  for (const [what, list, filters, pageOfList] of [
-    ["clients", "clients", ["", "&status=active"], pageOf],
-    ["deals", "deals", ["", "&status=open", "&lifecycle=all", "&lifecycle=all&status=open"], dealPageOf],
-    ["notes", "deals/deal_own/notes", [""], notePageOf]
-  ] as const) {
-    it.effect(`of a deep page in the list of ${what} equals that of the first page`, () =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { ask, seed } = yield* World
-        const project = yield* seed()
-        for (const name of ["createClient", "createDeal", "createNote"]) {
-          const sample = samples[name] ?? assert.fail(name)
-          for (let index = 0; index < 5; index++) receiptOf(yield* ask(sample, project), 201)
-        }
-        for (const filter of filters) {
-          for (const round of rounds) {
-            let pages = 0
-            for (let cursor: string | null = ""; cursor !== null; pages++) {
-              const query: string = `limit=2${filter}${cursor === "" ? "" : `&cursor=${cursor}`}`
-              const { answer, ...cost }: Effect.Success<ReturnType<typeof roundTripsOf>> = yield* roundTripsOf(
-                send({ path: `/api/v1/developer/crm/${list}?${query}`, token: project.token })
-              )
-              cursor = pageOfList(answer).nextCursor
-              if (round > 0) assert.deepStrictEqual(cost, once, query)
-            }
-            assert.isAbove(pages, 2)
-          }
-        }
-      })
-    )
-  }
 
   it.effect("of a request that is refused by its shape is zero", () =>
     Effect.gen(function* () {

@@ -6,7 +6,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { requestOf, stringsOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { World } from "./Samples.ts"
-import { hasBody, walking } from "./Walk.support.ts"
+import { each, hasBody, walking } from "./Walk.support.ts"
 
 const limit = 256 * 1024
 
@@ -111,9 +111,9 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         bytes('"', [0xe2, 0x82]),
         bytes("{", [0x00], "}")
       ]) {
-        for (const chunked of [false, true]) {
-          problemOf(yield* ask({ body, chunked }), 400, "malformed_json")
-        }
+        yield* each([false, true], (chunked) =>
+          Effect.map(ask({ body, chunked }), (answer) => problemOf(answer, 400, "malformed_json"))
+        )
       }
     })
   )

@@ -11,6 +11,7 @@ import { commands, fields } from "./Fields.ts"
 import { type Change, queryOf, requestOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
+import { each } from "./Walk.support.ts"
 
 // The fields in the OpenAPI document
 
@@ -167,11 +168,12 @@ layer(World.layer, { excludeTestServices: true })("the table of fields", (it) =>
         const { ask, own } = yield* World
         const keys = Effect.orDie(sql`SELECT count(*) FROM idempotency_keys WHERE project_id = ${own.projectId}`)
         const before = yield* keys
-        for (const [value, below] of field.bad) {
+        const refuse = Effect.fnUntraced(function* ([value, below]: (typeof field.bad)[number]) {
           const change = changeTo(sample, command, location, value, field.beside)
           const answer = yield* send(requestOf(sample, own.token, change))
           assert.deepStrictEqual(faultsOf(answer), [location + below], JSON.stringify(value))
-        }
+        })
+        yield* each(field.bad, refuse)
         assert.deepStrictEqual(yield* keys, before)
         assert.notStrictEqual(codeOf(yield* ask(sample, own)), "validation_failed")
       })

@@ -5,7 +5,7 @@ import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Change, queryOf, stringsOf } from "./Requests.ts"
 import { World } from "./Samples.ts"
-import { walking } from "./Walk.support.ts"
+import { each, walking } from "./Walk.support.ts"
 
 const words = (text: string) => text.split(" ")
 
@@ -46,23 +46,26 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         assert.isBelow(answer.status, 500, what)
         if (answer.status !== sample.status) problemOf(answer, answer.status, String(codeOf(answer)))
       }
-      for (const text of ["", ...hostileTexts]) {
+      const texts = ["", ...hostileTexts].flatMap((text): ReadonlyArray<readonly [what: string, change: Change]> => [
         // An empty id would be another path.
-        for (const name of text === "" ? [] : Object.keys(sample.params ?? {})) {
-          assertSound(yield* ask({ params: { [name]: encodeURIComponent(text) } }), `${name}: ${text}`)
-        }
-        for (const name of Object.keys(sample.query ?? {})) {
+        ...(text === "" ? [] : Object.keys(sample.params ?? {})).map(
+          (name) => [`${name}: ${text}`, { params: { [name]: encodeURIComponent(text) } }] as const
+        ),
+        ...Object.keys(sample.query ?? {}).map((name) => {
           const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: text }).toString()
-          assertSound(yield* ask({ query }), query)
-        }
-      }
-      for (const name of Object.keys(sample.body ?? {})) {
-        for (const value of hostileJson) {
+          return [query, { query }] as const
+        })
+      ])
+      const bodies = Object.keys(sample.body ?? {}).flatMap((name) =>
+        hostileJson.map((value) => {
           const members = JSON.stringify({ ...sample.body, [name]: "here" })
           const body = members.replace(`"${name}":"here"`, () => `"${name}":${value}`)
-          assertSound(yield* ask({ body }), body.slice(0, 300))
-        }
-      }
+          return [body.slice(0, 300), { body }] as const
+        })
+      )
+      yield* each([...texts, ...bodies], ([what, change]) =>
+        Effect.map(ask(change), (answer) => assertSound(answer, what))
+      )
     })
   )
 
@@ -79,10 +82,11 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           ...(sample.body === undefined ? [{ body: secret }] : [{ json: { ...sample.body, [secret]: secret } }]),
           ...(sample.key === undefined ? [] : [{ key: `${secret} ` }, { key: `${secret}é` }])
         ]
-        for (const change of changes) {
-          const { status, text } = yield* ask(change)
-          if (status >= 400) assert.notInclude(text, secret.slice(-20), JSON.stringify(change))
-        }
+        yield* each(changes, (change) =>
+          Effect.map(ask(change), ({ status, text }) => {
+            if (status >= 400) assert.notInclude(text, secret.slice(-20), JSON.stringify(change))
+          })
+        )
       }
     })
   )

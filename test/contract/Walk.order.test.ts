@@ -1,6 +1,6 @@
 /** Every operation: the order of faults (contract §1), and the count of its limiter (§4). */
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Semaphore } from "effect"
 import { modules, scopes } from "../../src/api/Access.ts"
 import { assertUnlimited, problemOf, remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -8,7 +8,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { hasBody, walkingOver } from "./Walk.support.ts"
+import { each, hasBody, walkingOver } from "./Walk.support.ts"
 
 /** Returns rate limits whose buckets refill so slowly that no test gets a token back. */
 const slow = (limit: number) => {
@@ -49,12 +49,13 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   walk("checks the credential before anything else", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
-      for (const change of faultyOf(sample)) {
+      const test = Effect.fnUntraced(function* (change: Change) {
         const answer = yield* send(requestOf(sample, undefined, change))
         problemOf(answer, 401, "credential_missing")
         assertUnlimited(answer)
         problemOf(yield* send(requestOf(sample, "nonsense", change)), 401, "credential_invalid")
-      }
+      })
+      yield* each(faultyOf(sample), test)
     })
   )
 
@@ -63,11 +64,12 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       const { issue, send } = yield* TestServer
       const { own } = yield* World
       const token = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-      for (const change of faultyOf(sample)) {
+      const test = Effect.fnUntraced(function* (change: Change) {
         const answer = yield* send(requestOf(sample, token, change))
         problemOf(answer, 403, "scope_missing")
         assertUnlimited(answer)
-      }
+      })
+      yield* each(faultyOf(sample), test)
     })
   )
 
@@ -134,7 +136,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       const missing =
         sample.params === undefined ? [] : [{ params: { [Object.keys(sample.params)[0] ?? ""]: "nothing" } }]
       const other = yield* issue(projectId)
-      for (const change of [{}, ...faultyOf(sample), ...missing]) {
+      const test = Effect.fnUntraced(function* (change: Change) {
         const answer = yield* send(requestOf(sample, change === missing[0] ? other : token, change))
         problemOf(answer, 429, "rate_limit_exceeded")
         assert.strictEqual(remainingOf(answer, sample.policy), 0)
@@ -144,7 +146,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         const least = 360_000 - (performance.now() - before) / 1_000
         assert.isTrue(seconds >= least && seconds <= 360_000, `${seconds}, at least ${least}`)
         assert.strictEqual(secondsOf(answer), seconds)
-      }
+      })
+      yield* each([{}, ...faultyOf(sample), ...missing], test)
 
       const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
       problemOf(yield* send(requestOf(sample, scopeless)), 403, "scope_missing")
@@ -201,18 +204,23 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     Effect.gen(function* () {
       const { send } = yield* TestServer
       const { ask, seed } = yield* World
-      // A token takes eight seconds: longer than the requests of all operations on a slow machine.
-      const rateLimit = { limit: 2, windowSeconds: 16 }
+      const oneAtATime = (yield* Semaphore.make(1)).withPermits(1)
+      // A token takes three seconds: longer than the few requests of one operation on a slow machine.
+      const rateLimit = { limit: 2, windowSeconds: 6 }
       const test = Effect.fnUntraced(function* ([name, sample]: readonly [string, Sample]) {
         const project = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
-        const { token } = project
-        for (const _ of [1, 2]) yield* send(requestOf(sample, token))
-        // Refusals take no tokens, so they do not delay the next success.
-        for (const _ of [1, 2, 3]) problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
-        const refused = yield* send(requestOf(sample, token))
+        const again = send(requestOf(sample, project.token))
+        const refused = yield* oneAtATime(
+          Effect.gen(function* () {
+            for (const _ of [1, 2]) yield* again
+            // Refusals take no tokens, so they do not delay the next success.
+            for (const _ of [1, 2, 3]) problemOf(yield* again, 429, "rate_limit_exceeded")
+            return yield* again
+          })
+        )
         yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)
         assert.strictEqual((yield* ask(sample, project)).status, sample.status, name)
-        problemOf(yield* send(requestOf(sample, token)), 429, "rate_limit_exceeded")
+        problemOf(yield* again, 429, "rate_limit_exceeded")
       })
       yield* Effect.forEach(Object.entries(samples), test, { concurrency: "unbounded" })
     })
@@ -231,7 +239,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
         )
       ]
-      for (const change of shapes) {
+      const test = Effect.fnUntraced(function* (change: Change) {
         problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
         problemOf(
           yield* send(requestOf(sample, own.token, { ...change, ...tooLarge, chunked: true })),
@@ -240,7 +248,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         )
         const other = { ...change, headers: { "content-type": "text/plain" } }
         problemOf(yield* send(requestOf(sample, own.token, other)), 415, "unsupported_media_type")
-      }
+      })
+      yield* each(shapes, test)
     })
   )
 })

@@ -6,6 +6,7 @@ import { problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, callsOf, type List, lists, many, notedDeals, openList, orderOf } from "./Lists.ts"
 import { samples } from "./Samples.ts"
+import { each } from "./Walk.support.ts"
 
 /** Returns `count` different strings of 160 characters from a block of Unicode, which compress badly. */
 const longIds = (count: number, first: number, last: number) => {
@@ -203,9 +204,11 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
       }
       for (const other of ["A", "=", "==", " ", ".", "\n", cursor]) altered.add(cursor + other).add(other + cursor)
       altered.delete(cursor)
-      for (const other of altered) {
-        problemOf(yield* ask(`limit=2&cursor=${encodeURIComponent(other)}`), 400, "cursor_invalid")
-      }
+      yield* each(altered, (other) =>
+        Effect.map(ask(`limit=2&cursor=${encodeURIComponent(other)}`), (answer) =>
+          problemOf(answer, 400, "cursor_invalid")
+        )
+      )
       assert.lengthOf(yield* ids(`limit=2&cursor=${cursor}`), 2)
     })
   )

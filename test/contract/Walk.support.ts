@@ -17,6 +17,10 @@ export const walkingOver =
     }
   }
 
+/** Sends independent requests, several at a time. */
+export const each = <A, B, E, R>(all: Iterable<A>, test: (one: A) => Effect.Effect<B, E, R>) =>
+  Effect.forEach(all, test, { concurrency: 8, discard: true })
+
 type Ask = (change: Change) => Effect.Effect<Answer>
 
 /** As `walkingOver`, with a function that sends a request and asserts that the limiter counted it. */

@@ -7,10 +7,10 @@ import { modules, scopes } from "../../src/api/Access.ts"
 import { Api } from "../../src/api/Api.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { newKey, referring, requestOf } from "./Requests.ts"
+import { type Change, newKey, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Reference } from "./Sample.ts"
-import { samples, World } from "./Samples.ts"
-import { walkingOver } from "./Walk.support.ts"
+import { receiptOfSample, samples, World } from "./Samples.ts"
+import { each, walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
 
@@ -61,6 +61,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walkingOver(it)
   const walkReferences = walkingOver(it, ({ references = [] }) => references.length > 0)
   const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
+  const walkExpecting = walkingOver(it, ({ refusals = [] }) => refusals.includes("project_mismatch"))
   const walkGets = walkingOver(it, ({ method }) => method === "GET")
 
   walk("succeeds with a good request, behind the limiter of its policy", (sample) =>
@@ -112,7 +113,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         "a revoked key": `Bearer ${revoked}`
       }
       const looks = new Map<string, string>()
-      for (const [what, authorization] of Object.entries(credentials)) {
+      const test = Effect.fnUntraced(function* ([what, authorization]: readonly [string, string]) {
         const answer = yield* send(requestOf(sample, undefined, { headers: { ...fixedId, authorization } }))
         assert.strictEqual(answer.status, 401, what)
         problemOf(answer, 401, "credential_invalid")
@@ -123,7 +124,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         )
         assertUnlimited(answer)
         looks.set(JSON.stringify(looksOf(answer)), what)
-      }
+      })
+      yield* each(Object.entries(credentials), test)
       assert.strictEqual(looks.size, 1, [...looks.values()].join(", "))
     })
   )
@@ -232,6 +234,32 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   )
 
+  walkExpecting("answers project_mismatch before it looks for anything if another project is expected", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own, seed } = yield* World
+      const expecting = (expectedProjectId: string): Change =>
+        sample.body === undefined
+          ? { query: new URLSearchParams({ expectedProjectId }).toString() }
+          : { json: { ...sample.body, expectedProjectId } }
+      const other = yield* seed()
+      for (const id of [other.projectId, "nobody", ` ${own.projectId}`, own.projectId.toUpperCase()]) {
+        problemOf(yield* ask(sample, own, expecting(id)), 400, "project_mismatch")
+        for (const reference of sample.references ?? []) {
+          const change = { ...referring(sample, [reference], missingOf), ...expecting(id) }
+          problemOf(yield* ask(sample, own, change), 400, "project_mismatch")
+        }
+      }
+      assert.strictEqual((yield* ask(sample, own, expecting(own.projectId))).status, sample.status)
+      if (sample.key === undefined) return
+      const key = newKey()
+      const wrong = { ...expecting("nobody"), key }
+      problemOf(yield* ask(sample, own, wrong), 400, "project_mismatch")
+      // The refused request left its key free. A key that is known does not matter, either.
+      assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
+      problemOf(yield* ask(sample, own, wrong), 400, "project_mismatch")
+    })
+  )
+
   walk("is not found with a trailing slash, an empty segment or another letter case", (sample) =>
     Effect.gen(function* () {
       const { send } = yield* TestServer
@@ -251,13 +279,14 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
           (name) => requestOf(sample, own.token, { params: { [name]: "" }, query: "" }).path
         )
       ]
-      for (const other of others) {
-        for (const token of [own.token, undefined]) {
-          const answer = yield* send({ ...request, token, path: query === undefined ? other : `${other}?${query}` })
-          problemOf(answer, 404, "route_not_found")
-          assertUnlimited(answer)
-        }
-      }
+      yield* each(others, (other) =>
+        each([own.token, undefined], (token) =>
+          Effect.map(send({ ...request, token, path: query === undefined ? other : `${other}?${query}` }), (answer) => {
+            problemOf(answer, 404, "route_not_found")
+            assertUnlimited(answer)
+          })
+        )
+      )
     })
   )
 

@@ -8,7 +8,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { walkingOver } from "./Walk.support.ts"
+import { each, walkingOver } from "./Walk.support.ts"
 
 /** What the test reads of the reference. */
 interface Reference {
@@ -132,14 +132,15 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
     Effect.gen(function* () {
       const { url } = yield* TestServer
       const { own, restore } = yield* World
-      for (const change of faultsOf(sample)) {
-        yield* restore(sample, own.projectId)
+      yield* restore(sample, own.projectId)
+      const test = Effect.fnUntraced(function* (change: Change) {
         const request = requestOf(sample, own.token, change)
         const answer = yield* send(url, request)
         assert.isAtLeast(answer.status, 400, `${request.path} ${JSON.stringify(change)}`)
         const result = yield* callTool(url, own.token, name, argumentsOf(sample, request))
         assertSame(result, answer, `${request.path} ${JSON.stringify(change)}`)
-      }
+      })
+      yield* each(faultsOf(sample), test)
     })
   )
 

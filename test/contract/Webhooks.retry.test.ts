@@ -34,29 +34,6 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
   )
 
-  it.effect("is retried once for each idempotency key", () =>
-    Effect.gen(function* () {
-      const { delivery, retry, server } = yield* openDead()
-      const key = newKey()
-      assert.isFalse(unversionedReceiptOf(yield* retry("dead", key)).replayed)
-      const queued = yield* delivery("dead")
-      assert.isTrue(unversionedReceiptOf(yield* retry("dead", key)).replayed)
-      assert.deepStrictEqual(yield* delivery("dead"), queued)
-      // Also after it is dead again.
-      yield* Effect.orDie(server.sql`
-        UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = now() WHERE id = 'dead'`)
-      const died = yield* delivery("dead")
-      assert.deepStrictEqual(unversionedReceiptOf(yield* retry("dead", key)), {
-        resourceId: "dead",
-        changed: true,
-        version: null,
-        replayed: true
-      })
-      assert.deepStrictEqual(yield* delivery("dead"), died)
-      assert.isFalse(unversionedReceiptOf(yield* retry("dead")).replayed)
-    })
-  )
-
   it.effect("is retried by one of 20 concurrent retries", () =>
     Effect.gen(function* () {
       const { deliver, retry } = yield* openDead()
@@ -106,22 +83,6 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
       yield* configured({ expectedVersion: 2, eventTypes: [created, updated], endpointUrl: "https://new.example.com/" })
       unversionedReceiptOf(yield* retry("dead"))
       problemOf(yield* retry("never"), 409, "webhook_state_conflict")
-    })
-  )
-
-  it.effect("is refused with a detail for each reason", () =>
-    Effect.gen(function* () {
-      const { configured, deliver, disable, retry } = yield* openDead()
-      const detailOf = (id: string) =>
-        Effect.map(retry(id), (answer) => problemOf(answer, 409, "webhook_state_conflict").detail)
-      yield* deliver("pending", "pending")
-      yield* deliver("unwanted", "dead", stageChanged)
-      const details = [yield* detailOf("pending"), yield* detailOf("unwanted")]
-      yield* disable
-      details.push(yield* detailOf("dead"))
-      assert.strictEqual(new Set(details).size, 3, details.join(" "))
-      yield* configured({ expectedVersion: 1 })
-      unversionedReceiptOf(yield* retry("dead"))
     })
   )
 

@@ -144,43 +144,13 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("a delivery that is read", (it) => {
       )
       const { health } = yield* webhookRead
       assert.deepInclude(health, { state: "failing", failuresInARow: 2, pending: 0, nextAttemptAt: null })
+      for (const time of [health.failingSince, health.lastSuccessAt]) assert.isString(time)
       const at = (yield* show(dead.id)).attemptLog.at(-1)?.finishedAt ?? ""
       assert.deepStrictEqual(health.lastFailure, { at, statusCode: 404, errorCode: null })
 
       const elsewhere = `/api/v1/developer/integrations/bare/outbound-webhook/deliveries`
       problemOf(yield* get(`${elsewhere}/${dead.id}`), 404, "delivery_not_found")
       assert.deepStrictEqual(deliveryPageOf(yield* get(elsewhere)).items, [])
-    })
-  )
-  it.effect("shows the state of an endpoint that asks for a rest, and the time of the attempt that follows", () =>
-    Effect.gen(function* () {
-      const to = yield* receiver(inTurn(status(503, { "retry-after": "2" }), ok))
-      const { created, subscribe, webhookRead } = yield* openReads()
-      yield* subscribe("shop", to.url)
-      yield* created()
-      const resting = yield* untilRows(webhookRead, ({ health }) => health.failuresInARow === 1)
-      assert.deepInclude(resting.health, { state: "resting", pending: 1, lastSuccessAt: null })
-      assert.strictEqual(resting.health.lastFailure?.statusCode, 503)
-      const { health } = yield* untilRows(webhookRead, ({ health }) => health.lastSuccessAt !== null)
-      assert.deepInclude(health, { state: "healthy", failuresInARow: 0, failingSince: null, nextAttemptAt: null })
-      assert.strictEqual(health.lastFailure?.statusCode, 503)
-      assert.isAtLeast(to.hits[1]?.at ?? 0, Date.parse(String(resting.health.nextAttemptAt)))
-    })
-  )
-})
-
-layerOf({ WEBHOOK_RETRY_SCHEDULE: Array(20).fill("20ms").join(",") })("a webhook that always fails", (it) => {
-  it.effect("is shown as failing since its first failure, then as parked until its probe", () =>
-    Effect.gen(function* () {
-      const to = yield* receiver(status(500))
-      const { created, health, subscribe, webhookRead } = yield* openReads()
-      yield* subscribe("shop", to.url)
-      yield* created()
-      const failing = yield* untilRows(webhookRead, ({ health }) => health.failuresInARow > 0)
-      const parked = (yield* untilRows(webhookRead, ({ health }) => health.state === "parked")).health
-      assert.isAbove(parked.failuresInARow, 1)
-      assert.strictEqual(parked.failingSince, failing.health.failingSince)
-      assert.strictEqual(parked.nextAttemptAt, (yield* health()).parkedUntil?.toISOString())
     })
   )
 })

@@ -6,7 +6,7 @@ import { Webhook } from "standardwebhooks"
 import { type MessageRow, open, reset, script, signingSecret, taken } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
-import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { messageReceiptOf, refusedOf, sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { untilLater } from "./Messages.support.ts"
 
@@ -101,32 +101,6 @@ layer(TestServer.layer())("a message that waits", (it) => {
       assert.strictEqual(new Set(provider.hits.map(({ headers }) => headers["webhook-timestamp"])).size, 5)
       yield* sentinel()
       assert.strictEqual(calls(), 5)
-    })
-  )
-
-  it.effect("with an unknown outcome is repeated when that has no second effect, and gets its outcome", () =>
-    Effect.gen(function* () {
-      const { calls, provider, send, untilCalled } = yield* start(reset, status(500), taken)
-      const key = newKey()
-      const { messageId } = unknownOf(yield* send("http", key))
-      yield* TestClock.adjust("1 seconds")
-      yield* untilCalled(messageId, 2)
-      assert.deepInclude(unknownOf(yield* send("http", key)), { messageId, replayed: true })
-      yield* TestClock.adjust("5 seconds")
-      yield* untilCalled(messageId, 3)
-      const receipt = messageReceiptOf(yield* send("http", key))
-      assert.strictEqual(receipt.messageId, messageId)
-      assert.deepInclude(receipt, { deliveryStatus: "sent", replayed: true })
-      assert.deepStrictEqual(
-        receipt.attempts.map(({ providerMessageId, status }) => [status, providerMessageId]),
-        [
-          ["unknown", null],
-          ["unknown", null],
-          ["accepted", "p-8002"]
-        ]
-      )
-      for (const { headers } of provider.hits) assert.strictEqual(headers["idempotency-key"], messageId)
-      assert.strictEqual(calls(), 3)
     })
   )
 

@@ -11,7 +11,7 @@ const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/W
 const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
 const throttle = mutating("platform/requests/rateLimit/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen/Receiver.ts", "cli/listen")
-const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries")
+const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries", "contract/Deals.properties")
 const signatures = mutating("platform/secrets/StandardWebhooks.ts", "platform/secrets/StandardWebhooks")
 
 export const platform = [
@@ -72,7 +72,7 @@ export const platform = [
   throttle("Math.ceil(millis", "Math.floor(millis"),
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
-  mutating("platform/database/Columns.ts", "contract/Deals.events")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("platform/database/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
   mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")("found.has(keyId) ||", "true ||"),
   mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")(
     "share >= maxWaiting / shares.size",

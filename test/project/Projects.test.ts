@@ -84,18 +84,6 @@ layer(services)("an apply", (it) => {
     })
   )
 
-  it.effect("gives each channel a source of its own", () =>
-    Effect.gen(function* () {
-      const channels = ["a", "b"].map((id) => ({ id, providerType: "sandbox" as const, displayName: "C" }))
-      yield* apply("sources", { channels })
-      yield* apply("other-sources", { channels })
-      const rows = [...(yield* rowsOf("channels", "sources")), ...(yield* rowsOf("channels", "other-sources"))]
-      const sources = rows.map((row) => String(row["source_id"]))
-      for (const source of sources) assert.match(source, /^src_[0-9a-f]{32}$/)
-      assert.strictEqual(new Set(sources).size, 4)
-    })
-  )
-
   it.effect("keeps the members of a campaign that no file has", () =>
     Effect.gen(function* () {
       const id = "campaigns"

@@ -1,10 +1,8 @@
 /** The number of deliveries claimed ahead for a quick endpoint: enough that it never waits for a claim. */
 import { assert, describe, it } from "@effect/vitest"
-import { DeliveryId, EventId, InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { type EndpointQueues, make } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
-
-const endpoint = { projectId: ProjectId.make("prj_1"), installationId: InstallationId.make("shop") }
+import { claimOf as newClaim } from "../../support/Claims.ts"
 
 const claims = new Map<number, Claim>()
 
@@ -14,24 +12,6 @@ const claimOf = (due: number): Claim => {
   claims.set(due, claim)
   return claim
 }
-
-const newClaim = (due: number): Claim => ({
-  ...endpoint,
-  id: DeliveryId.make(`dlv_${due}`),
-  webhookId: DeliveryId.make(`dlv_${due}`),
-  attempt: 1,
-  leasedUntil: new Date(0),
-  retries: 0,
-  suspect: false,
-  endpointUrl: "http://127.0.0.1:9/",
-  urlVersion: 1,
-  secrets: "",
-  eventId: EventId.make(`evt_${due}`),
-  type: "crm.deal.created.v1",
-  data: "{}",
-  occurredAt: new Date(due),
-  traceparent: ""
-})
 
 /** Creates a queue of width 1 that is quick from time 1 on; its last claim leased `leased` of at most 16 ahead. */
 const filled = (leased: number) => {
@@ -50,7 +30,7 @@ const filled = (leased: number) => {
 
 /** Names the endpoint and takes it for a claim. */
 const named = (queues: EndpointQueues<Claim>, now: number) => {
-  queues.name([endpoint])
+  queues.name([claimOf(0)])
   return queues.takeNamed(now)
 }
 

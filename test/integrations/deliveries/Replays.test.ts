@@ -7,18 +7,7 @@ import { firstIdAt } from "../../../src/platform/NewId.ts"
 import { at, documentOf, run as runCommand } from "../../cli/Cli.support.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
-import {
-  bodyOf,
-  hang,
-  ok,
-  open,
-  type Receiver,
-  receiver,
-  layerOf,
-  slowly,
-  status,
-  verifies
-} from "./Deliveries.support.ts"
+import { hang, ok, open, type Receiver, receiver, layerOf, slowly, status, verifies } from "./Deliveries.support.ts"
 
 const created = "crm.deal.created.v1"
 const updated = "crm.deal.updated.v1"
@@ -103,45 +92,6 @@ layerOf()("a replay", (it) => {
       }
       // Deliveries of a replay are not repeated by the next one.
       assert.deepInclude(yield* replay("--status", "all", "--dry-run"), { matched: 3 })
-    })
-  )
-
-  it.effect("keeps to the period and the state that it is given", () =>
-    Effect.gen(function* () {
-      const to = yield* receiver((hit, n) => (n === 0 ? status(410) : ok)(hit, n))
-      const shop = yield* start(to)
-      yield* shop.created()
-      yield* shop.finished
-      yield* runCommand(["webhooks", "enable", "--project", shop.projectId, "--installation", "shop"], {
-        env: at(Redacted.make(shop.server.databaseUrl))
-      })
-      yield* shop.created()
-      yield* shop.finished
-      const [dead, delivered] = yield* shop.server.sql<{ readonly status: string; readonly at: Date }>`
-        SELECT status, created_at AS at FROM deliveries WHERE project_id = ${shop.projectId} ORDER BY id`.pipe(
-        Effect.orDie
-      )
-      assert.deepStrictEqual([dead?.status, delivered?.status], ["dead", "delivered"])
-      const between = delivered?.at.toISOString() ?? ""
-      const count = (...flags: ReadonlyArray<string>) =>
-        Effect.map(
-          shop.command("replay", "--installation", "shop", "--dry-run", ...flags),
-          (ended) => Schema.decodeUnknownSync(Started)(documentOf(ended)).matched
-        )
-      const [before, after] = [
-        ["--since", longAgo, "--until", between],
-        ["--since", between, "--until", farAway]
-      ] as const
-      assert.strictEqual(yield* count(...before), 1)
-      assert.strictEqual(yield* count(...after), 0)
-      assert.strictEqual(yield* count(...before, "--status", "delivered"), 0)
-      assert.strictEqual(yield* count(...after, "--status", "delivered"), 1)
-      assert.strictEqual(yield* count("--since", longAgo, "--until", farAway, "--status", "all"), 2)
-
-      const { replayId } = yield* shop.replay()
-      yield* shop.ended(replayId)
-      yield* until(() => to.hits.length === 3)
-      assert.strictEqual(bodyOf(to.hits[2] ?? assert.fail())["id"], bodyOf(to.hits[0] ?? assert.fail())["id"])
     })
   )
 

@@ -98,7 +98,8 @@ export const profile: fc.Arbitrary<Profile> = fc.record({
 
 export const clients: fc.Arbitrary<ReadonlyArray<Client>> = fc.uniqueArray(
   fc.record({
-    id: fc.constantFrom("a", "B", "c", "d", "e", "f", "g"),
+    // By UTF-16 units the last one would come before the emoji.
+    id: fc.constantFrom("a", "B", "c", "d", "e", "\u{1f600}", "\uffee"),
     displayName: fc.constantFrom(...names),
     firstName: fc.constantFrom(null, ...names),
     lastName: fc.constantFrom(null, ...names),

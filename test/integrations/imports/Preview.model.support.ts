@@ -154,7 +154,10 @@ export const previewOf = (
     const oldest = (found: (client: Client) => boolean) =>
       clients
         .filter(found)
-        .sort((one, other) => compare(one.createdAt, other.createdAt) || compare(one.id, other.id))
+        .sort(
+          (one, other) =>
+            compare(one.createdAt, other.createdAt) || Buffer.compare(Buffer.from(one.id), Buffer.from(other.id))
+        )
         .at(0)
     const client =
       entityType !== "contact"

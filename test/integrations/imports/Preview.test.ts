@@ -1,4 +1,4 @@
-/** The import preview, rule by rule (contract §11). */
+/** What the import preview reads (contract §11). Its rules are tested in `Preview.properties`. */
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -8,8 +8,6 @@ import { migrate } from "../../../src/platform/database/Migrations.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
 import type { Profile } from "./Preview.model.support.ts"
 import { apply, contact, type Installation, preview, projects, services, usual } from "./Preview.support.ts"
-
-const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
 
 layer(services)("a preview", (it) => {
   /** Stages a batch under the usual profile, in a separate project, and previews it. */
@@ -22,57 +20,6 @@ layer(services)("a preview", (it) => {
     yield* apply(projectId, { importProfile, stagedRecords }, parts)
     return yield* preview(projectId)
   })
-
-  it.effect("counts the records of each type", () =>
-    Effect.gen(function* () {
-      const fields = {}
-      const answer = yield* previewed("types", [
-        contact("1"),
-        contact("2"),
-        { entityType: "organization", externalId: "1", fields },
-        { entityType: "note", externalId: "1", fields }
-      ])
-      assert.deepStrictEqual(answer.counts, { ...counts, contact: 2, organization: 1, note: 1 })
-      // External ids are unique per type.
-      assert.strictEqual(answer.duplicateCount, 0)
-      assert.deepStrictEqual(answer.estimatedChanges, { create: 4, update: 0, skip: 0 })
-    })
-  )
-
-  it.effect("lists each unsupported field once with its reason in code-unit order", () =>
-    Effect.gen(function* () {
-      const { unsupportedFields } = yield* previewed("reasons", [
-        contact("1", { secret: null, mail: "ada@example.org", age: 36, "\u{1f600}": 1, "\uffee": 1, Z: 1 }),
-        contact("2", { secret: "s", mail: "ada at example", __proto__x: 1, ["__proto__"]: 1, constructor: 1 }),
-        contact("3", { mail: null, name: null, first: null }),
-        { entityType: "deal", externalId: "1", fields: { amount: "12", mail: 1, close: "2026-02-30", title: "" } },
-        { entityType: "deal", externalId: "2", fields: { amount: 12, currency: "eur" } },
-        { entityType: "activity", externalId: "1", fields: { title: "Call" } }
-      ])
-      assert.deepStrictEqual(
-        unsupportedFields.map(({ entityType, externalField, reason }) => [entityType, externalField, reason]),
-        [
-          ["activity", "title", "not_mapped"],
-          ["contact", "Z", "not_mapped"],
-          ["contact", "__proto__", "not_mapped"],
-          ["contact", "__proto__x", "not_mapped"],
-          ["contact", "age", "not_mapped"],
-          ["contact", "constructor", "not_mapped"],
-          ["contact", "mail", "unsupported_type"],
-          // A name can't be cleared.
-          ["contact", "name", "unsupported_type"],
-          ["contact", "secret", "restricted"],
-          ["contact", "\u{1f600}", "not_mapped"],
-          ["contact", "\uffee", "not_mapped"],
-          ["deal", "amount", "unsupported_type"],
-          ["deal", "close", "unsupported_type"],
-          ["deal", "currency", "unsupported_type"],
-          ["deal", "mail", "not_mapped"],
-          ["deal", "title", "unsupported_type"]
-        ]
-      )
-    })
-  )
 
   it.effect("takes the first of several external fields of one field, by name in code units", () =>
     Effect.gen(function* () {
@@ -90,20 +37,6 @@ layer(services)("a preview", (it) => {
       ]
       const { estimatedChanges } = yield* previewed("names", staged, { clients }, profile)
       assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 2 })
-    })
-  )
-
-  it.effect("takes the oldest of several clients, archived ones included", () =>
-    Effect.gen(function* () {
-      const at = (createdAt: string) => ({ externalId: "1", createdAt })
-      const clients = [
-        { id: "b", displayName: "younger", ...at("2026-01-02T00:00:00.000Z") },
-        { id: "\u{1f600}", displayName: "by id, later", ...at("2026-01-01T00:00:00.000Z") },
-        // Ids compare by bytes: by UTF-16 units this one would come after the emoji.
-        { id: "\uffee", displayName: "oldest", status: "archived", ...at("2026-01-01T00:00:00.000Z") }
-      ]
-      const { estimatedChanges } = yield* previewed("oldest", [contact("1", { name: "oldest" })], { clients })
-      assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 1 })
     })
   )
 

@@ -165,16 +165,6 @@ describe("a provider call is unknown when it", () => {
     }).pipe(Effect.provide(connectors({ PROVIDER_TIMEOUT: "3s" })))
   )
 
-  it.effect("loses its connection after the request over TLS", () =>
-    Effect.gen(function* () {
-      yield* trusted
-      const provider = yield* endpoint(() => {}, { tls })
-      for (const [i, channel] of both(provider, secure).entries()) {
-        assert.deepStrictEqual(yield* overdue(channel, () => provider.received.length > i), unknown("timeout"))
-      }
-    }).pipe(Effect.provide(connectors({})))
-  )
-
   it.live("loses its connection before or within the answer", () =>
     Effect.gen(function* () {
       yield* trusted
