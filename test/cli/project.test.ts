@@ -8,14 +8,6 @@ import { assertMatches } from "../support/Matches.ts"
 import { cli, documentOf, failure, run } from "./Cli.support.ts"
 
 const file = (id: string) => JSON.stringify({ project: { id, name: "Acme" }, members: [{ id: "anna", name: "Anna" }] })
-const withChannel = (
-  id: string,
-  members: object = { config: { url: "https://chat.example/", signingSecret: "whsec_c2VjcmV0" } }
-) =>
-  JSON.stringify({
-    project: { id, name: "Acme" },
-    channels: [{ id: "chat", providerType: "http", displayName: "Chat", ...members }]
-  })
 const one = { project: 1, members: 1 }
 const none = { project: 0, members: 0 }
 const apply = (stdin: string | Uint8Array, ...flags: ReadonlyArray<string>) =>
@@ -94,30 +86,6 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         const empty = yield* apply("")
         assert.strictEqual(empty.status, 1)
         assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
-      })
-    )
-
-    it.effect("seals channel configs with SECRET_KEY, and fails to keep configs sealed with another key", () =>
-      Effect.gen(function* () {
-        const env = { SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
-        const created = documentOf(
-          yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed") })
-        )
-        assert.deepInclude(created, { created: { project: 1, channels: 1 } })
-        const again = documentOf(
-          yield* cli(["project", "apply", "-", "--json"], { env, stdin: withChannel("sealed", {}) })
-        )
-        assert.deepInclude(again, { unchanged: { project: 1, channels: 1 } })
-        assert.deepStrictEqual(
-          yield* apply(withChannel("sealed", {})),
-          failure(
-            1,
-            "channels/0/config: is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
-          )
-        )
-        const incomplete = yield* apply(withChannel("sealed", { config: { signingSecret: "hidden!" } }))
-        assert.strictEqual(incomplete.status, 1)
-        assert.notInclude(incomplete.stderr, "hidden")
       })
     )
 

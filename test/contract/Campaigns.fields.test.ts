@@ -108,35 +108,4 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
       assert.notInclude(faultsOf(answer), "body/operation")
     })
   )
-
-  it.effect("takes the largest filter, and a frozen audience shows it with its defaults", () =>
-    Effect.gen(function* () {
-      const { audience, done } = yield* open()
-      const hundred = Array.from({ length: 100 }, (_, index) => `${index}`.padEnd(160, "x"))
-      const filter = {
-        readyStampOfferIds: hundred,
-        minimumLoyaltyBalance: 1_000_000_000,
-        loyaltyLevelIds: hundred,
-        loyaltyCardRequired: true,
-        stageIds: hundred,
-        requiredTags: hundred,
-        providerTypes: hundred,
-        contactStatus: "archived"
-      }
-      yield* done("spring", { operation: "freeze_audience", filter })
-      const frozen = (yield* audience("spring")).audience?.filter
-      assert.deepStrictEqual(frozen, { ...filter, segmentId: null, contactStatus: "archived" as const })
-      yield* done("spring", { operation: "freeze_audience", filter: { ...everybody, requiredTags: ["b", "a", "b"] } })
-      assert.deepStrictEqual((yield* audience("spring")).audience?.filter, {
-        ...everybody,
-        contactStatus: "all" as const,
-        requiredTags: ["b", "a", "b"],
-        segmentId: null,
-        loyaltyCardRequired: false,
-        loyaltyLevelIds: [],
-        minimumLoyaltyBalance: null,
-        readyStampOfferIds: []
-      })
-    })
-  )
 })

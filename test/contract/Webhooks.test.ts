@@ -150,24 +150,4 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
       assert.deepStrictEqual(receiptOf(yield* webhooks.configure(change, key), 200), { ...receipt, replayed: true })
     })
   )
-
-  it.effect("exists once for each installation and project", () =>
-    Effect.gen(function* () {
-      const ids = ["a/b", "..", "100%", "a?b#c", "日本", ":installationId", "😀".repeat(160)]
-      const webhooks = yield* open("ins", ...ids)
-      const neighbour = yield* open()
-      const { signingSecret } = yield* webhooks.configured()
-      const secrets = new Set([signingSecret])
-      for (const installationId of ids) {
-        const { configured, found } = webhooks.but({ installationId })
-        const { resourceId, signingSecret } = yield* configured({ endpointUrl: url })
-        assert.strictEqual(resourceId, installationId)
-        assert.deepInclude(yield* found, { endpointUrl: url, version: 1 })
-        secrets.add(signingSecret)
-      }
-      secrets.add((yield* neighbour.configured({ endpointUrl: `${url}neighbour` })).signingSecret)
-      assert.strictEqual(secrets.size, ids.length + 2)
-      assert.deepInclude(yield* webhooks.found, { endpointUrl: usual.endpointUrl, version: 1 })
-    })
-  )
 })

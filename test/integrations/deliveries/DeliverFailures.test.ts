@@ -2,7 +2,6 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { problemOf } from "../../support/ContractAnswers.ts"
-import { freePort } from "../../support/Process.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import {
   type Answering,
@@ -86,29 +85,6 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
         assert.deepInclude(yield* project.health(names[n] ?? ""), { inFlight: 0, failures: 3 })
       }
       assert.strictEqual(other.hits.length, 0)
-    })
-  )
-
-  it.effect("fails for closed ports, unknown names and refused addresses", () =>
-    Effect.gen(function* () {
-      const closed = yield* Effect.promise(freePort)
-      const project = yield* open(yield* TestServer, ["closed", "nowhere", "private"])
-      yield* project.subscribe("closed", `http://127.0.0.1:${closed}/`, created)
-      yield* project.subscribe("nowhere", "https://no-such-name.invalid/", created)
-      yield* project.subscribe("private", "https://hooks.example.com/", created)
-      // Configured while its network was allowed; then the operator disallowed the network.
-      yield* project.sql`
-        UPDATE webhooks SET endpoint_url = 'https://10.0.0.1/'
-        WHERE project_id = ${project.projectId} AND installation_id = 'private'`
-      yield* project.created()
-      yield* project.finished
-      const rows = yield* project.deliveries()
-      const results = (name: string) => resultsOf(rows.find(({ installation }) => installation === name))
-      assert.deepStrictEqual(results("closed"), ["connect_failed", "connect_failed", "connect_failed"])
-      assert.deepStrictEqual(results("private"), ["address_refused", "address_refused", "address_refused"])
-      // A resolver that is unavailable may cause a timeout.
-      for (const code of results("nowhere") ?? []) assert.include(["dns_failed", "timeout"], code)
-      for (const { attempts, status } of rows) assert.deepStrictEqual([status, attempts], ["dead", 3])
     })
   )
 

@@ -178,19 +178,6 @@ layerOf({}, "api")("an endpoint", (it) => {
       yield* Fiber.join(parking)
     })
   )
-
-  it.effect("is tried immediately when its webhook is configured while it is parked", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt(12)
-      for (let n = 0; n < 10; n++) yield* shop.failed()
-      const again = yield* shop.configure("shop", "http://127.0.0.1:9/", 1, ["crm.deal.created.v1"])
-      assert.strictEqual(again.status, 200)
-      assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
-      const claims = yield* shop.claimed()
-      assert.strictEqual(claims.length, 2)
-      yield* shop.recorded(claims, answered(200))
-    })
-  )
 })
 
 describe("an endpoint that has failed for weeks", () => {

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Meaning, meaningOf, statuses } from "../../../src/messaging/providers/Outcomes.ts"
-import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
+import { answering, endpoint } from "../../support/Endpoints.ts"
 import {
   accepted,
   expectOfBoth,
@@ -185,17 +185,6 @@ describe("an answer of Telegram", () => {
 })
 
 describe("an answer of any provider", () => {
-  it.live("that redirects is not followed", () =>
-    Effect.gen(function* () {
-      const other = yield* answering(reply(200, taken.http))
-      for (const status of [301, 302, 303, 307, 308]) {
-        const provider = yield* answering(answerOf(status, `location: http://127.0.0.1:${other.port}/`))
-        yield* expectOfBoth(provider, unknown(`http_${status}`))
-      }
-      assert.strictEqual(other.connections(), 0)
-    }).pipe(Effect.provide(connectors()))
-  )
-
   it.live("is read up to 64 KiB, and a longer one is classified by its status", () =>
     Effect.gen(function* () {
       const padded = (body: string, length: number) => body + " ".repeat(length - body.length)

@@ -12,7 +12,6 @@ import {
   http,
   overdue,
   postponed,
-  reply,
   send,
   start,
   taken,
@@ -77,25 +76,6 @@ describe("a provider call is postponed when it", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("meets a server without TLS or one that ends the handshake", () =>
-    Effect.gen(function* () {
-      yield* trusted
-      const providers = [
-        yield* endpoint(() => {}, { connected: (socket) => socket.write(reply(200, taken.http)) }),
-        yield* endpoint(() => {}, { connected: (socket) => socket.end() }),
-        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.end()) }),
-        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.resetAndDestroy()) }),
-        yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.write("SSH-2.0\r\n")) }),
-        yield* endpoint(() => {}, {
-          tls: { ...tls, ALPNProtocols: ["h2"], ciphers: "AES128-SHA", maxVersion: "TLSv1.2" }
-        })
-      ]
-      for (const [i, provider] of providers.entries()) {
-        yield* expectOfBoth(provider, postponed("tls_failed"), { what: `${i}`, origin: secure })
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
-
   it.effect("has no connection within its deadline", () =>
     Effect.gen(function* () {
       let hellos = 0
@@ -117,38 +97,6 @@ describe("a provider call is unknown when it", () => {
       const provider = yield* endpoint(() => {}, { connected: (socket) => socket.once("readable", () => arrived++) })
       for (const [i, channel] of both(provider).entries()) {
         assert.deepStrictEqual(yield* overdue(channel, () => arrived > i), unknown("timeout"))
-      }
-    }).pipe(Effect.provide(connectors({})))
-  )
-
-  it.effect("has no complete answer within its deadline", () =>
-    Effect.gen(function* () {
-      let writes = 0
-      const stopping = (text: string) =>
-        endpoint(({ socket }) => {
-          socket.write(text, () => (writes += 50))
-        })
-      const dripping = (start: string, bytes: string) =>
-        endpoint(({ socket }) => {
-          let at = 0
-          socket.write(start)
-          const timer = setInterval(() => {
-            if (socket.destroyed) return clearInterval(timer)
-            socket.write(bytes[at++ % bytes.length] ?? "")
-            writes++
-          })
-        })
-      const slow = [
-        yield* endpoint(() => (writes += 50)),
-        yield* stopping(`HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`),
-        yield* dripping("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "1\r\nx\r\n")
-      ]
-      for (const provider of slow) {
-        for (const channel of both(provider)) {
-          const before = writes
-          assert.deepStrictEqual(yield* overdue(channel, () => writes >= before + 50), unknown("timeout"))
-          yield* untilLive(() => provider.closed() === provider.connections())
-        }
       }
     }).pipe(Effect.provide(connectors({})))
   )
