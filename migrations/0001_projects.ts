@@ -71,8 +71,9 @@ export default Effect.gen(function* () {
       created_at  timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, key)
     )`
-  // For pruning alone, which states the condition, though it is always true. A look-up by key that is planned while the
-  // table is empty, when all indexes cost the same, could otherwise take this index and read all keys of the project.
+  // For pruning only. The condition is always true, but keeps the planner from using the index for other statements.
+  // Otherwise a look-up by key could take it and read all keys of the project, if the look-up is planned while the table is
+  // empty: all indexes then cost the same.
   yield* sql`
     CREATE INDEX idempotency_keys_age ON idempotency_keys (project_id, created_at) WHERE created_at IS NOT NULL`
 

@@ -24,7 +24,8 @@ export default Effect.gen(function* () {
       occurred_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id)
     )`
-  // For pruning alone, which states the condition, though it is always true: see idempotency_keys_age.
+  // For pruning only. The condition is always true, but keeps the planner from using the index for other statements: see
+  // idempotency_keys_age.
   yield* sql`CREATE INDEX events_by_age ON events (project_id, occurred_at) WHERE occurred_at IS NOT NULL`
 
   // A row doubles when its attempt is logged, hence the room on its page. Nothing that a claim changes stands in an index

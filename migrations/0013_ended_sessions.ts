@@ -1,4 +1,4 @@
-/** Sessions of the console that were signed out of, until their cookies expire. */
+/** Sessions of the console that a sign-out has ended. A row is needed until the cookie of its session expires. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

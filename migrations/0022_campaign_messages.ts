@@ -26,8 +26,8 @@ export default Effect.gen(function* () {
     ALTER TABLE audiences ALTER COLUMN sent_count SET DEFAULT 0, ALTER COLUMN failed_count SET DEFAULT 0,
       ALTER COLUMN unknown_count SET DEFAULT 0, ALTER COLUMN skipped_count SET DEFAULT 0`
 
-  // Counts with each statement that moves recipients, also one of an earlier version or of an operator. The audiences are
-  // locked last and in order, so no two statements wait for each other. A removed recipient stays counted.
+  // The trigger counts the recipients that a statement moves, even if an earlier version or an operator runs the statement.
+  // The audiences are locked last and in order, so there is no deadlock. A removed recipient stays counted.
   yield* sql`
     CREATE FUNCTION count_recipients() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE

@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // The state of the move, and the other database of it. The states are those of `platform/Moves.ts`.
+  // The state of the move (see `platform/Moves.ts`), and the other database.
   yield* sql`ALTER TABLE projects ADD COLUMN move_state text`
   yield* sql`ALTER TABLE projects ADD COLUMN move_peer text`
 
@@ -23,8 +23,8 @@ export default Effect.gen(function* () {
       RETURN NULL;
     END $$`
 
-  // The projects that no background work touches: those of other databases, and those whose mover has stopped their work. It
-  // holds the lock of the project with the seed 1 as long as it lives.
+  // The projects that no background work touches: projects that another database serves, and projects whose mover has stopped
+  // their work. The mover holds the lock of the project with the seed 1 as long as it lives.
   yield* sql`
     CREATE FUNCTION resting_projects() RETURNS text[] LANGUAGE plpgsql STABLE AS $$
     BEGIN

@@ -96,8 +96,8 @@ const complete = (
 }
 
 /**
- * The 503 of a send. Every shared problem with this status is answered as `provider_outcome_unknown`, except that of a locked
- * project, as no provider was called then.
+ * The 503 of a send. Every shared problem with this status is answered as `provider_outcome_unknown`. The exception is the
+ * problem of a locked project: no provider was called then.
  */
 const sendUnavailable = {
   description:

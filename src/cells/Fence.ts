@@ -14,8 +14,8 @@ const pollEvery = Duration.millis(50)
 const oldest = "5 seconds"
 
 /**
- * Waits until every statement that began before has ended: later ones see the mark of the project. Transactions that are older and
- * have written nothing, such as dumps, are not waited for.
+ * Waits until every transaction that began before this call has ended: later statements see the mark of the project. A
+ * transaction older than `oldest` that has written nothing, such as a dump, is not waited for.
  */
 export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
   const older = yield* sql<{ readonly pid: number; readonly began: string }>`

@@ -135,7 +135,7 @@ const holds = (sql: Sql, projectId: ProjectId, seed: number) => sql`
       AND ((classid::bigint << 32) | objid::bigint) = hashtextextended(${projectId}, ${seed})
   )`
 
-/** Reads the mark of the project; none if there is no such project. */
+/** Reads the mark of the project; undefined if the project does not exist. */
 export const markOf = (sql: Sql, projectId: ProjectId) =>
   Effect.map(
     sql<Mark>`

@@ -18,7 +18,7 @@ export const project = Flag.String("project").pipe(
   Flag.withDescription("The project's id (required)")
 )
 
-/** Decodes the id of a project. A text that is not a valid id is that of an unknown project. */
+/** Decodes the id of a project. A text that is not a valid id names an unknown project. */
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 

@@ -30,7 +30,7 @@ export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
 
 const migrated = Effect.gen(function* () {
   const { databaseUrl } = yield* Settings
-  // `migrate` waits for its turn on a connection of its own: only a database that lacks migrations needs it.
+  // `migrate` opens a connection of its own and waits for other migrations, so it runs only if migrations are pending.
   if (Option.isSome(databaseUrl)) return yield* assertMigrated
   yield* Effect.catchTag(assertMigrated, "MigrationsPending", () => Effect.asVoid(migrate))
 })

@@ -29,7 +29,7 @@ const toStandardOutput = Effect.fnUntraced(function* <A, E, R>(document: Documen
 
 /**
  * Writes beside the file, under another name, and renames what is complete and on disk: a failure leaves an existing file as it
- * was. Something else than a regular file, such as a pipe, is written in place.
+ * was. A file that is not regular, such as a pipe, is written in place.
  */
 const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Document<A, E, R>) {
   const fs = yield* FileSystem.FileSystem

@@ -43,7 +43,7 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
-/** Returns what the causes of a failure name, such as `connect ECONNREFUSED 127.0.0.1:3000`; `fetch` hides it. */
+/** Returns the innermost messages of a failure's causes, such as `connect ECONNREFUSED 127.0.0.1:3000`; `fetch` hides them. */
 const reasonOf = (cause: unknown): string | undefined => {
   if (!(cause instanceof Error)) return undefined
   const inner = cause instanceof AggregateError ? cause.errors : [cause.cause]
@@ -51,7 +51,7 @@ const reasonOf = (cause: unknown): string | undefined => {
   return reasons.size > 0 ? [...reasons].join(", ") : cause.message || undefined
 }
 
-/** Names the reason of a failed connection in the message of the error, and in that of its cause. */
+/** Names the reason of a failed connection in the messages of the error and of its cause. */
 const explain = (error: HttpClientError.HttpClientError): HttpClientError.HttpClientError => {
   const { reason } = error
   if (reason._tag !== "TransportError" || reason.description !== undefined) return error

@@ -176,7 +176,7 @@ export const pageSettings: Readonly<Record<string, string>> = {
 
 /**
  * Reads a page in one transaction, which cannot write, with a timeout of a second for each statement. The planner settings of
- * the report pool suit statements over many rows; those of pages look up few rows by index.
+ * the report pool suit statements over many rows, but the statements of pages look up few rows by index.
  */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(

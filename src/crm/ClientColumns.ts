@@ -29,7 +29,7 @@ export const columns = {
   archivedAt: ["archived_at", "timestamptz"]
 } as const satisfies Columns<keyof Client>
 
-/** The columns that a project file can set. The API does not have those of consent, merging and loyalty. */
+/** The columns that a project file can set. The client record of the API has no members for consent, merging and loyalty. */
 export const fileColumns = {
   ...writable,
   ...Struct.pick(columns, ["createdAt"]),

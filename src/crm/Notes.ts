@@ -158,7 +158,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
 
 interface NoteChange extends NotePatch, NotePath {}
 
-/** Concurrent patches of a note run one after the other; each sees the version that the one before has written. */
+/** Concurrent patches of a note run one after the other; each sees the version that the previous patch has written. */
 const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
   record: ({ id }) => id,

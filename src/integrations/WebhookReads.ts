@@ -49,7 +49,10 @@ export class WebhookReads extends Context.Service<
       const findWebhook = lookupBy(sql, WebhookList.details(sql))
       const findDelivery = lookupBy(sql, Details.details(sql))
 
-      /** Fails with `missing` for an installation of the project. A record that exists needs no such check. */
+      /**
+       * Fails with `missing` if the project has the installation, otherwise with `installation_not_found`. It is called
+       * only when the record was not found.
+       */
       const failure = <E>(projectId: ProjectId, id: InstallationId, missing: () => E) =>
         Effect.flatMap(
           statement(Installations.exists(sql, projectId, id)),

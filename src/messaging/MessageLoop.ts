@@ -1,5 +1,5 @@
 /**
- * Makes the attempts to send messages that no request makes itself, and takes over those of dead processes. Any number of
+ * Makes the attempts to send messages that no request makes itself, and takes over attempts of dead processes. Any number of
  * processes may run it. `Messages/States.ts` has the states of a message and the moves between them. A source returns
  * leased attempts:
  *
@@ -141,7 +141,8 @@ export class MessageLoop extends Context.Service<
         const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
-      // Finalizers run in reverse order, so this one runs first: a statement in progress does not wait for the other fibers.
+      // Finalizers run in reverse order, so this one runs first: the messages that a statement in progress claims are given
+      // back, not attempted.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {
         take: (source: Source) => take(source),

@@ -23,7 +23,7 @@ export interface Pool {
 }
 
 /**
- * Timeouts of PostgreSQL, shorter than those of callers, so that no statement runs on after its caller has got an answer. A
+ * Timeouts of PostgreSQL. Callers wait longer, so that no statement runs on after its caller has got an answer. A
  * statement that waits for a row for `lock_timeout` is sent again, behind the statements that followed it.
  */
 const limits = { lock_timeout: "200ms", statement_timeout: "3500ms" }
@@ -111,7 +111,7 @@ export const pools = {
     size: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  // Its statements are answered at once. While it only listens, no answer is due.
+  // The statements of the listener are answered at once. While it only listens, no answer is due.
   listener: {
     name: "developer-api listener",
     purpose: "LISTEN for new deliveries.",

@@ -58,7 +58,7 @@ export class Projects extends Context.Service<
         const { id } = project
         const { created, isDeleted, row } = yield* ProjectRow.open(sql, project)
         if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
-        // Read after the lock is taken, so that `updatedAt` is never earlier than that of a change the apply waited
+        // Read after the lock is taken, so that `updatedAt` is never earlier than a change that the apply waited
         // for.
         const now = yield* DateTime.nowAsDate
         const channels = yield* Channels.resolve(sql, box, file)

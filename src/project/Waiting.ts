@@ -4,7 +4,7 @@ import { isDead } from "../integrations/deliveries/DeliveryList.ts"
 import { needsDecision } from "../messaging/MessageList.ts"
 import { isAwake } from "../platform/Moves.ts"
 
-/** Maximum number that is counted. */
+/** Limit of each count, so that a long backlog is not read to its end. */
 export const maxCount = 10_000
 
 /** Counts of a project's records that need an operator. */
@@ -22,8 +22,8 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `limit` projects that are not at rest and where something waits for an operator, with counts up to `maxCount`. Of the messages of
- * unknown outcome the oldest are looked at: the newest are those that are still repeated.
+ * Finds the first `limit` projects that are not at rest and where something waits for an operator, with counts up to `maxCount`.
+ * Of the messages of unknown outcome, the oldest are looked at, as the newest may still be repeated.
  */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
   const of = (table: string, condition: string) =>

@@ -1,4 +1,4 @@
-/** Calls over HTTP: the parts of a request are in its target, headers and body, and its answer is a response. */
+/** Operations over HTTP: reads their input from the path, query, headers and body, and writes their answer as JSON. */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"

@@ -7,7 +7,7 @@ import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValue
 /** Every table with sealed values. */
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]
 
-/** No key opens any stored secret: the key is that of another installation. */
+/** No key opens any stored secret: the keys belong to another installation. */
 class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count: number }> {
   override get message() {
     return `SECRET_KEY opens none of the ${this.count} secrets that are stored: set the key that sealed them, or name it in SECRET_KEY_PREVIOUS`

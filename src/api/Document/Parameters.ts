@@ -77,8 +77,8 @@ export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name
 }
 
 /**
- * Merges the parts of a schema that must all hold into one: `limit` is an integer, and a reference has a description.
- * Generators and viewers show the merged form better.
+ * Merges the schemas of an `allOf` into one schema, which generators and viewers show better. Examples: the integer check of
+ * `limit`, and a reference with a description.
  */
 export const flat = (schema: object): object => {
   if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema

@@ -44,7 +44,7 @@ export const stepOf = <State extends string, Move extends string, Target extends
   return { from, to: targetOf(machine, move) }
 }
 
-/** Returns the targets of a state: those of all moves that start there, without the state itself. */
+/** Returns the targets of all moves that start in a state, without the state itself. */
 export const targetsOf = <State extends string, Move extends string, Target extends string>(
   { moves }: Machine<State, Move, Target>,
   state: State

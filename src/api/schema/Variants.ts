@@ -8,7 +8,7 @@ interface Discriminator {
   readonly values: ReadonlyArray<string>
 }
 
-/** A union whose variants each have a literal at `member`. The faults of a value are those of its variant. */
+/** A union whose variants each have a literal at `member`. A value has the faults that its variant finds. */
 export const variants = <
   const Member extends string,
   const Variants extends ReadonlyArray<

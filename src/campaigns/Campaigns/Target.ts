@@ -15,7 +15,7 @@ type Sql = SqlClient.SqlClient
 
 /**
  * The campaign, locked; no row if it does not exist. Concurrent commands run one after the other, and each sees the
- * changes of the one before.
+ * changes of the previous command.
  */
 export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
   target AS MATERIALIZED (
@@ -33,7 +33,7 @@ export const stateAfter = (operation: Operation): string =>
     })
     .join(" ")} END`
 
-/** The guards of a command, in SQL over `project`, `target`, its `frozen` audience, and the joins of `from`. */
+/** The guards of a command, in SQL. They can refer to `project`, `target`, `frozen` (its audience) and the joins in `from`. */
 interface Guards {
   /** `WHEN … THEN …` for each conflict other than the conflict of the state, in the order in which they are reported. */
   readonly conflicts?: Statement.Fragment

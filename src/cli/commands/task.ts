@@ -79,7 +79,7 @@ export const task = Command.make("task").pipe(
   Command.withSubcommands([create, complete])
 )
 
-/** Decodes the id of a record. A text that is not a valid id is that of an unknown record. */
+/** Decodes the id of a record. A text that is not a valid id names an unknown record. */
 const namedIn =
   (projectId: ProjectId) =>
   <Id>(kind: "task" | "deal" | "client", schema: Schema.Codec<Id, string>, id: string) =>

@@ -130,7 +130,7 @@ export const token = Command.make("token").pipe(
 const memberId = (id: string) =>
   Schema.decodeEffect(MemberId)(id).pipe(Effect.mapError(() => new MemberUnusable({ memberId: id, reason: "unknown" })))
 
-/** Decodes the id of a key. A text that is not a valid id is that of an unknown key. */
+/** Decodes the id of a key. A text that is not a valid id names an unknown key. */
 const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
 
 const document = ({ expiresAt, keyId, scopes, token }: IssuedKey) => ({

@@ -5,7 +5,7 @@ import { selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
 import { columnsOf, type Delivery } from "./DeliveryList.ts"
 
-/** An entry of the attempt log. Entries of lost leases, and those of earlier versions, lack members. */
+/** An entry of the attempt log. Entries of lost leases and entries of earlier versions lack members. */
 export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
   Partial<Pick<DeliveryAttempt, "endpointUrl" | "responseBody">>
 

@@ -144,7 +144,7 @@ const make = Effect.gen(function* () {
     return next
   }
 
-  /** Makes attempts in one fiber, one after the other: that of `lease`, then those that wait for the endpoint. */
+  /** Makes attempts in one fiber, one after the other: first `lease`, then deliveries that wait for the endpoint. */
   const deliver = (lease: Leased): Effect.Effect<void> =>
     Effect.suspend(() => {
       slots.take(lease)

@@ -43,7 +43,7 @@ export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule:
   return { ...result, on: "failed", retryIn: Duration.toMillis(delay) * result.jitter, restFor, strikes }
 }
 
-/** Returns the result of a lease that is returned without an outcome. */
+/** Returns the result that ends a lease without an outcome of its attempt. */
 export const returnedBy = (
   { attempt, endpointUrl, id, installationId, leasedUntil, projectId, urlVersion }: Claim,
   on: "released" | "unsent",

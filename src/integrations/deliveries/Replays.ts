@@ -91,7 +91,7 @@ export class Replays extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
 
-      /** Counts by many short statements, however long the range is. */
+      /** Counts the selected deliveries in portions, so that no statement takes long even if the range is long. */
       const countAll = Effect.fnUntraced(function* (selection: Selection) {
         let matched = 0
         let position: string | null = firstIdAt("dlv", selection.since.getTime())

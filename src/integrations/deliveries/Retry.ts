@@ -1,4 +1,4 @@
-/** Returns dead deliveries to the queue: the retry operation of the API, and that of operators. */
+/** Returns dead deliveries to the queue: for the retry operation of the API, and for operators. */
 import type { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"

@@ -146,7 +146,7 @@ const open = (more: string) => `FROM deliveries
     AND finished_at IS NULL ${more}
   ORDER BY available_at, deliveries.id`
 
-/** What waits for an endpoint, from `webhooks`, its health and `queue`. */
+/** The number of open deliveries and the time of the next attempt, for a query over `webhooks`, `health` and `queue`. */
 const pending = `(
   SELECT count(*)::int FROM (SELECT ${open("")} LIMIT ${pendingMax}) counted
 ) AS pending, ${nextAttemptAt("due")} AS "nextAttemptAt"`

@@ -15,7 +15,7 @@ type Sql = SqlClient.SqlClient
 /** Maximum number of records in memory. */
 const portion = 1_000
 
-/** The members of a project file that a batch depends on; absent records keep the stored ones. */
+/** The members of an installation that its batch depends on. If `stagedRecords` is absent, the batch keeps its records. */
 interface Installation {
   readonly id: InstallationId
   readonly stagedRecords?: ReadonlyArray<StagedRecord>

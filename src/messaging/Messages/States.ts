@@ -28,7 +28,7 @@ export const messages = machine({
     exhausted: attempted("failed"),
     /** The last attempt was certainly not processed, but an earlier one may have been. */
     exhausted_in_doubt: attempted("unknown"),
-    /** It may have been processed. */
+    /** The attempt may have been processed. */
     unclear: attempted("unknown"),
     /** No further attempt: its channel was revoked or changed its provider, or its campaign has no use for it any more. */
     given_up: { retrying: "failed" },

@@ -3,7 +3,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { Limits } from "../../platform/background/Slots.ts"
 import type { OpenCircuit } from "./Circuits.ts"
 
-/** Adds the limits of open circuits: such a channel has no permit, or one for its probe. */
+/** Adds the limits of open circuits: a channel with an open circuit has no permit, or one for its probe. */
 export const withCircuits = (limits: Limits, openCircuits: ReadonlyArray<OpenCircuit>): Limits => {
   const admits = new Map(openCircuits.map((channel) => [nameOf(channel.projectId, channel.channelId), channel]))
   const keys = limits.keys.map((limit) => {

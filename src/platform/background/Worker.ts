@@ -39,7 +39,7 @@ export class Worker extends Context.Service<
   {
     /** A random number of 63 bits, new with each start of the process. */
     readonly id: bigint
-    /** Returns the id to lease under: null while the lock is not held, as such a lease would be taken over at once. */
+    /** Returns the id for leases; null while the lock is not held, as a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
     /** SQL condition: the worker in this column (bigint, null for none) has died. Reads pg_locks once per statement. */
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment

@@ -1,4 +1,4 @@
-/** The clock of leases and due times, which all processes share: that of PostgreSQL. */
+/** The clock of leases and due times. All processes share it: it is the clock of PostgreSQL. */
 import { Context, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 

@@ -85,7 +85,7 @@ const join = Effect.fnUntraced(
       return yield* new EmbeddedPostgresError({ reason: "Busy", message })
     }
     if (!(yield* isTrue(session, `exists (select from pg_database where datname = '${database}')`))) {
-      // It fails if another process creates it at this moment, and is then tried again.
+      // The statement fails if another process creates the database at this moment; the start is then tried again.
       yield* session.query(`create database ${database}`, [], false)
     }
   },

@@ -36,7 +36,7 @@ export const command = (
   )
 })
 
-/** The outcome of a command, or that of its first run. */
+/** The outcome of a command; for a replay, the outcome of the first run. */
 export interface Outcome<Returned = null> {
   readonly resourceId: string
   readonly changed: boolean

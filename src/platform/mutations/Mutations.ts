@@ -35,7 +35,7 @@ export interface MutationClient {
   readonly keys: RecentKeys
 }
 
-/** A client on the connections of `sql`, which looks up outcomes on those of `reads`. */
+/** Makes a client that mutates on the connections of `sql`, and looks up outcomes on the connections of `reads`. */
 export const makeMutationClient = (options: {
   readonly sql: SqlClient.SqlClient
   readonly reads: SqlClient.SqlClient

@@ -1,4 +1,4 @@
-/** Receives the notices of `Notifier`: those of this process directly, those of others by NOTIFY. */
+/** Receives the notices of `Notifier`: directly from this process, and by NOTIFY from other processes. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
 import { Supervisor } from "../background/Supervisor.ts"
@@ -11,7 +11,7 @@ const reconnectAfter = Duration.seconds(1)
 const progressEvery = Duration.seconds(10)
 const stalledAfter = Duration.minutes(1)
 
-/** Passes on each notice once. The connection for those of other processes is opened anew when it breaks. */
+/** Passes on each notice once. The connection for the notices of other processes is opened again when it breaks. */
 export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => void) {
   const supervisor = yield* Supervisor
   const notifier = yield* Notifier

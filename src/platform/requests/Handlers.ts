@@ -1,4 +1,4 @@
-/** The handlers of a group, typed by its endpoints, and those of the usual operations: a page, a record, a command. */
+/** The handlers of a group, typed by its endpoints, and handlers of the usual operations: a page, a record, a command. */
 import { Effect } from "effect"
 import type { HttpServerRequest, HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"

@@ -18,7 +18,7 @@ export class SecretKey extends Context.Service<
   {
     /** Derives 32 bytes for one purpose (HKDF-SHA-256), the same on every replica and after every restart. */
     readonly derive: (purpose: string) => Derived
-    /** Derives them from each key: the current one first, then those of `SECRET_KEY_PREVIOUS` in their order. */
+    /** Derives 32 bytes from each key: first the current key, then the keys of `SECRET_KEY_PREVIOUS` in their order. */
     readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
   }
 >()("developer-api/platform/secrets/SecretKey") {

@@ -4,8 +4,7 @@ import { Headers, HttpServerRequest, HttpTraceContext } from "effect/http"
 import { randomUUID } from "node:crypto"
 
 /**
- * The `traceparent` of the current span, or of the request's own `traceparent` when the service records no span;
- * otherwise that of a new trace.
+ * The `traceparent` of the current span; without a span, the `traceparent` of the request; without either, a new one.
  */
 export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith((context: Context.Context<never>) => {
   const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)

@@ -25,7 +25,7 @@ const isUnreadable =
   "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
 type Stored = Result.Result<ChannelConfig, string>
 
-/** Returns each channel with its sealed config, and the faults of the others. */
+/** Returns the valid channels with their sealed configs, and the faults of the other channels. */
 export const resolve = Effect.fnUntraced(function* (
   sql: Sql,
   box: SecretBox["Service"],

@@ -54,7 +54,6 @@ export const resolve = Effect.fnUntraced(function* (
   return { records: resolved.map(({ deal }) => deal), faults }
 })
 
-/** Returns a given value, null included, or a default if it is absent. */
 const orElse = <A, B>(given: A | undefined, otherwise: B): A | B => (given === undefined ? otherwise : given)
 
 const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipelines }: Dependencies) => {

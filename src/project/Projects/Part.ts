@@ -17,7 +17,7 @@ export interface Part<Member extends string = string> {
   readonly columns: Columns<Member>
   /** Further columns of the key, beside the id. */
   readonly key?: Columns
-  /** SQL of the values of a new record whose members are absent; NULL for the others. */
+  /** SQL of the default of a member that is absent in a new record; NULL for a member that is not listed. */
   readonly initial?: { readonly [M in NoInfer<Member>]?: string }
   /** Members that a file does not have, or that an export leaves out as they are secret. */
   readonly hidden?: ReadonlyArray<NoInfer<Member>>
@@ -35,7 +35,7 @@ interface Group<Member extends string> {
   readonly members: Readonly<Record<string, Member>>
   /** The object that null stands for. */
   readonly none: Readonly<Record<string, unknown>>
-  /** Whether the object is one value: an apply then keeps no stored member of it. */
+  /** Whether a given object replaces the stored one as a whole: absent members then have the values of `none`. */
   readonly isValue?: boolean
 }
 
@@ -70,7 +70,7 @@ export const flatten = ({ groups = {}, lists = {} }: Part, record: FileRecord): 
   return flat
 }
 
-/** Converts a stored record to that of a file, without its lists. */
+/** Converts a stored record to a record of a project file, without its lists. */
 export const nest = ({ groups = {} }: Part, record: FileRecord): FileRecord => {
   const file: Record<string, unknown> & FileRecord = { ...record }
   for (const [member, { members, none }] of Object.entries(groups)) {

@@ -87,7 +87,7 @@ const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lo
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   yield* first(sql, project.id)
   const row = next(project, initial)
-  // The default pipeline may be one of the file that is not created yet; its foreign key is checked at the end.
+  // The apply may create the default pipeline only later; the foreign key is checked at the end of the transaction.
   const made = yield* sql`
     INSERT INTO projects (project_id, ${sql.literal(insertList(columns))}, created_at)
     SELECT ${project.id}, next.*, ${yield* DateTime.nowAsDate}::timestamptz FROM ${nextOf(sql, row)}

@@ -93,7 +93,7 @@ export const upsert = Effect.fnUntraced(function* (
   } satisfies Counts
 })
 
-/** Whether the list of `file`, a record of the project file, differs from that of `old`, the stored record. */
+/** Whether a list differs between `file`, a record of the project file, and `old`, the stored record. */
 const differs = (sql: Sql, projectId: ProjectId, name: string, list: List): Fragment => {
   const items = listOf(list.items)
   const item = hasValues(list)

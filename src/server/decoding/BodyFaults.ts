@@ -55,7 +55,7 @@ const collectMember = (
   path.pop()
 }
 
-/** Maximum depth of a body that a schema of the API accepts. Deeper values are those of unknown members. */
+/** Maximum depth of a body that a schema of the API accepts. Deeper values belong to unknown members. */
 const decodedDepth = 4
 
 /**

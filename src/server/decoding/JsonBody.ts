@@ -29,8 +29,8 @@ const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
- * Reads the body of a request, whose nesting may reach `maximum`. The time in which it arrives is the caller's, so it is not taken
- * from that of the answer.
+ * Reads the body of a request, whose nesting may reach `maximum`. The time in which it arrives is the caller's, so it does not
+ * count as time of the answer.
  */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,

@@ -76,7 +76,7 @@ export const makeRefusals = () => {
       socket.once("close", () => {
         for (const response of unansweredOn(socket)) response.emit("close")
       })
-      // Its target is a host and a port (RFC 9112, section 3.2.3).
+      // The target of CONNECT must be a host and a port (RFC 9112, section 3.2.3).
       const problem =
         request.url?.startsWith("/") === true
           ? problemOf(undefined)

@@ -26,7 +26,7 @@ export interface Step {
   readonly key?: string
   /** The body of a mutation. The default is the operation's example. */
   readonly body?: object
-  /** Members that replace those of the operation's example. */
+  /** Members that replace members of the operation's example. */
   readonly change?: object
   /** Statuses that let the workflow go on. The default is the success of the operation. */
   readonly statuses?: ReadonlyArray<number>

@@ -27,7 +27,7 @@ export interface Claim extends Endpoint {
   readonly leasedUntil: Date
   /** Delays of the retry schedule that are used up. */
   readonly retries: number
-  /** Whether the endpoint is suspect: its attempts use the slots of such endpoints. */
+  /** Whether the endpoint is suspect: its attempts use the slots of suspect endpoints. */
   readonly suspect: boolean
   readonly endpointUrl: string
   /** Number of the URL. A result changes the health of this URL alone. */
@@ -102,7 +102,7 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseM
 export interface Leased extends Claim {
   /** When its attempt starts, or when it was claimed until then; in milliseconds. */
   startedAt: number
-  /** The same by the monotonic clock. */
+  /** `startedAt` by the monotonic clock, in milliseconds. */
   beganAt: number
 }
 

@@ -12,7 +12,7 @@ import { type Endpoint, keyOf, type Named } from "./Visits.ts"
 const waitsAtMost = 1_000
 /** Maximum duration, in milliseconds, of the answers of a quick endpoint, which has deliveries claimed ahead. */
 const quick = 50
-/** Time, in milliseconds, after such an answer for which an endpoint counts as quick. */
+/** Time, in milliseconds, for which an endpoint counts as quick after a quick answer. */
 const quickFor = 100
 /** Deliveries leased to one endpoint that is quick, as a multiple of its concurrency. */
 const aheadFactor = 16
@@ -44,7 +44,7 @@ export interface EndpointQueues<C extends Claim> {
   readonly isAnyNamed: (now: number) => boolean
   /** Takes the endpoints that are named, with their widths for a claim. */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
-  /** Takes what a claim has leased: starts those that a queue has room for; the others wait. */
+  /** Takes the deliveries that a claim has leased: starts as many as their queues have room for; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
   /** Returns the next delivery to send after an attempt has ended, and those that are returned: after a failure or a long wait. */
   readonly next: (

@@ -43,8 +43,8 @@ const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) 
 /**
  * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not
  * successes, and those for an earlier URL, which do not count for the health of the endpoint; the strikes of a failure are 0 if
- * a later success clears them. `places` has the place of each result in `others`, from 1 on, and 0 for those that are in none;
- * `at` the place of its endpoint.
+ * a later success clears them. `places` has the place of each result in `others`, from 1 on; 0 if it is not there. `at` has the
+ * place of the endpoint of each result in `endpoints`.
  */
 const separate = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()
@@ -77,7 +77,7 @@ type Separated = ReturnType<typeof separate>
 
 /**
  * The rule by which a failing endpoint has its webhook disabled. At least `attempts` attempts have failed, the first and the last
- * of them at least `forMillis` apart. A failure that follows the one before by more than `quietMillis` begins another period: a
+ * of them at least `forMillis` apart. A failure more than `quietMillis` after the previous failure begins another period: a
  * longer time without an attempt says nothing about the endpoint.
  */
 export interface Failing {
@@ -102,9 +102,9 @@ export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Fai
 
 /** An endpoint that is to be claimed or disabled after its results were recorded. */
 export interface Recorded extends Endpoint {
-  /** A claim would find something now. */
+  /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
-  /** Its webhook is to be disabled. */
+  /** Whether the webhook of the endpoint is to be disabled. */
   readonly isFailing: boolean
 }
 

@@ -22,9 +22,9 @@ export const deliveries = machine({
     released: { delivering: "pending" },
     /** Claimed ahead and returned before an attempt was made. */
     unsent: { delivering: "pending" },
-    /** Its webhook is disabled. */
+    /** The webhook of the delivery is disabled. */
     disabled: { pending: "dead" },
-    /** Its replay is cancelled. */
+    /** The replay that made the delivery is cancelled. */
     cancelled: { pending: "dead" },
     /** Older than the whole retry schedule. */
     expired: { pending: "dead" },

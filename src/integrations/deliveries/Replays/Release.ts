@@ -51,9 +51,9 @@ const emptied = stepOf(replays, "emptied")
 const disabled = stepOf(replays, "disabled")
 
 /**
- * Lists replays that can go on: those whose pace permits a delivery to an endpoint that is neither parked nor resting, those
- * that are being cancelled, and those of disabled webhooks. All that wait for something else are left out, so that they keep
- * no other from its turn. Projects take turns, and in a project the order is random, so that the limit excludes none for long.
+ * Lists replays that can go on: replays whose pace permits a delivery to an endpoint that is neither parked nor resting,
+ * replays that are being cancelled, and replays of disabled webhooks. A replay that waits for something else is left out, so
+ * that it takes no turn. Projects take turns, and in a project the order is random, so that the limit excludes none for long.
  */
 export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until, next FROM (

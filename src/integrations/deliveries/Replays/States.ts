@@ -6,9 +6,9 @@ export const replays = machine({
   moves: {
     /** An operator cancels it: no more deliveries are made. */
     cancel: { running: "cancelling" },
-    /** Its webhook was disabled, which dead-letters its deliveries that were not sent. */
+    /** The webhook was disabled, which dead-letters the deliveries of the replay that were not sent. */
     disabled: { running: "cancelled" },
-    /** Its deliveries that were not sent are dead-lettered, and none is in flight any more. */
+    /** The deliveries that were not sent are dead-lettered, and none is in flight any more. */
     emptied: { cancelling: "cancelled" },
     /** Every delivery of its range was read. */
     exhausted: { running: "completed" }

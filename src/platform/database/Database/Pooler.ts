@@ -139,7 +139,7 @@ export const layer = (pool: Pool, connections: number, options: PgPool.Config) =
     SqlClient.SqlClient,
     make(pool, {
       ...options,
-      // The same for all pools: the pooler would change it on a session whose last client had another.
+      // One name for all pools: otherwise the pooler would set it anew on a session that a client of another pool used last.
       applicationName: "developer-api",
       maxConnections: connections,
       idleTimeout: Duration.minutes(1)

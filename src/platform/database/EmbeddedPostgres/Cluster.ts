@@ -162,6 +162,6 @@ const removeAll = (path: string): void => {
   try {
     Fs.rmSync(path, { recursive: true, force: true })
   } catch {
-    // It stays.
+    // The directory stays.
   }
 }

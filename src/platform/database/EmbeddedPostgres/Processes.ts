@@ -16,7 +16,7 @@ export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresEr
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 
-/** Runs synchronous calls of the system, which are few and short. `what` names the attempt in the error's message. */
+/** Runs a few short system calls, which are synchronous. The message of the error begins with `what`. */
 export const attempt = <A>(what: string, run: () => A): Effect.Effect<A, EmbeddedPostgresError> =>
   Effect.try({
     try: run,
