@@ -37,7 +37,7 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
       WITH (publish = 'insert, update, delete')`
   }
   if (yield* isSubscribed(sides)) {
-    // An error disables it, also the loss of the source.
+    // A subscription disables itself on an error, such as the loss of the source.
     yield* target`ALTER SUBSCRIPTION ${sql(target, name)} ENABLE`
     return
   }
@@ -82,7 +82,10 @@ export interface Progress {
   readonly behind: number
 }
 
-/** Reads how far the copy is. Fails if the target could not apply a change. */
+/**
+ * Reads how far the copy is. A subscription that has disabled itself is `Lost`: the next attempt enables it again, as the cause may
+ * have been the loss of the source.
+ */
 export const progress = Effect.fnUntraced(function* ({ name, source, target }: Sides) {
   const [there] = yield* target<Omit<Progress, "behind"> & { readonly enabled: boolean }>`
     SELECT subenabled AS enabled, count(*)::int AS tables, count(*) FILTER (WHERE srsubstate = 'r')::int AS copied,

@@ -62,7 +62,7 @@ export interface Options {
   readonly report: Report
 }
 
-/** Attempts of a run that has lost a database, one a second. */
+/** Maximum number of further attempts of a run that has lost a database, with a second before each. */
 const attempts = 60
 
 /** Opens the sides, and uses them. If a database is lost then, opens and uses them again once both answer. */
@@ -83,7 +83,10 @@ export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect
       () => Effect.retry(again, { while: isLost, times: attempts })
     ),
     Effect.catchIf(isLost, (error) =>
-      refused(reasonOf(error), "Run the command again once both databases answer: it goes on where it was")
+      refused(
+        reasonOf(error),
+        "Run the command again once both databases answer: it goes on where it was. --abort ends the move"
+      )
     )
   )
 }

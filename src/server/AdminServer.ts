@@ -13,7 +13,10 @@ export class AdminServer extends Context.Service<
     readonly url: string
   }
 >()("developer-api/server/AdminServer") {
-  /** On `ADMIN_PORT`. Without it, beside the embedded database, on the port after that of the service, or on a free one. */
+  /**
+   * Listens on `ADMIN_PORT`. If it is not set and the database is the embedded one: on the port after the port of the service, or
+   * on a free port if that one is taken.
+   */
   static readonly layer = Layer.unwrap(
     Effect.gen(function* () {
       const { adminHost, adminPort } = yield* Settings

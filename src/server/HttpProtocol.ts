@@ -36,7 +36,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       return Effect.mapEager(readBody(request, current), (body) => ({ params, query, headers, body, faults }))
     }
   },
-  // The types of a body are those of the wire, so it is serialized without its schema, which would double the cost of a list.
+  // A body has the types of the wire already. To encode it by its schema would double the cost of a list.
   // The contract tests validate every answer against the document.
   answerOf:
     ({ status }) =>

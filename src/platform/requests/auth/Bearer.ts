@@ -90,7 +90,7 @@ const parse = (authorization: string, connection: object): LastToken | undefined
 
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
 
-/** One answer for every token that is not accepted, so that nobody can learn which tokens exist. */
+/** One answer for every token that is not accepted, so that answers do not tell which tokens exist. */
 const invalid = () =>
   new CredentialInvalid({
     detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."

@@ -100,8 +100,8 @@ const takeShared =
   ({ key, limit, windowSeconds }) => {
     const perToken = (windowSeconds * 1_000) / limit
     return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-      // `resetAfter` is the time until the bucket is full. Without the time for all missing tokens but one, it is the time
-      // until the next token.
+      // `resetAfter` is the time until the bucket is full. Subtracting the time for all missing tokens but one leaves the
+      // time until the next token.
       Effect.map(({ remaining, resetAfter }): Decision => ({
         allowed: true,
         remaining,
