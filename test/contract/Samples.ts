@@ -1,5 +1,5 @@
 /** A valid request to each operation, with what the contract requires for it: the table of the `Walk` tests. */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Semaphore } from "effect"
 import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
@@ -445,7 +445,10 @@ export class World extends Context.Service<
     readonly seed: (parts?: Parts) => Effect.Effect<Seeded>
     /** Restores the records that a sample needs, so that it can succeed again. */
     readonly restore: (sample: Sample, projectId: string) => Effect.Effect<void>
-    /** Restores the records of a sample, then sends it with a change. */
+    /**
+     * Restores the records of a sample, then sends it with a change. Requests that need records restored are sent one
+     * at a time, as each would find the records of another's restore.
+     */
     readonly ask: (sample: Sample, caller: Caller, change?: Change) => Effect.Effect<Answer>
   }
 >()("developer-api/test/World") {
@@ -467,12 +470,17 @@ export class World extends Context.Service<
       yield* putNote("deal_foreign", "note_foreign")(server.sql, other.projectId)
       yield* putDeadDelivery("ins_foreign", "dlv_foreign")(server.sql, other.projectId)
       yield* Messaging.putForeignMessage(server.sql, other.projectId)
+      const alone = yield* Semaphore.make(1)
       return {
         own: yield* seed(),
         seed,
         restore,
-        ask: (sample, { projectId, token }, change) =>
-          Effect.andThen(restore(sample, projectId), server.send(requestOf(sample, token, change)))
+        ask: (sample, { projectId, token }, change) => {
+          const answer = server.send(requestOf(sample, token, change))
+          return sample.restore === undefined
+            ? answer
+            : alone.withPermit(Effect.andThen(sample.restore(server.sql, projectId), answer))
+        }
       }
     })
   )
