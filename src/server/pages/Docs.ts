@@ -52,7 +52,7 @@ const scalar = {
   customCss:
     'a[href*="scalar.com"] { display: none } ' +
     ".references-rendered { overflow-x: clip } " +
-    ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.5 }"
+    ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.75 }"
 }
 
 /**
