@@ -145,6 +145,10 @@ export const walk = Effect.gen(function* () {
     yield* command("messages", "list", "--project", own.projectId, "--before", String(before), ...flags)
   yield* command("messages", "settle", "--project", own.projectId, "--message", "msg_none", "--as", "sent")
 
-  // Waits for the background fibers: deliveries, retries, campaigns, pruning.
-  yield* Effect.sleep(Duration.seconds(4))
+  // Waits for the background fibers: deliveries, retries, campaigns, pruning. Deliveries fail throughout, so that their webhook
+  // is disabled.
+  for (let round = 0; round < 8; round++) {
+    yield* json("POST", "crm/deals", { title: `Announced ${round}` })
+    yield* Effect.sleep(Duration.millis(500))
+  }
 })
