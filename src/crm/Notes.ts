@@ -124,9 +124,10 @@ const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
     }))
   )
 
-const noDeal = "The project has no deal with the id in the path."
+const noDeal = "The project has no deal with the id in the path: GET …/crm/deals lists its deals."
 
-const note_not_found = () => new NoteNotFound({ detail: "The deal in the path has no note with the id in the path." })
+const note_not_found = () =>
+  new NoteNotFound({ detail: "The deal in the path has no note with the id in the path: GET …/notes lists its notes." })
 
 const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({

@@ -46,4 +46,4 @@ export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: strin
   Effect.map(sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
 
 export const installation_not_found = () =>
-  new InstallationNotFound({ detail: "The path names no installation of this project." })
+  new InstallationNotFound({ detail: "The path names no installation of this project: GET …/integrations lists them." })

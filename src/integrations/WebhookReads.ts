@@ -97,7 +97,10 @@ export class WebhookReads extends Context.Service<
 const webhook_not_found = () => new WebhookNotFound({ detail: "The installation has no webhook: configure one first." })
 
 const delivery_not_found = () =>
-  new DeliveryNotFound({ detail: "The installation in the path has no delivery with the id in the path." })
+  new DeliveryNotFound({
+    detail:
+      "The installation in the path has no delivery with the id in the path: GET …/deliveries lists its deliveries."
+  })
 
 /** Returns a delivery as callers see it. */
 const deliveryOf = ({ status, ...delivery }: DeliveryList.Delivery): Delivery => ({

@@ -4,13 +4,16 @@
  * the fence lasts from the last answer of the source to the first of the target.
  *
  * A neighbour in the database of the source has steady traffic: its p95 before the move, in each step of it, and afterwards while a
- * process uses as much CPU as it gets, which shows what sharing the cores alone costs.
+ * process uses as much CPU as it gets, which shows what sharing the cores alone costs. With `--apart`, the database and the cell of the
+ * target and the mover have the lowest priority, as they would not share the cores of the source on machines of their own.
  */
+import type { PgClient } from "@effect/sql-pg"
 import { Duration, Effect, Redacted, Stream } from "effect"
-import { Command } from "effect/cli"
+import { Command, Flag } from "effect/cli"
 import { ChildProcess } from "effect/process"
-import { spawn } from "node:child_process"
 import { randomUUID } from "node:crypto"
+import { readFile, writeFile } from "node:fs/promises"
+import { availableParallelism } from "node:os"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { json } from "../../src/cli/Flags.ts"
@@ -26,9 +29,14 @@ export interface Options {
   /** Records of the largest project; the others have a tenth and a hundredth. */
   readonly records: number
   readonly writesPerSecond: number
+  /** Whether the target and the mover take only the CPU time that nothing else uses. */
+  readonly apart: boolean
 }
 
-export const usual: Options = { records: 1_000_000, writesPerSecond: 100 }
+export const usual: Options = { records: 1_000_000, writesPerSecond: 100, apart: false }
+
+/** Gives the session of a process, which the kernel schedules as one, the lowest priority (sched(7), autogroups). */
+const lower = (pid: number) => Effect.promise(() => writeFile(`/proc/${pid}/autogroup`, "19"))
 
 const callers = 4
 
@@ -85,6 +93,7 @@ const runMove = Effect.fnUntraced(function* (
   id: string,
   source: Redacted.Redacted,
   target: Redacted.Redacted,
+  apart: boolean,
   enter: (step: string) => void = () => {}
 ) {
   const command = ["src/cli.ts", "project", "move", "--project", id, "--to", Redacted.value(target), "--json"]
@@ -92,6 +101,7 @@ const runMove = Effect.fnUntraced(function* (
     cwd: fileURLToPath(new URL("../..", import.meta.url)),
     env: { PATH: process.env["PATH"], DATABASE_URL: Redacted.value(source), SECRET_KEY: secretKey }
   })
+  if (apart) yield* lower(Number(child.pid))
   const steps = child.stderr.pipe(
     Stream.decodeText(),
     Stream.splitLines,
@@ -104,18 +114,33 @@ const runMove = Effect.fnUntraced(function* (
   })
 }, Effect.scoped)
 
-/** Keeps one core busy for a time. */
-const burn = (millis: number) =>
-  new Promise<void>((resolve) => {
-    const ends = `const end = Date.now() + ${millis}; while (Date.now() < end);`
-    spawn(process.execPath, ["-e", ends]).once("exit", () => resolve())
-  })
+/** Keeps a core busy for a time, or all cores with what nothing else uses of them. */
+const burn = (millis: number, apart: boolean) =>
+  Effect.forEach(
+    Array.from({ length: apart ? availableParallelism() : 1 }),
+    () =>
+      Effect.gen(function* () {
+        const ends = `const end = Date.now() + ${millis}; while (Date.now() < end);`
+        const child = yield* ChildProcess.make(process.execPath, ["-e", ends])
+        if (apart) yield* lower(Number(child.pid))
+        yield* child.exitCode
+      }).pipe(Effect.scoped),
+    { concurrency: "unbounded", discard: true }
+  )
 
-export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }: Options) {
+/** Returns the process of a PostgreSQL server. */
+const serverOf = Effect.fnUntraced(function* (sql: PgClient.PgClient) {
+  const [server] = yield* sql<{ directory: string }>`SELECT current_setting('data_directory') AS directory`
+  return Number.parseInt(yield* Effect.promise(() => readFile(`${server?.directory}/postmaster.pid`, "utf8")), 10)
+})
+
+export const measure = Effect.fnUntraced(function* ({ apart, records, writesPerSecond }: Options) {
   yield* progress("starting two databases and two cells")
   const [sourceUrl, targetUrl] = [yield* database({}), yield* database({})]
   const source = yield* connect(sourceUrl)
-  yield* openProject(yield* connect(targetUrl), { project: { id: "resident", name: "Resident" } })
+  const target = yield* connect(targetUrl)
+  if (apart) yield* lower(yield* serverOf(target))
+  yield* openProject(target, { project: { id: "resident", name: "Resident" } })
   const env = { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
   yield* openProject(source, { project: { id: "resident", name: "Resident" } })
   const neighbour = yield* openProject(source, {
@@ -123,7 +148,10 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
     pipelines: [{ id: "sales", name: "Sales", stages: [{ id: "new", name: "New" }] }]
   })
   const here = yield* start(service("source"), sourceUrl, { ...env, CELL: "01" })
-  const there = yield* start(service("target"), targetUrl, { ...env, CELL: "02" })
+  const there = yield* start(service("target"), targetUrl, {
+    ...env,
+    CELL: "02"
+  })
 
   const moves = []
   for (const size of [records / 100, records / 10, records].map(Math.ceil)) {
@@ -142,14 +170,14 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
     enter("before")
     yield* Effect.sleep("15 seconds")
     enter("start")
-    const [took, moved] = yield* Effect.timed(runMove(id, sourceUrl, targetUrl, enter))
+    const [took, moved] = yield* Effect.timed(runMove(id, sourceUrl, targetUrl, apart, enter))
     enter("after")
     yield* Effect.sleep("2 seconds")
     const called = yield* Effect.promise(stop)
-    enter("one core busy")
-    yield* Effect.promise(() => burn(8_000))
+    enter("busy cores")
+    yield* burn(8_000, apart)
     const { during, phases } = yield* Effect.promise(() =>
-      stopNeighbour(new Set(["warm up", "before", "after", "one core busy"]))
+      stopNeighbour(new Set(["warm up", "before", "after", "busy cores"]))
     )
     const { fencedMs, rows } = moved
     const one = {
@@ -165,10 +193,10 @@ export const measure = Effect.fnUntraced(function* ({ records, writesPerSecond }
     moves.push(one)
     yield* progress(`move: ${JSON.stringify(one)}`)
     // The next run deletes the project at the source.
-    yield* runMove(id, sourceUrl, targetUrl)
+    yield* runMove(id, sourceUrl, targetUrl, apart)
   }
   const findings: Findings = {
-    document: { settings: { records, writesPerSecond, node: process.version }, moves },
+    document: { settings: { records, writesPerSecond, apart, node: process.version }, moves },
     text: table([
       ["RECORDS", "ROWS", "MOVE, S", "FENCE, MS", "BY CALLERS, MS", "ACKNOWLEDGED", "REFUSED"],
       ...moves.map((one) => [
@@ -199,7 +227,10 @@ export const command = Command.make(
   {
     json,
     records: count("records", usual.records, "Records of the largest project; two others have a tenth and a hundredth"),
-    writesPerSecond: count("writes-per-second", usual.writesPerSecond, "Writes a second while a project moves")
+    writesPerSecond: count("writes-per-second", usual.writesPerSecond, "Writes a second while a project moves"),
+    apart: Flag.Boolean("apart").pipe(
+      Flag.withDescription("Give the target and the mover the lowest priority, as if they had machines of their own")
+    )
   },
   Effect.fnUntraced(function* ({ json, ...options }) {
     const { document, text } = yield* measure(options)

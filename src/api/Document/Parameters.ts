@@ -73,7 +73,7 @@ export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name
     parameter.description = description
     if (example !== undefined) Object.assign(parameter, { example })
   }
-  operation.parameters.push(Object.assign({}, requestId, { example: "order-4711" }))
+  operation.parameters.push(Object.assign({}, requestId, { example: "9debd0f1-f55a-4acb-bbbe-86daffe87bd6" }))
 }
 
 /**

@@ -29,19 +29,26 @@ const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof o
   },
   entitlement_unavailable: { detail: "The project lacks the entitlement developer_api." },
   membership_unavailable: { detail: "The key is bound to the member mem_rosa." },
-  client_not_found: { detail: "The project has no client with the id in the path." },
+  client_not_found: {
+    detail: "The project has no client with the id in the path: GET …/crm/clients lists its clients."
+  },
   member_not_found: { detail: "The project has no member with the id in responsibleMemberId." },
   organization_not_found: { detail: "The project has no organization with the id in organizationId." },
-  deal_not_found: { detail: "The project has no deal with the id in the path." },
+  deal_not_found: { detail: "The project has no deal with the id in the path: GET …/crm/deals lists its deals." },
   deal_reference_not_found: { detail: "The pipeline has no stage with the id in stageId." },
-  note_not_found: { detail: "The deal in the path has no note with the id in the path." },
+  note_not_found: { detail: "The deal in the path has no note with the id in the path: GET …/notes lists its notes." },
   ticket_not_found: { detail: "The project has no ticket with the id in the path." },
-  installation_not_found: { detail: "The path names no installation of this project." },
+  installation_not_found: { detail: "The path names no installation of this project: GET …/integrations lists them." },
   conversation_not_found: { detail: "The project has no conversation with the id in the path." },
   message_not_found: { detail: "The conversation in the path has no message with the id in the path." },
   webhook_not_found: { detail: "The installation has no webhook: configure one first." },
-  delivery_not_found: { detail: "The installation in the path has no delivery with the id in the path." },
-  campaign_not_found: { detail: "The project has no campaign with the id in the path." },
+  delivery_not_found: {
+    detail:
+      "The installation in the path has no delivery with the id in the path: GET …/deliveries lists its deliveries."
+  },
+  campaign_not_found: {
+    detail: "The project has no campaign with the id in the path: GET …/campaigns lists its campaigns."
+  },
   campaign_reference_not_found: { detail: "The project has no segment with the id in filter.segmentId." },
   idempotency_key_reused: {
     detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."

@@ -81,7 +81,8 @@ export const verdict = (
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
 
-export const noSuchCampaign = "The project has no campaign with the id in the path."
+export const noSuchCampaign =
+  "The project has no campaign with the id in the path: GET …/campaigns lists its campaigns."
 
 export const campaign_not_found = () => new CampaignNotFound({ detail: noSuchCampaign })
 

@@ -20,7 +20,7 @@ const differs = differ(writable, "next", "target")
 const assignments = assignmentList(writable, "claim")
 const nextValues = qualifiedList(writable, "next")
 
-export const noSuchClient = "The project has no client with the id in the path."
+export const noSuchClient = "The project has no client with the id in the path: GET …/crm/clients lists its clients."
 
 interface ClientChange {
   readonly id: ClientId

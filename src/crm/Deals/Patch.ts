@@ -22,7 +22,7 @@ const nextValues = qualifiedList(writable, "checked")
 /** `before` is the row before the change. */
 const previous = eventPrevious("(updated.before)", "updated")
 
-export const noSuchDeal = "The project has no deal with the id in the path."
+export const noSuchDeal = "The project has no deal with the id in the path: GET …/crm/deals lists its deals."
 
 /** The moves of `status` as pairs for an SQL IN. */
 const statusMoves = dealStatuses.states

@@ -25,7 +25,9 @@ export class Preview extends Context.Service<
         preview: Effect.fnUntraced(function* (projectId, id) {
           const [found] = yield* statement(preview(sql, projectId, id))
           if (found === undefined) {
-            return yield* new InstallationNotFound({ detail: "The path names no installation of this project." })
+            return yield* new InstallationNotFound({
+              detail: "The path names no installation of this project: GET …/integrations lists them."
+            })
           }
           const { differing, evaluation, hasProfile, matched, status } = found
           if (status === "disabled") return yield* notReady("The installation is disabled.")

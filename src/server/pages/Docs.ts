@@ -27,7 +27,7 @@ export const layer = (publicUrl: string) =>
         contentType: "application/json"
       }))
       const reference = Effect.map(
-        Effect.flatMap(api, (api) => pageOf(forViewer(api))),
+        Effect.flatMap(api, (api) => pageOf(forViewer(api, new URL(publicUrl).pathname))),
         (html): Fixed => ({
           body: Buffer.from(html),
           contentType: "text/html; charset=utf-8",
@@ -41,13 +41,18 @@ export const layer = (publicUrl: string) =>
 
 /**
  * Settings of the viewer. It shows nothing of its maker: no tools, no links to products. Its own height of a line cuts off
- * the underscores of codes and patterns in many fonts, and invisible parts make narrow pages scroll sideways.
+ * the underscores of codes and patterns in many fonts, and invisible parts make narrow pages scroll sideways. Its samples are
+ * those that run as they are pasted: most others import what is not installed, or lose the port.
  */
 const scalar = {
   withDefaultFonts: false,
   authentication: { preferredSecurityScheme: "DeveloperBearer" },
   showDeveloperTools: "never",
   hideClientButton: true,
+  hiddenClients: (
+    "c clojure csharp dart fsharp go http java kotlin node objc ocaml php powershell python r ruby rust swift " +
+    "js/axios js/jquery js/ofetch js/xhr shell/httpie shell/wget"
+  ).split(" "),
   telemetry: false,
   customCss:
     'a[href*="scalar.com"] { display: none } ' +
@@ -56,26 +61,31 @@ const scalar = {
 }
 
 /**
- * Changes the parameters of the document so that the samples of the viewer can be sent as they are. If a body has named
+ * Changes the document so that the viewer's requests and samples can be sent as they are. They go to the server that the page
+ * comes from, at `path`: a browser does not send them elsewhere, and `localhost` is not `127.0.0.1` for it. If a body has named
  * examples, the viewer reads a parameter's value from its schema alone. It sends an optional parameter of the query that has
- * no value as an empty one, unless its value is an empty list.
+ * no value as an empty one, unless its value is an empty list. The id that a caller may give to a request is left out: it
+ * would be the same in all of them.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
-  api: HttpApi.HttpApi<Id, Groups>
+  api: HttpApi.HttpApi<Id, Groups>,
+  path: string
 ): HttpApi.HttpApi<Id, Groups> => {
   const complete = Context.getUnsafe(api.annotations, OpenApi.Transform)
   return api.annotate(OpenApi.Transform, (document) => {
     const completed = complete(document)
     if (!isSpec(completed)) return completed
-    const operations = Object.values(completed.paths).flatMap((path) => Object.values(path))
-    for (const parameter of operations.flatMap((operation) =>
-      "parameters" in operation ? operation.parameters : []
-    )) {
-      const { in: place, schema } = parameter
-      if ("example" in parameter) {
-        if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })
-        delete parameter.example
-      } else if (place === "query" && !("default" in schema)) Object.assign(parameter, { example: [] })
+    completed.servers = [{ url: path }]
+    for (const operation of Object.values(completed.paths).flatMap((path) => Object.values(path))) {
+      if (!("parameters" in operation)) continue
+      operation.parameters = operation.parameters.filter(({ name }) => name !== "x-request-id")
+      for (const parameter of operation.parameters) {
+        const { in: place, schema } = parameter
+        if ("example" in parameter) {
+          if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })
+          delete parameter.example
+        } else if (place === "query" && !("default" in schema)) Object.assign(parameter, { example: [] })
+      }
     }
     return completed
   })
