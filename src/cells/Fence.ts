@@ -10,7 +10,10 @@ type Sql = SqlClient.SqlClient
 
 const pollEvery = Duration.millis(50)
 
-/** Statements of the service end before this age, or hold the lock that mutations share. */
+/**
+ * Maximum age of a transaction that has written nothing and is waited for. Only long-running mutations read for longer: they hold
+ * the lock that the mutations of a project share, and `fence` waits for that lock.
+ */
 const oldest = "5 seconds"
 
 /**

@@ -72,7 +72,7 @@ type ItemOf<Answer> = Answer extends {
   : never
 
 /**
- * The request of an operation: the JSON of its body, ids as plain strings. `headers`, and with it the
+ * The request of an operation, with its body as JSON and its ids as plain strings. `headers`, which has the
  * `idempotency-key`, is optional; so is a `query` without required members.
  */
 export type OperationRequest<Group extends GroupName, Name extends OperationName<Group>> = RequestTo<

@@ -60,7 +60,6 @@ export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
   }
 }
 
-/** Whether the objects of a schema can have a member. */
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
   schema !== undefined && namesOf(schema).includes(member)
 

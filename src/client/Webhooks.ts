@@ -134,7 +134,7 @@ const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, si
   })
 })
 
-/** Makes the decoder of a type, also for its events that are older than this client. */
+/** Makes the decoder of an event type. It also decodes events of an older service, which lack members that are now nullable. */
 const decoderOf = (type: EventType) => {
   const schema = eventBody(type)
   const decode = Schema.decodeUnknownEffect(schema)

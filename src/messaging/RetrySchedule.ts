@@ -1,4 +1,4 @@
-/** Returns the result of an attempt by the outcome of its call (contract §8), with the time of the next attempt. */
+/** What follows from the outcome of a provider call (contract §8): the move of the message, and the delay until the next attempt. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "./providers/Outcomes.ts"
 import type { Move } from "./Messages/States.ts"

@@ -113,7 +113,7 @@ const writeItems = Effect.fnUntraced(function* <E, E2>(
   }
 })
 
-/** The length of a piece, at least. */
+/** Minimum length of a piece, in characters; the last one may be shorter. */
 const pieceLength = 65_536
 
 /** Collects texts to pieces. `flush` writes the last one. */

@@ -27,7 +27,7 @@ export interface Found {
 export const maxProjects = 500
 export const maxFound = 10
 
-/** Greater than the rest of any id. */
+/** The greatest character: a text followed by it sorts after every id that begins with the text. */
 const greatest = "\u{10ffff}"
 
 /**

@@ -7,6 +7,7 @@ import * as Path from "node:path"
 import { format } from "node:util"
 import { commandsFor } from "../../src/cli/Commands.ts"
 import { perform, teardown } from "../../src/cli/Runner.ts"
+import { inherited } from "../support/Process.ts"
 import { expectNoSecretOf } from "../support/Secrets.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
@@ -41,7 +42,7 @@ export const start = (
           ["--import", `data:text/javascript,${encodeURIComponent(hooks)}`, Path.join(root, "src", entry), ...args],
           {
             cwd: root,
-            env: { PATH: process.env["PATH"], ...env }
+            env: { ...inherited, ...env }
           }
         )
       ),

@@ -1,4 +1,4 @@
-/** The configuration of the tests, with one mutation of the source from the environment. Processes that tests start are not mutated. */
+/** The configuration of the tests, with one mutation of the source from the environment. `hooks.ts` makes it in other processes. */
 import { mergeConfig } from "vitest/config"
 import base from "../vitest.config.ts"
 

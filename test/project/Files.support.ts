@@ -50,7 +50,10 @@ const status = mostly<Deal>(
     record({ status: fc.constant("won"), closedAt: instant }, ["status"]),
     record({ status: fc.constant("lost"), closedAt: instant, lostReason: maybe(text(500)) }, ["status"])
   ),
-  record({ status: statuses, closedAt: maybe(instant), lostReason: maybe(text(500)) }, [])
+  fc.oneof(
+    record({ status: statuses, closedAt: maybe(instant), lostReason: maybe(text(500)) }, []),
+    fc.record({ status: fc.constant("open" as const), closedAt: instant })
+  )
 )
 const currency = fc.constantFrom("EUR", "JPY")
 const money = mostly<Deal>(

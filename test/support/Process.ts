@@ -135,6 +135,16 @@ export interface Launched extends Running {
   readonly end: () => Promise<void>
 }
 
+/** What each process of a test inherits: where programs are, and the mutation of the source, if one is tested. */
+export const inherited: Readonly<Record<string, string | undefined>> = {
+  PATH: process.env["PATH"],
+  ...Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith("MUTATION_"))),
+  NODE_OPTIONS:
+    process.env["MUTATION_FILE"] === undefined
+      ? undefined
+      : `--import ${new URL("../mutations/hooks.ts", import.meta.url).href}`
+}
+
 /** Starts a program that outlives the test. */
 export const launch = (
   file: string,
@@ -144,7 +154,7 @@ export const launch = (
   const child = ChildProcess.spawn(file, args, {
     cwd: checkout,
     // The machine's settings do not reach the service.
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
+    env: { ...inherited, HOME: process.env["HOME"], ...env },
     stdio: ["ignore", "pipe", "pipe"]
   })
   children.add(child)

@@ -86,7 +86,7 @@ export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an 
   description: "The version of the record: 1 at first, and 1 more with each change that changed something."
 })
 
-/** The version that a command expects; another one is `version_conflict`. */
+/** The version that a command expects; any other version is refused with `version_conflict`. */
 export const ExpectedVersion = Version.annotate({
   description: "The version that the caller has read, from 1; at any other version the command is refused."
 })

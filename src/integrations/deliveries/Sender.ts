@@ -47,7 +47,7 @@ export type Outcome =
 /** An allowed URL, and its destination at the addresses that it had last. */
 interface Target {
   readonly endpoint: Endpoint
-  /** The address that is the URL's host. Undefined: the host is a name. */
+  /** The host of the URL, where it is an address; undefined where it is a name. */
   readonly literal: ReadonlyArray<string> | undefined
   resolved: ReadonlyArray<string>
   destination: Destination | undefined

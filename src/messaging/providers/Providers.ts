@@ -10,7 +10,7 @@ import { openConfig, type SealedChannel } from "./SealedConfigs.ts"
 export class Providers extends Context.Service<
   Providers,
   {
-    /** Whether a provider's sends are idempotent. */
+    /** Whether a provider accepts an idempotency key, so that a send can be repeated without a second effect. */
     readonly isIdempotent: (providerType: ProviderType) => boolean
     /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
     readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>

@@ -51,7 +51,7 @@ export const openConfig = (
     Effect.mapError(() => new SecretUnreadable())
   )
 
-/** The configs of all channels. */
+/** The configs of channels as a table of sealed values: for `secrets reseal`, and for the check of the key at the start. */
 export const channelConfigs: SealedTable = {
   kind: "channel",
   page: (sql, after, limit) => sql<SealedValue>`

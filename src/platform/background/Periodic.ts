@@ -13,7 +13,7 @@ interface Options {
 /** Minimum of `stalledAfter`: a run may wait for the database that long. */
 const minStall = Duration.minutes(1)
 
-/** Bounds of the maximum pause before a failed run is retried, which is the interval otherwise. */
+/** Bounds of the longest pause before a failed run is retried, without jitter. Between them it is the interval. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {

@@ -9,7 +9,7 @@ import { startWithTimeout, timeLeft, unavailable } from "./Database.ts"
 interface Call<Input, Output, E> {
   readonly input: Input
   readonly context: Context.Context<never>
-  /** Milliseconds that its caller still waits. */
+  /** Milliseconds for which the caller will still wait. */
   readonly left: number
   readonly resume: (effect: Effect.Effect<Output, E | ServiceUnavailable>) => void
   interrupted: boolean

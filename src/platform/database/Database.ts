@@ -27,7 +27,7 @@ const Connections = Context.Reference<{
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
   "developer-api/platform/DatabaseUrl"
 ) {
-  /** Another database than the one of the settings. */
+  /** A database other than the one in the settings. */
   static readonly at = (url: Redacted.Redacted) =>
     Layer.merge(
       Layer.succeed(DatabaseUrl, url),

@@ -1,4 +1,7 @@
-/** Statistics of tables, from which PostgreSQL makes plans. A kept plan of a table is made anew when they change. */
+/**
+ * Statistics of tables, by which PostgreSQL plans statements. When the statistics of a table change, PostgreSQL plans the prepared
+ * statements that use the table anew.
+ */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 

@@ -44,8 +44,8 @@ export interface Kind<Args, Problem> {
   /** The record that a command changes. No two commands of a group change the same record. */
   readonly record?: (args: Args) => string
   /**
-   * Common table expressions that lock the records, check the guards and end in `decided`: the columns of `command`,
-   * with `failure`, `resource_id`, `changed` and `version`, and further columns for the effect.
+   * Common table expressions that lock the records and check the guards. The last one is named `decided`: it has the columns
+   * of `command`, and `failure`, `resource_id`, `changed`, `version` and the columns that the effect needs.
    */
   readonly decided: (form: Form) => Statement.Fragment
   /** Common table expressions that apply the changes from `claim`, which has the columns of `decided`. */

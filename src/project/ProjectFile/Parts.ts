@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { text } from "../../api/schema/Fields.ts"
 
-/** The id of a record whose type has no brand. */
+/** An id without a schema of its own in `api/schema/Ids.ts`. */
 export const id = text(1, 160)
 export const name = text(1, 160)
 

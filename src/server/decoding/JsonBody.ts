@@ -63,7 +63,7 @@ const brokeOff = () => malformed("The body broke off.")
  */
 const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJson> =>
   Effect.callback((resume) => {
-    // The caller left before: no event follows.
+    // The caller has closed the connection already, so no event follows.
     if (message.destroyed) return resume(Effect.fail(brokeOff()))
     const chunks: Array<Uint8Array> = []
     const onData = (chunk: Uint8Array) => void chunks.push(chunk)

@@ -54,7 +54,10 @@ export const make = (): Slots => {
   }
 
   const roomOf = (pool: Pool): Room => {
-    /** The project may take x slots as long as held + x ≤ factor × (free - x). */
+    /**
+     * Returns how many slots a project that holds `count` may take: one at a time, while it holds fewer than `factor` times as
+     * many as are free.
+     */
     const room = (count: number) =>
       Math.max(0, Math.min(free[pool], Math.ceil((factor * free[pool] - count) / (factor + 1))))
     return {

@@ -191,7 +191,10 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
   )
   SELECT 0 AS made`
 
-/** Ends a replay whose webhook is disabled. What it has made is dead-lettered with everything that is pending there. */
+/**
+ * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters the deliveries that the replay has made, with
+ * all other pending ones of the webhook.
+ */
 export const end = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
   readonly made: number
 }>`

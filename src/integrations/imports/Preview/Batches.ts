@@ -49,7 +49,7 @@ export const lockOutdated = (
     ) AND (${locked === ""} OR ${isAwake(sql, "installation.project_id")})
     FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
 
-/** The batches that other rules have evaluated. */
+/** Lists the batches of all projects that were evaluated by another version of the rules. */
 export const evaluatedByOtherRules = (sql: Sql, rules: number) =>
   sql<Batch>`
     SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules <> ${rules}`
