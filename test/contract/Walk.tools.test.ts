@@ -68,7 +68,7 @@ const long = "x".repeat(161)
 /** Changes that make a sample faulty. */
 const faultsOf = (sample: Sample): ReadonlyArray<Change> => [
   ...(sample.body === undefined
-    ? [{ json: {} }]
+    ? [{ json: {} }, { json: ["\u0000"] }]
     : [
         { json: { ...sample.body, surprise: 1 } },
         { json: {} },
@@ -166,6 +166,18 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
         const { result } = rpcOf(yield* send(url, mcpRequest(token, "tools/list", {})))
         assert.strictEqual(JSON.stringify(result).includes(`"name":"${name}"`), what === "bucket", what)
       }
+    })
+  )
+
+  walk("refuses an argument whose name no parameter could have", (sample, name) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestServer
+      const { own } = yield* World
+      const given = argumentsOf(sample, requestOf(sample, own.token))
+      const { structuredContent } = yield* callTool(url, own.token, name, { ...given, "a\u0000": "1" })
+      assert.deepStrictEqual(Object(structuredContent).errors, {
+        query: ["has a parameter whose name must not contain U+0000 or an unpaired surrogate"]
+      })
     })
   )
 

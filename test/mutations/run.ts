@@ -56,7 +56,14 @@ const verdictOf = (mutation: Mutation): Promise<Verdict> => {
     ],
     {
       cwd: root,
-      env: { ...process.env, MUTATION_FILE: mutation.file, MUTATION_FROM: mutation.from, MUTATION_TO: mutation.to },
+      env: {
+        ...process.env,
+        // Random project files are the same in each run, so that a verdict does not depend on chance.
+        SEED: "1",
+        MUTATION_FILE: mutation.file,
+        MUTATION_FROM: mutation.from,
+        MUTATION_TO: mutation.to
+      },
       stdio: "ignore",
       timeout
     }
