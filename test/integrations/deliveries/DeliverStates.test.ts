@@ -1,6 +1,6 @@
 /** Moves between the states of a delivery by the statement of each move, and the fence that refuses stale results. */
 import { assert } from "@effect/vitest"
-import { Effect, Struct } from "effect"
+import { Deferred, Effect, Fiber, Struct } from "effect"
 import type { Worker } from "../../../src/platform/background/Worker.ts"
 import { claim, type Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
@@ -12,6 +12,7 @@ import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { neverFailing, roomsOf } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { enable } from "../../support/Events.ts"
+import { untilRows } from "../../support/Waiting.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
 
 const minute = 60_000
@@ -336,6 +337,51 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       assert.strictEqual((yield* stateOf(shop)).status, "pending")
       // The others end with the test.
       yield* sql`UPDATE endpoint_health SET in_flight = 0, worker_id = NULL WHERE project_id = ${projectId}`
+    }).pipe(Effect.orDie)
+  )
+
+  it.effect("are all taken over from a worker whose claim or results are committed beside the takeover", () =>
+    Effect.gen(function* () {
+      for (const beside of ["claim", "results"] as const) {
+        const shop = yield* openOne()
+        const { projectId, sql } = shop
+        for (let n = 0; n < 3; n++) yield* shop.created()
+        const leased = yield* claimFor(shop, ["shop"], { concurrency: beside === "claim" ? 1 : 4 })
+        // The takeover waits for this lock after its snapshot, before it locks the row of the endpoint.
+        const lock = sql`hashtext(${projectId})`
+        const name = sql.literal(`"is_dead_${projectId}"`)
+        yield* sql`
+          CREATE FUNCTION ${name}(worker bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+            PERFORM pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
+            RETURN worker = ${sql.literal(String(workerId))};
+          END $$`
+        const locked = yield* Deferred.make<void>()
+        const other = yield* Effect.forkChild(
+          sql.withTransaction(
+            Effect.gen(function* () {
+              yield* sql`SELECT pg_advisory_xact_lock(${lock})`
+              yield* Deferred.succeed(locked, undefined)
+              const waiting = sql`
+                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = ${lock}::oid AND NOT granted`
+              yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
+              if (beside === "claim") return yield* claimFor(shop)
+              const results = leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
+              return yield* recordAll(shop, results)
+            })
+          )
+        )
+        yield* Deferred.await(locked)
+        const slow: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${name}(${column})` }
+        yield* sql.withTransaction(reclaim(sql, slow, minute))
+        yield* Fiber.join(other)
+        // The next run takes over what this one did not see.
+        yield* reclaim(sql, { ...worker, isDead: (sql, column) => sql`${column} = ${workerId}::bigint` }, minute)
+        const states = (yield* shop.deliveries()).map(({ status }) => status)
+        const delivered = beside === "claim" ? 0 : 2
+        assert.strictEqual(states.filter((status) => status === "pending").length, 4 - delivered)
+        assert.strictEqual(states.filter((status) => status === "delivered").length, delivered)
+        assert.strictEqual((yield* shop.health()).inFlight, 0)
+      }
     }).pipe(Effect.orDie)
   )
 

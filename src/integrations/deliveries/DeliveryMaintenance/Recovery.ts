@@ -15,19 +15,28 @@ const endpointsPerStatement = 5_000
  * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence
  * changes, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the
  * endpoints that have such a delivery.
+ *
+ * `deliveries` is read by the statement's snapshot, and whatever leases or records a delivery changes the row of its endpoint,
+ * too. So `gate` leaves out the endpoints whose row has changed between the snapshot and the lock: the next run has both as
+ * they are.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
   const { from, to } = literalsOf(sql, "lease_lost")
   return sql<Endpoint>`
-  WITH gate AS MATERIALIZED (
-    SELECT project_id, installation_id, in_flight, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
+  WITH seen AS MATERIALIZED (
+    SELECT project_id, installation_id, xmin AS row_version, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
     WHERE worker_id IS NOT NULL AND ${isAwake(sql, "project_id")} AND (
       ${worker.isDead(sql, sql`worker_id`)} OR EXISTS (
         SELECT FROM (${inFlight(sql, sql.literal("health"))}) delivery WHERE leased_until <= now()
       )
     )
     ORDER BY project_id, installation_id LIMIT ${endpointsPerStatement}::int
-    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  gate AS MATERIALIZED (
+    SELECT project_id, installation_id, in_flight, dead FROM seen JOIN endpoint_health health USING (project_id, installation_id)
+    WHERE health.xmin = row_version
+    ORDER BY project_id, installation_id
+    FOR NO KEY UPDATE OF health SKIP LOCKED
   ),
   lost AS MATERIALIZED (
     SELECT delivery.row, dead FROM gate, LATERAL (${inFlight(sql, sql.literal("gate"))}) delivery
