@@ -16,7 +16,8 @@
  * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded: a dead delivery of an enabled
  *   webhook could be retried.
  * - recording: a batch of results, in one statement; then the webhooks are disabled that have failed for too long. A failure of
- *   the database keeps the results, a defect drops them: their leases expire. The result of an expired lease is discarded.
+ *   the database keeps the results, a defect drops them: their leases expire. The result of an expired lease is discarded. Results of
+ *   endpoints whose rows other transactions have locked are held, and recorded later: those of other endpoints do not wait.
  * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
  *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
  */
@@ -24,7 +25,7 @@ import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { Worker } from "../../platform/background/Worker.ts"
-import { clients, statement } from "../../platform/database/Database.ts"
+import { clients, once, statement, withTimeout } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { listen } from "../../platform/outbox/Listener.ts"
@@ -47,8 +48,9 @@ import { type Outcome, Sender } from "./Sender.ts"
 const longestBatch = 500
 /** Interval of claims without a notice: half of the maximum delay of a retry. */
 const pollEvery = Duration.millis(250)
-/** Pause before a claim visits an endpoint again whose row was locked. */
+/** Pause before a claim, or a record, visits an endpoint again whose row was locked. A record doubles it up to `longestHold`. */
 const lockedFor = Duration.millis(25)
+const longestHold = Duration.seconds(1)
 /** Time that a lease lasts beyond its attempt. It is never extended. */
 const leaseMargin = Duration.seconds(15)
 /** Pause before results are recorded again. */
@@ -97,6 +99,10 @@ const make = Effect.gen(function* () {
   const slots = Slots.make()
   /** Results that are not recorded. */
   let results: Array<Ended> = []
+  /** Results of endpoints whose rows are locked, and when they are recorded again: monotonic, in nanoseconds. */
+  let held: Array<Ended> = []
+  let heldFor = lockedFor
+  let heldUntil = 0n
   /** Endpoints whose webhook has changed since the last claim began: deliveries claimed ahead of it are returned. */
   const changed = new Map<string, Endpoint>()
   /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
@@ -124,7 +130,7 @@ const make = Effect.gen(function* () {
           return [lease, returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt })]
         })
       )
-      for (const { lease, result } of results) released.set(lease, result)
+      for (const { lease, result } of [...results, ...held]) released.set(lease, result)
       return released.size === 0 ? Effect.void : Effect.asVoid(record(sql, [...released.values()], terms))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
@@ -161,27 +167,82 @@ const make = Effect.gen(function* () {
     })
   const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
 
-  const recordResults = Effect.suspend(() => {
+  /** Disables the webhooks whose endpoints answered 410. Returns the endpoints whose webhooks other transactions have locked. */
+  const disableAllGone = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
+    const locked = new Set<string>()
+    const gone = new Map(
+      batch.filter(({ result }) => isGone(result.statusCode)).map(({ result }) => [keyOf(result), result])
+    )
+    for (const [key, result] of gone) {
+      yield* withTimeout(once(disableGone(sql, result))).pipe(
+        Effect.catchTag("Contended", () => Effect.sync(() => void locked.add(key)))
+      )
+    }
+    return locked
+  })
+
+  /** Disables the webhooks of endpoints that have failed for too long. If this fails, the next failure of the endpoint does it. */
+  const disableAllFailing = (recorded: ReadonlyArray<Result>, endpoints: ReadonlyArray<Endpoint>) => {
+    const last = new Map(recorded.map((result) => [keyOf(result), result]))
+    const attempted = endpoints.flatMap((endpoint) => last.get(keyOf(endpoint)) ?? [])
+    return Effect.forEach(
+      attempted,
+      (result) => Effect.ignore(withTimeout(once(disableFailing(sql, result, failing)))),
+      {
+        discard: true
+      }
+    )
+  }
+
+  /** Takes the next results, with those that were held long enough. */
+  const takeBatch = (): ReadonlyArray<Ended> => {
+    if (held.length > 0 && clock.monotonicTimeNanosUnsafe() >= heldUntil) {
+      results = [...results, ...held]
+      held = []
+    }
     const batch = results.slice(0, longestBatch)
-    if (batch.length === 0) return Effect.void
     results = results.slice(longestBatch)
-    const recorded = batch.map(({ result }) => result)
-    const gone = recorded.filter(({ statusCode }) => isGone(statusCode))
-    const forget = Effect.sync(() => batch.forEach(({ lease }) => queues.recorded(lease)))
-    return Effect.forEach(gone, (result) => statement(disableGone(sql, result)), { discard: true }).pipe(
-      Effect.andThen(statement(record(sql, recorded, terms))),
-      Effect.tapError(() => Effect.sync(() => void (results = [...batch, ...results]))),
-      Effect.tapDefect(() => forget),
-      Effect.tap(forget),
-      Effect.tap((endpoints) => {
-        queues.name(endpoints.filter(({ isDue }) => isDue))
-        // If this fails, the next failure of the endpoint disables its webhook.
-        const tooLong = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
-        const last = new Map(recorded.map((result) => [keyOf(result), result]))
-        const attempted = [...tooLong].flatMap((key) => last.get(key) ?? [])
-        return Effect.forEach(attempted, (result) => statement(disableFailing(sql, result, failing)), { discard: true })
-      }),
-      Effect.andThen(measured ? Metrics.countResults(recorded) : Effect.void),
+    return batch
+  }
+
+  /** Separates a batch by whether its endpoints are locked: holds these results, and returns the others. */
+  const hold = (batch: ReadonlyArray<Ended>, locked: ReadonlySet<string>): ReadonlyArray<Ended> => {
+    if (locked.size === 0) return batch
+    const isLocked = ({ lease }: Ended) => locked.has(keyOf(lease))
+    held.push(...batch.filter(isLocked))
+    heldUntil = clock.monotonicTimeNanosUnsafe() + Duration.toNanosUnsafe(heldFor)
+    heldFor = Duration.min(Duration.times(heldFor, 2), longestHold)
+    return batch.filter((ended) => !isLocked(ended))
+  }
+
+  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
+    const open = hold(batch, yield* disableAllGone(batch))
+    const endpoints = yield* statement(
+      record(
+        sql,
+        open.map(({ result }) => result),
+        terms
+      )
+    )
+    const done = hold(open, new Set(endpoints.filter(({ isLocked }) => isLocked).map(keyOf)))
+    if (held.length === 0) heldFor = lockedFor
+    for (const { lease } of done) queues.recorded(lease)
+    queues.name(endpoints.filter(({ isDue }) => isDue))
+    const recorded = done.map(({ result }) => result)
+    yield* disableAllFailing(
+      recorded,
+      endpoints.filter(({ isFailing }) => isFailing)
+    )
+    if (measured) yield* Metrics.countResults(recorded)
+  })
+
+  const recordResults = Effect.suspend(() => {
+    const batch = takeBatch()
+    if (batch.length === 0) return Effect.void
+    const left = () => batch.filter((ended) => !held.includes(ended))
+    return recordBatch(batch).pipe(
+      Effect.tapError(() => Effect.sync(() => void (results = [...left(), ...results]))),
+      Effect.tapDefect(() => Effect.sync(() => left().forEach(({ lease }) => queues.recorded(lease)))),
       Effect.uninterruptible,
       Effect.ensuring(Effect.sync(() => (results.length > 0 ? signal() : undefined)))
     )
@@ -214,7 +275,8 @@ const make = Effect.gen(function* () {
   })
 
   const cycle = Effect.gen(function* () {
-    const left = pollAt - clock.monotonicTimeNanosUnsafe()
+    const next = held.length > 0 && heldUntil < pollAt ? heldUntil : pollAt
+    const left = next - clock.monotonicTimeNanosUnsafe()
     yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
     yield* recordResults
     if (intake === "open") yield* claimDue

@@ -1,5 +1,5 @@
 /** The fiber that makes the deliveries of replays. Each replay is locked by one worker at a time. */
-import { Context, Duration, Effect, Layer } from "effect"
+import { Cause, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { clients, statement } from "../../platform/database/Database.ts"
@@ -37,9 +37,12 @@ export const layer = Layer.effectDiscard(
         if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
         return made
       },
+      // A defect, too: the step of one replay, such as a delivery that was pruned meanwhile, stops no other.
       (effect, { id, projectId }) =>
-        Effect.catch(effect, (error) =>
-          Effect.as(Effect.logWarning(`A step of the replay ${id} of project ${projectId} failed`, error), 0)
+        Effect.catchCause(effect, (cause) =>
+          Cause.hasInterrupts(cause)
+            ? Effect.failCause(cause)
+            : Effect.as(Effect.logWarning(`A step of the replay ${id} of project ${projectId} failed`, cause), 0)
         )
     )
 

@@ -215,8 +215,8 @@ export const once = <A, R>(
     return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
   })
 
-/** Like `Effect.timeoutOrElse`, which takes a second fiber and a race for each statement. */
-const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
+/** Ends a statement when its context has no time left. `Effect.timeoutOrElse` takes a second fiber and a race for each. */
+export const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, E | ServiceUnavailable>((resume) => Effect.suspend(startWithTimeout(effect, context, resume)))
   )

@@ -1,6 +1,6 @@
-/** Results that can't be recorded because of a defect, such as a statement that the database always refuses. */
+/** Results that can't be recorded: because of a defect, such as a statement that is always refused, or of a lock. */
 import { assert, describe, it } from "@effect/vitest"
-import { ConfigProvider, Context, Effect, Layer, Option, Redacted, References } from "effect"
+import { ConfigProvider, Context, Deferred, Effect, Fiber, Layer, Option, Redacted, References } from "effect"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import { Sender } from "../../../src/integrations/deliveries/Sender.ts"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
@@ -11,8 +11,10 @@ import { SecretBox } from "../../../src/platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../../src/platform/secrets/SecretKey.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 import { secretKey } from "../../support/TestServer.ts"
-import { until } from "../../support/Waiting.ts"
-import { open, serve } from "./Deliveries.support.ts"
+import { until, untilRows } from "../../support/Waiting.ts"
+import { type Hit, open, receiver, serve, status } from "./Deliveries.support.ts"
+
+const isDelivered = (row: { readonly status: string }) => row.status === "delivered"
 
 describe("a defect in recording results", () => {
   it.live("leaves their leases to the database, so that the loop still drains", () =>
@@ -50,5 +52,47 @@ describe("a defect in recording results", () => {
       // Its lease ends by the database's clock; then the delivery is sent again.
       assert.deepInclude((yield* project.deliveries())[0], { status: "delivering", attempts: 1 })
     }).pipe(Effect.provideService(References.MinimumLogLevel, "None"), Effect.scoped)
+  )
+})
+
+describe("a transaction that holds the row of an endpoint", () => {
+  it.live("delays no other endpoint, and its own results until it ends", () =>
+    Effect.gen(function* () {
+      const server = yield* serve()
+      for (const code of [200, 410]) {
+        const [first, second] = [yield* open(server), yield* open(server)]
+        const held: Array<Hit> = []
+        const waiting = yield* receiver((hit) => void held.push(hit))
+        const healthy = yield* receiver()
+        yield* first.subscribe("shop", waiting.url)
+        yield* second.subscribe("shop", healthy.url)
+        yield* first.created()
+        yield* until(() => held.length === 1)
+        const ended = yield* Deferred.make<void>()
+        const locked = yield* Deferred.make<void>()
+        const holder = yield* Effect.forkChild(
+          first.sql.withTransaction(
+            Effect.gen(function* () {
+              for (const table of ["webhooks", "endpoint_health"])
+                yield* first.sql`SELECT FROM ${first.sql(table)} WHERE project_id = ${first.projectId} FOR UPDATE`
+              yield* Deferred.succeed(locked, undefined)
+              yield* Deferred.await(ended)
+            })
+          )
+        )
+        yield* Deferred.await(locked)
+        for (const hit of held) status(code)(hit, 0)
+        for (let n = 1; n <= 3; n++) {
+          yield* second.created()
+          yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
+        }
+        assert.strictEqual((yield* first.deliveries())[0]?.status, "delivering")
+        yield* Deferred.succeed(ended, undefined)
+        yield* Fiber.join(holder)
+        const state = code === 200 ? "delivered" : "dead"
+        yield* untilRows(first.deliveries(), (rows) => rows.every((row) => row.status === state))
+        assert.strictEqual((yield* first.health("shop")).inFlight, 0)
+      }
+    }).pipe(Effect.orDie, Effect.scoped)
   )
 })

@@ -100,19 +100,23 @@ export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Fai
     false
   )`
 
-/** An endpoint that is to be claimed or disabled after its results were recorded. */
+/** An endpoint that is to be claimed or disabled after its results were recorded, or whose results were not recorded. */
 export interface Recorded extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
   /** Whether the webhook of the endpoint is to be disabled. */
   readonly isFailing: boolean
+  /** Whether another statement has locked the row of the endpoint: its results are to be recorded again. */
+  readonly isLocked: boolean
 }
 
 /**
  * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease
  * is lost changes nothing. A result for an earlier URL of the webhook changes the delivery alone: it says nothing of the
- * current one. The rows of endpoints are locked in the order of their key before the first delivery is written, so two batches
- * never deadlock, and `gate` has the URL of the locked version.
+ * current one.
+ *
+ * `gate` locks the rows of endpoints before the first delivery is written, and has the URL of the locked version. It skips those that
+ * are locked, so that a transaction that holds one, however long, delays the results of no other endpoint.
  *
  * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
  * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.
@@ -126,12 +130,16 @@ export const record = (
   const { endpoints } = parts
   const { from } = literalsOf(sql, "succeeded")
   return sql<Recorded>`
-  WITH gate AS MATERIALIZED (
-    SELECT at, endpoint_health.url_version = endpoint.url_version AS is_current FROM unnest(
+  WITH endpoint AS MATERIALIZED (
+    SELECT * FROM unnest(
       ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
       ${endpoints.map(({ urlVersion }) => urlVersion)}::int[], ${endpoints.map(({ at }) => at)}::int[]
-    ) AS endpoint (project_id, installation_id, url_version, at) JOIN endpoint_health USING (project_id, installation_id)
-    ORDER BY project_id, installation_id FOR NO KEY UPDATE OF endpoint_health
+    ) AS endpoint (project_id, installation_id, url_version, at)
+  ),
+  gate AS MATERIALIZED (
+    SELECT at, (endpoint_health.url_version = endpoint.url_version)::int AS is_current
+    FROM endpoint JOIN endpoint_health USING (project_id, installation_id)
+    FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED
   ),
   recorded AS (
     UPDATE deliveries SET
@@ -141,7 +149,7 @@ export const record = (
       available_at = CASE
         WHEN to_state <> 'pending' THEN NULL
         WHEN on_move = 'unsent' THEN available_at
-        ELSE now() + greatest(retry_in, is_current::int * rest_for) * interval '1 millisecond'
+        ELSE now() + greatest(retry_in, is_current * rest_for) * interval '1 millisecond'
       END,
       leased_until = NULL,
       finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
@@ -149,10 +157,11 @@ export const record = (
     FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail
     WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = ${from}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
-      AND (SELECT count(*) FROM gate) > 0
-    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move, bucket, is_current AND on_move = 'succeeded' AS ok,
-      is_current::int * rest_for AS rest_for, is_current::int * detail.strikes AS strikes, jitter,
-      CASE WHEN is_current AND on_move IN ('failed', 'exhausted') THEN place END AS failed_place
+      AND is_current IS NOT NULL
+    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move, bucket,
+      is_current = 1 AND on_move = 'succeeded' AS ok,
+      is_current * rest_for AS rest_for, is_current * detail.strikes AS strikes, jitter,
+      CASE WHEN is_current = 1 AND on_move IN ('failed', 'exhausted') THEN place END AS failed_place
   ),
   freed AS MATERIALIZED (
     SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,
@@ -165,9 +174,15 @@ export const record = (
   ${health(sql, parts, concurrency, failing)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
-      failed_now AND ${isFailing(sql, failing)} AS "isFailing"
+      failed_now AND ${isFailing(sql, failing)} AS "isFailing", false AS "isLocked"
     FROM health
-  ) endpoint WHERE "isDue" OR "isFailing"`
+  ) endpoint WHERE "isDue" OR "isFailing"
+  UNION ALL
+  SELECT project_id, installation_id, false, false, true FROM endpoint
+  WHERE at NOT IN (SELECT at FROM gate) AND EXISTS (
+    SELECT FROM endpoint_health health
+    WHERE health.project_id = endpoint.project_id AND health.installation_id = endpoint.installation_id
+  )`
 }
 
 /**
@@ -185,13 +200,14 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
 
 /**
  * What a result has by its `place`. Of a success, which has none, the move and the state are constant, and the rest is null.
- * `is_current` says whether it is for the URL of the webhook. A subquery makes its array once, not for each row.
+ * `is_current` is 1 if the result is for the URL of the webhook, 0 if it is for an earlier one, and null if `gate` has not locked
+ * the endpoint. A subquery makes its array once, not for each row.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
-  SELECT coalesce((${others.map(({ counts }) => counts)}::bool[])[place], true) AND ((
+  SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((
       SELECT array_agg(is_current ORDER BY at) FROM (
-        SELECT at, bool_or(is_current) AS is_current FROM (
-          SELECT * FROM gate UNION ALL SELECT generate_series(1, ${endpoints.length}::int), false
+        SELECT at, max(is_current) AS is_current FROM (
+          SELECT * FROM gate UNION ALL SELECT generate_series(1, ${endpoints.length}::int), NULL
         ) known GROUP BY at
       ) known
     ))[endpoint] AS is_current,
