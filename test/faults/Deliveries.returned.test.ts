@@ -12,7 +12,7 @@ const answered = 20
 /** Number of deliveries that are sent to the endpoint at once. */
 const width = 4
 
-const returns = /^\s*WITH gate AS MATERIALIZED \(\s*SELECT at, endpoint_health\.url_version/
+const returns = /^\s*WITH endpoint AS MATERIALIZED \(\s*SELECT \* FROM unnest\(/
 
 it("a returned delivery that is recorded twice changes nothing the second time", async () => {
   const databaseUrl = await database()

@@ -35,7 +35,9 @@ import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import { attempt, secretsOf } from "./Attempt.ts"
 import { claim, type Leased, leasesOf } from "./DeliveryLoop/Claim.ts"
 import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
-import { record, type Result } from "./DeliveryLoop/Record.ts"
+import { record } from "./DeliveryLoop/Record.ts"
+import * as Results from "./DeliveryLoop/Results.ts"
+import type { Ended, Result } from "./DeliveryLoop/Results.ts"
 import * as Slots from "./DeliveryLoop/Slots.ts"
 import { failingOf, isGone, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
 import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
@@ -44,13 +46,10 @@ import { disableFailing, disableGone } from "./DeliveryMaintenance/DeadLetter.ts
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "./Sender.ts"
 
-/** Maximum number of results in one statement. */
-const longestBatch = 500
 /** Interval of claims without a notice: half of the maximum delay of a retry. */
 const pollEvery = Duration.millis(250)
-/** Pause before a claim, or a record, visits an endpoint again whose row was locked. A record doubles it up to `longestHold`. */
+/** Pause before a claim visits an endpoint again whose row was locked. */
 const lockedFor = Duration.millis(25)
-const longestHold = Duration.seconds(1)
 /** Time that a lease lasts beyond its attempt. It is never extended. */
 const leaseMargin = Duration.seconds(15)
 /** Pause before results are recorded again. */
@@ -74,11 +73,6 @@ export class DeliveryLoop extends Context.Service<
 /** Outcome of an attempt that ended with a defect. */
 const internal = { _tag: "failed", code: "internal" } as const
 
-interface Ended {
-  readonly lease: Leased
-  readonly result: Result
-}
-
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const claims = Context.get(yield* Layer.build(clients.claims), SqlClient.SqlClient)
@@ -97,12 +91,7 @@ const make = Effect.gen(function* () {
   const terms = { concurrency, failing, workerId: worker.id }
 
   const slots = Slots.make()
-  /** Results that are not recorded. */
-  let results: Array<Ended> = []
-  /** Results of endpoints whose rows are locked, and when they are recorded again: monotonic, in nanoseconds. */
-  let held: Array<Ended> = []
-  let heldFor = lockedFor
-  let heldUntil = 0n
+  const results = Results.make()
   /** Endpoints whose webhook has changed since the last claim began: deliveries claimed ahead of it are returned. */
   const changed = new Map<string, Endpoint>()
   /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
@@ -113,7 +102,7 @@ const make = Effect.gen(function* () {
   const signal = () => void Queue.offerUnsafe(signals, undefined)
 
   const add = (lease: Leased, result: Result) => {
-    if (results.push({ lease, result }) === 1) signal()
+    if (results.add({ lease, result })) signal()
   }
   const returnAll = (leases: ReadonlyArray<Leased>) => {
     const at = now()
@@ -130,7 +119,7 @@ const make = Effect.gen(function* () {
           return [lease, returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt })]
         })
       )
-      for (const { lease, result } of [...results, ...held]) released.set(lease, result)
+      for (const { lease, result } of results.all()) released.set(lease, result)
       return released.size === 0 ? Effect.void : Effect.asVoid(record(sql, [...released.values()], terms))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
@@ -194,57 +183,30 @@ const make = Effect.gen(function* () {
     )
   }
 
-  /** Takes the next results, with those that were held long enough. */
-  const takeBatch = (): ReadonlyArray<Ended> => {
-    if (held.length > 0 && clock.monotonicTimeNanosUnsafe() >= heldUntil) {
-      results = [...results, ...held]
-      held = []
-    }
-    const batch = results.slice(0, longestBatch)
-    results = results.slice(longestBatch)
-    return batch
-  }
-
-  /** Separates a batch by whether its endpoints are locked: holds these results, and returns the others. */
-  const hold = (batch: ReadonlyArray<Ended>, locked: ReadonlySet<string>): ReadonlyArray<Ended> => {
-    if (locked.size === 0) return batch
-    const isLocked = ({ lease }: Ended) => locked.has(keyOf(lease))
-    held.push(...batch.filter(isLocked))
-    heldUntil = clock.monotonicTimeNanosUnsafe() + Duration.toNanosUnsafe(heldFor)
-    heldFor = Duration.min(Duration.times(heldFor, 2), longestHold)
-    return batch.filter((ended) => !isLocked(ended))
-  }
-
   const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
+    const hold = (ended: ReadonlyArray<Ended>, locked: ReadonlySet<string>) =>
+      results.hold(ended, locked, clock.monotonicTimeNanosUnsafe())
     const open = hold(batch, yield* disableAllGone(batch))
-    const endpoints = yield* statement(
-      record(
-        sql,
-        open.map(({ result }) => result),
-        terms
-      )
-    )
+    const recording = open.map(({ result }) => result)
+    const endpoints = yield* statement(record(sql, recording, terms))
     const done = hold(open, new Set(endpoints.filter(({ isLocked }) => isLocked).map(keyOf)))
-    if (held.length === 0) heldFor = lockedFor
     for (const { lease } of done) queues.recorded(lease)
     queues.name(endpoints.filter(({ isDue }) => isDue))
     const recorded = done.map(({ result }) => result)
-    yield* disableAllFailing(
-      recorded,
-      endpoints.filter(({ isFailing }) => isFailing)
-    )
+    const tooLong = endpoints.filter(({ isFailing }) => isFailing)
+    yield* disableAllFailing(recorded, tooLong)
     if (measured) yield* Metrics.countResults(recorded)
   })
 
   const recordResults = Effect.suspend(() => {
-    const batch = takeBatch()
+    const batch = results.take(clock.monotonicTimeNanosUnsafe())
     if (batch.length === 0) return Effect.void
-    const left = () => batch.filter((ended) => !held.includes(ended))
+    const forget = (ended: Ended) => (results.isHeld(ended) ? undefined : queues.recorded(ended.lease))
     return recordBatch(batch).pipe(
-      Effect.tapError(() => Effect.sync(() => void (results = [...left(), ...results]))),
-      Effect.tapDefect(() => Effect.sync(() => left().forEach(({ lease }) => queues.recorded(lease)))),
+      Effect.tapError(() => Effect.sync(() => results.keep(batch))),
+      Effect.tapDefect(() => Effect.sync(() => batch.forEach(forget))),
       Effect.uninterruptible,
-      Effect.ensuring(Effect.sync(() => (results.length > 0 ? signal() : undefined)))
+      Effect.ensuring(Effect.sync(() => (results.isEmpty() ? undefined : signal())))
     )
   })
 
@@ -275,12 +237,12 @@ const make = Effect.gen(function* () {
   })
 
   const cycle = Effect.gen(function* () {
-    const next = held.length > 0 && heldUntil < pollAt ? heldUntil : pollAt
-    const left = next - clock.monotonicTimeNanosUnsafe()
+    const heldUntil = results.heldUntil() ?? pollAt
+    const left = (heldUntil < pollAt ? heldUntil : pollAt) - clock.monotonicTimeNanosUnsafe()
     yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
     yield* recordResults
     if (intake === "open") yield* claimDue
-    else if (results.length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
+    else if (results.isEmpty() && queues.leased().length === 0) yield* Latch.open(idle)
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>

@@ -2,7 +2,7 @@
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
-import type { Result } from "./DeliveryLoop/Record.ts"
+import type { Result } from "./DeliveryLoop/Results.ts"
 
 const deliveries = Metric.counter("webhook_deliveries_total", {
   description: "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one",

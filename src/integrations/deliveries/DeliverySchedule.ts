@@ -1,7 +1,8 @@
 /** The move that the outcome of an attempt makes: delivered, tried again after a delay of the retry schedule, or dead. */
 import { Duration, Option } from "effect"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
-import type { Failing, Result } from "./DeliveryLoop/Record.ts"
+import type { Failing } from "./DeliveryLoop/Record.ts"
+import type { Result } from "./DeliveryLoop/Results.ts"
 import { longestPause } from "./DeliveryLoop/States.ts"
 import { isSuccess, type Outcome } from "./Sender.ts"
 

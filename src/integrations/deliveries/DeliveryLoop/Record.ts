@@ -2,30 +2,9 @@
 import type { SqlClient } from "effect/sql"
 import { formatInstant } from "../../../platform/database/Instants.ts"
 import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
-import type { Claim } from "./Claim.ts"
-import { after, failuresToPark, firstPause, literalsOf, longestPause, type Move } from "./States.ts"
-import { type Endpoint, keyOf } from "./Visits.ts"
-
-/** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
-export interface Result extends Pick<
-  Claim,
-  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "urlVersion"
-> {
-  readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
-  readonly statusCode: number | null
-  readonly errorCode: string | null
-  readonly responseBody: string | null
-  readonly startedAt: number
-  readonly finishedAt: number
-  /** Delay of the schedule until the next attempt, where there is one; else 0. */
-  readonly retryIn: number
-  /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
-  readonly restFor: number
-  /** Weight of the failure; 0 unless the attempt failed. */
-  readonly strikes: number
-  /** Jitter of the pause, should the endpoint be parked now. */
-  readonly jitter: number
-}
+import { type Result, separate, type Separated } from "./Results.ts"
+import { after, failuresToPark, firstPause, literalsOf, longestPause } from "./States.ts"
+import type { Endpoint } from "./Visits.ts"
 
 /**
  * The entry of the attempt log, as a JSON array: PostgreSQL takes it over as it is where the log is empty, and copies entry
@@ -39,41 +18,6 @@ const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, s
 /** The last failure of an endpoint, as JSON. */
 const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
-
-/**
- * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not
- * successes, and those for an earlier URL, which do not count for the health of the endpoint; the strikes of a failure are 0 if
- * a later success clears them. `places` has the place of each result in `others`, from 1 on; 0 if it is not there. `at` has the
- * place of the endpoint of each result in `endpoints`.
- */
-const separate = (results: ReadonlyArray<Result>) => {
-  const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()
-  const found = results.map((result) => {
-    const key = keyOf(result)
-    let endpoint = endpoints.get(key)
-    if (endpoint === undefined) {
-      const { installationId, projectId, urlVersion } = result
-      endpoint = { projectId, installationId, at: endpoints.size + 1, urlVersion, succeeded: false }
-      endpoints.set(key, endpoint)
-    }
-    endpoint.urlVersion = Math.max(endpoint.urlVersion, result.urlVersion)
-    return { result, endpoint }
-  })
-  const others: Array<Result & { readonly counts: boolean }> = []
-  const places = found
-    .toReversed()
-    .map(({ endpoint, result }) => {
-      const counts = result.urlVersion === endpoint.urlVersion
-      if (counts && result.on === "succeeded") {
-        endpoint.succeeded = true
-        return 0
-      }
-      return others.push({ ...result, counts, strikes: endpoint.succeeded ? 0 : result.strikes })
-    })
-    .toReversed()
-  return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
-}
-type Separated = ReturnType<typeof separate>
 
 /**
  * The rule by which a failing endpoint has its webhook disabled. At least `attempts` attempts have failed, the first and the last

@@ -1,0 +1,131 @@
+/**
+ * Results of attempts that are not recorded: the queue, in their order, and their separation for the statement that records them.
+ *
+ *   added ──▶ queued ── taken ──▶ in a batch ──▶ recorded
+ *               ▲                     ├── the statement failed: kept, first in the queue
+ *               └── held long enough ─┴── the row of the endpoint is locked: held
+ */
+import { Duration } from "effect"
+import type { Claim, Leased } from "./Claim.ts"
+import type { Move } from "./States.ts"
+import { type Endpoint, keyOf } from "./Visits.ts"
+
+/** Maximum number of results in one statement. */
+const longestBatch = 500
+/** Pause before held results are recorded again. It doubles from the one to the other while any are held. */
+const holdFor = { first: Duration.toNanosUnsafe("25 millis"), longest: Duration.toNanosUnsafe("1 second") }
+
+/** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
+export interface Result extends Pick<
+  Claim,
+  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "urlVersion"
+> {
+  readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
+  readonly statusCode: number | null
+  readonly errorCode: string | null
+  readonly responseBody: string | null
+  readonly startedAt: number
+  readonly finishedAt: number
+  /** Delay of the schedule until the next attempt, where there is one; else 0. */
+  readonly retryIn: number
+  /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
+  readonly restFor: number
+  /** Weight of the failure; 0 unless the attempt failed. */
+  readonly strikes: number
+  /** Jitter of the pause, should the endpoint be parked now. */
+  readonly jitter: number
+}
+
+/** The end of a lease. */
+export interface Ended {
+  readonly lease: Leased
+  readonly result: Result
+}
+
+export interface Results {
+  /** Adds a result. Returns whether it is the only one in the queue. */
+  readonly add: (ended: Ended) => boolean
+  /** Takes the next batch, with those that were held long enough. Times are monotonic, in nanoseconds. */
+  readonly take: (now: bigint) => ReadonlyArray<Ended>
+  /** Puts a batch that was not recorded back, first in the queue, without those of its results that are held. */
+  readonly keep: (batch: ReadonlyArray<Ended>) => void
+  /** Holds the results of a batch whose endpoints are locked, and returns the others. */
+  readonly hold: (batch: ReadonlyArray<Ended>, locked: ReadonlySet<string>, now: bigint) => ReadonlyArray<Ended>
+  readonly isHeld: (ended: Ended) => boolean
+  readonly isEmpty: () => boolean
+  /** When held results are to be recorded again; undefined if none are held. */
+  readonly heldUntil: () => bigint | undefined
+  /** All results, those that are held included. */
+  readonly all: () => ReadonlyArray<Ended>
+}
+
+export const make = (): Results => {
+  let queued: Array<Ended> = []
+  let held: Array<Ended> = []
+  let pause = holdFor.first
+  let until = 0n
+
+  return {
+    add: (ended) => queued.push(ended) === 1,
+    take: (now) => {
+      if (held.length === 0) pause = holdFor.first
+      else if (now >= until) {
+        queued = [...queued, ...held]
+        held = []
+      }
+      const batch = queued.slice(0, longestBatch)
+      queued = queued.slice(longestBatch)
+      return batch
+    },
+    keep: (batch) => {
+      queued = [...batch.filter((ended) => !held.includes(ended)), ...queued]
+    },
+    hold: (batch, locked, now) => {
+      if (locked.size === 0) return batch
+      const isLocked = ({ lease }: Ended) => locked.has(keyOf(lease))
+      held.push(...batch.filter(isLocked))
+      until = now + pause
+      pause = pause * 2n < holdFor.longest ? pause * 2n : holdFor.longest
+      return batch.filter((ended) => !isLocked(ended))
+    },
+    isHeld: (ended) => held.includes(ended),
+    isEmpty: () => queued.length === 0,
+    heldUntil: () => (held.length === 0 ? undefined : until),
+    all: () => [...queued, ...held]
+  }
+}
+
+/**
+ * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not
+ * successes, and those for an earlier URL, which do not count for the health of the endpoint; the strikes of a failure are 0 if
+ * a later success clears them. `places` has the place of each result in `others`, from 1 on; 0 if it is not there. `at` has the
+ * place of the endpoint of each result in `endpoints`.
+ */
+export const separate = (results: ReadonlyArray<Result>) => {
+  const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()
+  const found = results.map((result) => {
+    const key = keyOf(result)
+    let endpoint = endpoints.get(key)
+    if (endpoint === undefined) {
+      const { installationId, projectId, urlVersion } = result
+      endpoint = { projectId, installationId, at: endpoints.size + 1, urlVersion, succeeded: false }
+      endpoints.set(key, endpoint)
+    }
+    endpoint.urlVersion = Math.max(endpoint.urlVersion, result.urlVersion)
+    return { result, endpoint }
+  })
+  const others: Array<Result & { readonly counts: boolean }> = []
+  const places = found
+    .toReversed()
+    .map(({ endpoint, result }) => {
+      const counts = result.urlVersion === endpoint.urlVersion
+      if (counts && result.on === "succeeded") {
+        endpoint.succeeded = true
+        return 0
+      }
+      return others.push({ ...result, counts, strikes: endpoint.succeeded ? 0 : result.strikes })
+    })
+    .toReversed()
+  return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
+}
+export type Separated = ReturnType<typeof separate>
