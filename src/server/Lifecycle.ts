@@ -126,18 +126,29 @@ const notFound = (): Problem =>
       "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
   })
 
+/** Headers that a request has at most once. Node's parsed headers hold the first only, and a proxy may read another one. */
+const single = ["host", "content-type", "authorization"]
+const lengths = new Set(single.map(({ length }) => length))
+
 /**
- * Returns what is wrong with the number of `Host` headers (RFC 9112, section 3.2). Node's parsed headers hold the first only.
+ * Returns what is wrong with a header that decides who reads the request, and how: its location and the fault. A request of HTTP/1.1
+ * has a `Host` (RFC 9112, section 3.2), and its only transfer coding is `chunked`: the parser decodes no other.
  */
-const hostFault = (request: Request): string | undefined => {
-  const { httpVersion, rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
-  let hosts = 0
+const headerFault = (request: Request): readonly [location: string, fault: string] | undefined => {
+  const { headers, httpVersion, rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
+  let seen = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]
-    if (name?.length === 4 && name.toLowerCase() === "host") hosts++
+    const name = rawHeaders[i] ?? ""
+    const at = lengths.has(name.length) ? single.indexOf(name.toLowerCase()) : -1
+    if (at < 0) continue
+    if ((seen & (1 << at)) !== 0) return [`header/${single[at]}`, "must not be repeated"]
+    seen |= 1 << at
   }
-  if (hosts > 1) return "must not be repeated"
-  return hosts === 0 && httpVersion !== "1.0" ? "is required" : undefined
+  if (headers.host === undefined && httpVersion !== "1.0") return ["header/host", "is required"]
+  const coding = headers["transfer-encoding"]
+  return coding === undefined || coding.toLowerCase() === "chunked"
+    ? undefined
+    : ["header/transfer-encoding", "must be chunked, without another coding"]
 }
 
 /** Returns the problem of a request that no route may see. */
@@ -148,9 +159,10 @@ const refusalOf = (
   serves: ((host: string) => boolean) | undefined
 ): Problem | undefined => {
   if (url === undefined || hasEmptySegment(path)) return notFound()
-  const fault = hostFault(request)
+  const fault = headerFault(request)
   if (fault !== undefined) {
-    return new ValidationFailed({ detail: "See errors: header/host.", errors: { "header/host": [fault] } })
+    const [location, message] = fault
+    return new ValidationFailed({ detail: `See errors: ${location}.`, errors: { [location]: [message] } })
   }
   const host = serves === undefined ? undefined : request.headers["host"]
   if (host === undefined || serves?.(host) !== false) return undefined

@@ -249,13 +249,24 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
     })
   )
 
-  it.effect("is refused when it comes with two Host headers", () =>
+  it.effect("is refused when it repeats a header that decides how it is read, or has another coding than chunked", () =>
     Effect.gen(function* () {
       const { sendBytes } = yield* TestServer
+      const cases = [
+        ["HOST: b", "header/host", "must not be repeated"],
+        ["authorization: a\r\nAuthorization: b", "header/authorization", "must not be repeated"],
+        ["Content-Type: application/json\r\ncontent-type: a", "header/content-type", "must not be repeated"],
+        ["transfer-encoding: gzip, chunked", "header/transfer-encoding", "must be chunked, without another coding"]
+      ] as const
       for (const path of ["/healthz", "/api/v1/developer/crm/clients", "/nothing"]) {
-        const text = yield* sendBytes(`GET ${path} HTTP/1.1\r\nhost: a\r\nHOST: b\r\nconnection: close\r\n\r\n`)
-        assert.match(text, /^HTTP\/1\.1 400 /)
-        assert.include(text, '"errors":{"header/host":["must not be repeated"]}')
+        for (const [lines, location, fault] of cases) {
+          const body = lines.includes("chunked") ? "0\r\n\r\n" : ""
+          const text = yield* sendBytes(
+            `POST ${path} HTTP/1.1\r\nhost: a\r\n${lines}\r\nconnection: close\r\n\r\n${body}`
+          )
+          assert.match(text, /^HTTP\/1\.1 400 /)
+          assert.include(text, `"errors":{"${location}":["${fault}"]}`)
+        }
       }
     })
   )

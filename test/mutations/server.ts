@@ -31,8 +31,10 @@ export const server = [
   refusals("|| pending.some(({ headersSent }) => headersSent)", "|| pending.length > 0"),
   refusals("answeredEarly.get(socket)?.complete === false", "false"),
   refusals("?.complete === false", " !== undefined"),
-  lifecycle('hosts === 0 && httpVersion !== "1.0"', "hosts === 0"),
-  lifecycle('hosts === 0 && httpVersion !== "1.0" ? "is required"', 'hosts < 0 ? "is required"'),
+  lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
+  lifecycle("seen |= 1 << at", ""),
+  lifecycle('coding.toLowerCase() === "chunked"', 'coding.endsWith("chunked")'),
+  lifecycle('if (headers.host === undefined && httpVersion !== "1.0")', "if (seen < 0)"),
   mutating("server/Http.ts", "server/listening/Loopback")(
     "isOnLoopback(address) ? isLoopbackHost : undefined",
     "isLoopbackHost"
