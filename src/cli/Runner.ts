@@ -23,18 +23,25 @@ export const perform = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ) => Command.run(command, { version: manifest.version }).pipe(Effect.tapCause(report), Effect.provide(presentation))
 
-const runMain = Runtime.makeRunMain(({ fiber, teardown }) =>
-  fiber.addObserver((exit) => teardown(exit, exitWhenWritten))
-)
+const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
+  let lost: NodeJS.ErrnoException | undefined
+  process.stdout.on("error", (error) => (lost ??= error))
+  fiber.addObserver((exit) => teardown(exit, (status) => exitWhenWritten(status, () => lost)))
+})
 
 /**
- * Exits once all output is written: the part that a pipe has no room for is still in the process. If the reader has closed
- * the pipe, the rest is lost.
+ * Exits once all output is written: the part that a pipe has no room for is still in the process. Output that could not be
+ * written is a failure, unless the reader has closed the pipe: it does not want the rest.
  */
-const exitWhenWritten = (status: number) => {
-  const end = () => process.exit(status)
-  process.stdout.once("error", end).write("", end)
-}
+const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | undefined) =>
+  process.stdout.write("", () =>
+    // The stream reports an error after the call that failed.
+    setImmediate(() => {
+      const code = lost()?.code ?? "EPIPE"
+      if (status !== 0 || code === "EPIPE") return process.exit(status)
+      process.stderr.write(`Cannot write standard output (${code})\n`, () => process.exit(1))
+    })
+  )
 
 /** The exit status of a command. */
 export const teardown: Runtime.Teardown = (exit, onExit) =>

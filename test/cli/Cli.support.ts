@@ -27,19 +27,30 @@ export interface Options {
   readonly terminal?: boolean
   /** A module that a process of its own loads before the command. */
   readonly hooks?: string
+  /** A file or device that a process of its own has as its standard output. */
+  readonly output?: string
 }
 
 /** Starts a command with only the given settings; kills it if it outlives its test. */
 export const start = (
   args: ReadonlyArray<string>,
-  { entry = "cli.ts", env = {}, hooks = "", stdin = "" }: Options = {}
+  { entry = "cli.ts", env = {}, hooks = "", output, stdin = "" }: Options = {}
 ) =>
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() =>
         spawn(
-          process.execPath,
-          ["--import", `data:text/javascript,${encodeURIComponent(hooks)}`, Path.join(root, "src", entry), ...args],
+          "sh",
+          [
+            "-c",
+            output === undefined ? 'exec "$@"' : `exec "$@" > ${output}`,
+            "sh",
+            process.execPath,
+            "--import",
+            `data:text/javascript,${encodeURIComponent(hooks)}`,
+            Path.join(root, "src", entry),
+            ...args
+          ],
           {
             cwd: root,
             env: { ...inherited, ...env }
@@ -75,6 +86,7 @@ const textOf = (stream: NodeJS.ReadableStream) => {
 export const run = (args: ReadonlyArray<string>, options: Options = {}): Effect.Effect<Ended> =>
   (options.entry === "main.ts" ||
   options.hooks !== undefined ||
+  options.output !== undefined ||
   args[0] === "serve" ||
   options.env?.["DATA_DIR"] !== undefined
     ? Effect.scoped(Effect.flatMap(start(args, options), ({ ended }) => ended))
