@@ -35,8 +35,9 @@ const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Doc
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
   const existing = yield* Effect.option(fs.stat(file))
+  // Appends, as a pipe has no position to write at.
   if (Option.exists(existing, ({ type }) => type !== "File"))
-    return yield* writeTo(yield* fs.open(file, { flag: "w" }), document)
+    return yield* writeTo(yield* fs.open(file, { flag: "a" }), document)
   // A link keeps to be one.
   const place = Option.isSome(existing) ? yield* fs.realPath(file) : file
   const part = path.join(path.dirname(place), `.${path.basename(place)}.${randomBytes(6).toString("hex")}.part`)

@@ -1,7 +1,8 @@
 /** `project`: its files, and the printed counts and faults. */
 import { assert, layer } from "@effect/vitest"
-import { Effect, FileSystem, Layer } from "effect"
+import { Effect, FileSystem, Layer, Schema } from "effect"
 import { NodeServices } from "@effect/platform-node"
+import { execFileSync } from "node:child_process"
 import { jsonSchema } from "../../src/project/ProjectFile.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { assertMatches } from "../support/Matches.ts"
@@ -12,6 +13,8 @@ const one = { project: 1, members: 1 }
 const none = { project: 0, members: 0 }
 const apply = (stdin: string | Uint8Array, ...flags: ReadonlyArray<string>) =>
   cli(["project", "apply", "-", ...flags], { stdin })
+
+const decodeExported = Schema.decodeUnknownSync(Schema.Struct({ records: Schema.Record(Schema.String, Schema.Finite) }))
 
 const toOutput = (id: string, path: string, ...flags: ReadonlyArray<string>) =>
   cli(["project", "export", "--project", id, "--output", path, ...flags])
@@ -110,6 +113,22 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
           failure(1, `Cannot write ${missing} (its folder does not exist)`)
         )
         assert.deepStrictEqual(yield* toOutput("moved", "/dev/full"), failure(1, "Cannot write /dev/full (ENOSPC)"))
+      })
+    )
+
+    it.effect("exports a project to a pipe, which is written in place", () =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const pipe = `${yield* fs.makeTempDirectoryScoped()}/pipe`
+        execFileSync("mkfifo", [pipe])
+        yield* apply(file("piped"))
+        // The reader of a pipe waits for its writer.
+        const [text, ended] = yield* Effect.all([fs.readFileString(pipe), toOutput("piped", pipe, "--json")], {
+          concurrency: "unbounded"
+        })
+        const { records } = decodeExported(documentOf(ended))
+        const again = documentOf(yield* apply(text, "--json"))
+        assert.deepInclude(again, { unchanged: records })
       })
     )
 
