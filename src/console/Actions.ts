@@ -1,12 +1,12 @@
 /** The actions of the console's forms. Each calls the same service as the corresponding command. */
-import { Effect, Option, Record, Schema } from "effect"
+import { Effect, Option, Record, Result, Schema } from "effect"
 import { Instant } from "../api/schema/Instant.ts"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
 import { ProjectId } from "../api/schema/Ids.ts"
 import { CampaignControl, operations } from "../campaigns/CampaignControl.ts"
 import { Deliveries } from "../integrations/deliveries/Deliveries.ts"
-import { filterNames, highestPace, Replays } from "../integrations/deliveries/Replays.ts"
+import { filterNames, highestPace, newReplayId, ReplayId, Replays } from "../integrations/deliveries/Replays.ts"
 import { TestEvents } from "../integrations/TestEvents.ts"
 import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
@@ -26,6 +26,8 @@ export interface ActionResult {
   readonly done?: { readonly title: string; readonly message: string }
   /** What the action will do, if it was not done yet: it waits for a confirmation. */
   readonly ask?: { readonly title: string; readonly message: string; readonly label: string }
+  /** What the form that confirms has besides the fields of this one. */
+  readonly hidden?: Readonly<Record<string, string>>
 }
 
 interface Parts {
@@ -65,9 +67,13 @@ const retry = action(
     const deliveries = yield* Deliveries
     const id = text("id")
     if (isConfirmed) {
-      yield* deliveries.retry(projectId, id)
+      const retried = yield* Effect.result(deliveries.retry(projectId, id))
       const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
-      return done("The delivery is retried", message)
+      if (Result.isSuccess(retried)) return done("The delivery is retried", message)
+      // A form that is sent twice finds the delivery that it has retried.
+      const { status } = yield* deliveries.show(projectId, id)
+      if (status === "dead") return yield* Effect.fail(retried.failure)
+      return done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
     }
     const { attempts, eventType, installationId } = yield* deliveries.show(projectId, id)
     const message = `Its event ${eventType} is sent to the webhook of ${installationId} again. It has had ${plural(attempts, "attempt", "attempts")}.`
@@ -125,11 +131,10 @@ const settle = action(
   "/console/message",
   ["id"],
   Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
-    const messages = yield* Messages
     const as = yield* Schema.decodeUnknownEffect(Schema.Literals(["sent", "failed"]))(form.get("as"))
     const id = text("id")
     if (isConfirmed) {
-      yield* messages.settle(projectId, id, as)
+      yield* Messages.use((messages) => messages.settle(projectId, id, as))
       return done(`The message is settled as ${as}`, `Callers see the message ${id} as ${as} now.`)
     }
     const message = "This is final: the message is not sent again, and its callers see this state."
@@ -168,7 +173,8 @@ const ReplayForm = Schema.Struct({
   until: Instant,
   status: Schema.Literals(filterNames),
   type: Schema.Literals(["", ...eventTypes]),
-  pace: Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace }))
+  pace: Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace })),
+  replayId: Schema.optionalKey(ReplayId)
 })
 
 /** What each field has to be that an operator writes. */
@@ -192,7 +198,7 @@ const replay = action(
     const { csrf: _, ...fields } = Object.fromEntries(form)
     const faults = faultsOf(form)
     if (faults.length > 0) return { page: href("/console/webhook", { ...fields, faulty: faults.join(",") }) }
-    const { pace, since, status, type, until } = yield* Schema.decodeUnknownEffect(ReplayForm)(fields)
+    const { pace, replayId, since, status, type, until } = yield* Schema.decodeUnknownEffect(ReplayForm)(fields)
     const { matched } = yield* replays.start({
       projectId,
       installationId: text("installation"),
@@ -201,12 +207,14 @@ const replay = action(
       eventTypes: type === "" ? [] : [type],
       filter: status,
       pace,
-      dryRun: !isConfirmed
+      dryRun: !isConfirmed,
+      replayId
     })
     if (isConfirmed) return { page: href("/console/replays", { project: projectId }) }
     if (matched === 0) return done("Nothing to replay", "No delivery matches.")
     const message = `${plural(matched, "delivery matches and is", "deliveries match and are")} sent again, at most ${pace} a second.`
-    return ask("Start this replay?", message, "Start the replay")
+    // The form that confirms has the id, so that it starts one replay however often it is sent.
+    return { ...ask("Start this replay?", message, "Start the replay"), hidden: { replayId: yield* newReplayId } }
   })
 )
 
@@ -214,12 +222,11 @@ const cancelReplay = action(
   "/console/replays",
   [],
   Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
-    const replays = yield* Replays
     if (!isConfirmed) {
       const message = "Its deliveries that were not sent yet are dead-lettered. A cancelled replay cannot be resumed."
       return ask("Cancel this replay?", message, "Cancel the replay")
     }
-    yield* replays.cancel(projectId, text("replay"))
+    yield* Replays.use((replays) => replays.cancel(projectId, text("replay")))
     return {}
   })
 )

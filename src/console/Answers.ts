@@ -22,11 +22,11 @@ export const actionResponse = <E extends { readonly message: string }>(
   action: Effect.Effect<ActionResult, E>
 ) =>
   Effect.matchEffect(action, {
-    onSuccess: ({ ask, done, page }) => {
+    onSuccess: ({ ask, done, hidden, page }) => {
       const project = form.get("project") ?? undefined
       const head = { csrf: session.csrf, project }
       if (ask !== undefined) {
-        const fields = { ...Object.fromEntries(form), confirmed: "yes" }
+        const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
         return pageResponse({ ...head, title: ask.title }, [
           html`<p>${ask.message}</p>`,
           html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,

@@ -32,19 +32,14 @@ label { color: var(--soft); display: inline-block; } input, select, button { fon
 .filters, .action { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: start; margin: 1rem 0; }
 td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem; } .actions .action { margin: .5rem 0; }
 .badge { font-weight: 600; } .badge, time { white-space: nowrap; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
-
-.summary { font-size: 1.1rem; font-weight: 600; }
-.empty, time small { color: var(--soft); }
+.summary { font-size: 1.1rem; font-weight: 600; } .empty, time small { color: var(--soft); }
 code { font: 13px ui-monospace, monospace; } td code:not([title]) { display: inline-block; margin-right: .6rem; } code[title] { white-space: nowrap; } dd code { font-weight: 600; } code span { font-size: 0; } code span::before { content: "…" / ""; font-size: 13px; } time small { font-variant-numeric: tabular-nums; font-weight: 400; } td time small, dd time small { display: block; }
-th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.6rem; }
-td { min-width: 6rem; } progress { width: 6rem; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.6rem; } td { min-width: 6rem; } progress { width: 6rem; }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; } figure { margin: 0; } figcaption { color: var(--soft); } figcaption + pre { margin-top: .3rem; }
 svg { width: 35rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
 svg .bar, .key.bar { fill: var(--good); background: var(--good); } svg .lost, .key.lost { fill: var(--bad); background: var(--bad); }
 svg path { fill: none; stroke-width: 2; } svg .line { stroke: var(--link); } svg .high { stroke: var(--busy); }
-svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); }
-.key.line { background: var(--link); } .key.high { background: var(--busy); }
-.legend > span, progress + span { white-space: nowrap; } label small { display: block; }
+svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); } .key.line { background: var(--link); } .key.high { background: var(--busy); } .legend > span, progress + span { white-space: nowrap; } label small { display: block; }
 .key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin-left: .6rem; }
 svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
 .links { display: flex; flex-wrap: wrap; gap: .3rem .8rem; } details { margin: .5rem 0; }

@@ -2,7 +2,7 @@
  * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row. The `Replayer` makes
  * its deliveries, each with the `webhook-id` of the delivery that it repeats.
  */
-import { Clock, Context, Data, Effect, Layer } from "effect"
+import { Clock, Context, Data, Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
@@ -16,6 +16,10 @@ import type { State } from "./Replays/States.ts"
 import { WebhookUnknown } from "../endpoints/WebhookUnknown.ts"
 
 export { filterNames } from "./Replays/Selection.ts"
+
+/** The id of a replay, and how to make one. */
+export const ReplayId = Schema.String.check(Schema.isPattern(/^rpl_[0-9a-f]{32}$/))
+export const newReplayId = newId("rpl")
 
 /** Deliveries that a replay makes per second: the default and the maximum. */
 export const usualPace = 50
@@ -53,6 +57,8 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
   readonly pace: number
   /** Counts only. */
   readonly dryRun: boolean
+  /** The id of the replay, from `newReplayId`; a replay that has it is not started again. A new one if it is absent. */
+  readonly replayId?: string | undefined
 }
 
 export interface Started {
@@ -108,7 +114,7 @@ export class Replays extends Context.Service<
       }, Effect.orDie)
 
       return {
-        start: Effect.fn("Replays.start")(function* ({ dryRun, eventTypes, pace, ...request }) {
+        start: Effect.fn("Replays.start")(function* ({ dryRun, eventTypes, pace, replayId, ...request }) {
           const { actor } = yield* Operator
           const now = yield* Clock.currentTimeMillis
           yield* requireProject(sql, request.projectId)
@@ -125,7 +131,7 @@ export class Replays extends Context.Service<
           }
           const matched = yield* countAll(selection)
           if (dryRun) return { replayId: null, matched, queued: 0 }
-          const id = yield* newId("rpl")
+          const id = replayId ?? (yield* newReplayId)
           yield* Effect.orDie(start(sql, { ...selection, id, pace, matched, actor }))
           return { replayId: id, matched, queued: matched }
         }),

@@ -82,7 +82,7 @@ const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, s
   matched
 })
 
-/** Starts a replay. The pace counts from now on. */
+/** Starts a replay, unless there is one with its id. The pace counts from now on. */
 export const start = (sql: Sql, replay: Start) => sql`
   WITH started AS (
     INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
@@ -90,6 +90,7 @@ export const start = (sql: Sql, replay: Start) => sql`
     VALUES (${replay.projectId}, ${replay.id}, ${replay.installationId}, ${replay.since}::timestamptz,
       ${replay.until}::timestamptz, ${[...replay.eventTypes]}::text[], ${[...filters[replay.filter]]}::text[],
       ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt("dlv", replay.since.getTime())}, now(), now())
+    ON CONFLICT (project_id, id) DO NOTHING
     RETURNING project_id
   ),
   ${recordAction(
