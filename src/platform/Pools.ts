@@ -38,6 +38,17 @@ const indexed = { enable_seqscan: "off", enable_bitmapscan: "off" }
 /** For statements that find their rows by keys: each join looks them up. */
 export const keyed = { ...indexed, enable_hashjoin: "off", enable_mergejoin: "off", enable_material: "off" }
 
+/**
+ * They end the session of a lost host, and with it its locks, after about five seconds. No keepalives are sent while an answer is
+ * not acknowledged, hence `tcp_user_timeout`.
+ */
+const keepalives = {
+  tcp_keepalives_idle: "2",
+  tcp_keepalives_interval: "1",
+  tcp_keepalives_count: "3",
+  tcp_user_timeout: "5s"
+}
+
 export const pools = {
   reads: {
     name: "developer-api",
@@ -119,20 +130,21 @@ export const pools = {
     direct: true,
     deadAfter: Duration.seconds(2)
   },
-  // Keepalives end the session of a lost host, and with it the lock, after about five seconds.
   worker: {
     name: "developer-api worker",
     purpose: "The lock of a live worker.",
     size: 1,
     direct: true,
-    session: { ...limits, tcp_keepalives_idle: "2", tcp_keepalives_interval: "1", tcp_keepalives_count: "3" }
+    session: { ...limits, ...keepalives }
   },
+  // A statement may take long. A process that leaves its transaction idle for a minute has stopped, and holds the locks of a
+  // project. An export, which waits for its reader and holds no such lock, has no limit.
   operator: {
     name: "developer-api operator",
-    purpose: "Migrations, project files and other commands, without a timeout.",
+    purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",
     size: 1,
     direct: true,
-    session: indexed,
+    session: { ...indexed, ...keepalives, idle_in_transaction_session_timeout: "60s" },
     deadAfter: null
   }
 } as const satisfies Record<string, Pool>

@@ -1,0 +1,51 @@
+/** How long PostgreSQL keeps the sessions of commands and workers, whose locks others wait for. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { ProjectId } from "../../../../src/api/schema/Ids.ts"
+import { clients, DatabaseUrl } from "../../../../src/platform/database/Database.ts"
+import { Exports } from "../../../../src/project/Exports.ts"
+import { makeProject } from "../../../support/Projects.ts"
+import { TestDatabase } from "../../../support/TestDatabase.ts"
+
+const url = Layer.unwrap(Effect.map(TestDatabase, ({ url }) => DatabaseUrl.at(url)))
+const operator = Layer.provide(clients.operator, url)
+
+const settingsOf = (...names: ReadonlyArray<string>) =>
+  Effect.flatMap(SqlClient.SqlClient, (sql) =>
+    Effect.map(
+      sql<{ readonly value: string }>`
+        SELECT current_setting(name) AS value FROM unnest(${names}::text[]) WITH ORDINALITY AS given (name, n) ORDER BY n`,
+      (rows) => rows.map(({ value }) => value)
+    )
+  )
+
+/** Keepalives of an idle session: the first, the interval and their number; and the longest wait for an acknowledgement. */
+const lost = ["tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"]
+const idle = "idle_in_transaction_session_timeout"
+
+layer(TestDatabase.layer)("a session with locks", (it) => {
+  it.effect("ends about five seconds after its host is lost, whether it is idle or PostgreSQL sends to it", () =>
+    Effect.gen(function* () {
+      for (const client of [operator, Layer.provide(clients.worker, url)]) {
+        const values = yield* Effect.provide(settingsOf(...lost), client)
+        assert.deepStrictEqual(values, ["2", "1", "3", "5000"])
+      }
+    })
+  )
+
+  it.effect(
+    "of a command ends after a minute in which its transaction is idle, except for an export, which waits for its reader",
+    () =>
+      Effect.gen(function* () {
+        yield* makeProject("read-slowly")
+        const exports = yield* Exports
+        const written: Array<string> = []
+        yield* exports.export(ProjectId.make("read-slowly"), () =>
+          Effect.orDie(Effect.map(settingsOf(idle), (values) => void written.push(...values)))
+        )
+        assert.deepStrictEqual(written, ["0"])
+        assert.deepStrictEqual(yield* settingsOf(idle), ["1min"])
+      }).pipe(Effect.provide(Exports.layer.pipe(Layer.provideMerge(operator))))
+  )
+})
