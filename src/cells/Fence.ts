@@ -4,7 +4,7 @@
  */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { seeds, type Sides, step } from "./Sides.ts"
+import { refused, seeds, type Sides, step } from "./Sides.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -33,11 +33,15 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
   yield* Effect.repeat(Effect.delay(left, pollEvery), { until: (rows) => rows.length === 0 })
 })
 
+/** Calls of workers, or also those of requests. */
+type Calls = "claimed" | "all"
+
 /**
  * Counts attempts in flight, of deliveries and of messages (campaigns send messages, too), whose lease has not ended. What a
- * dead process has left goes along, and is taken over there.
+ * dead process has left goes along, and is taken over there. Calls that requests make themselves go on while the project rests.
+ * A worker that has lost its lock claims without its id: the fence waits for what it claims, as for calls of requests.
  */
-export const inFlight = ({ projectId, source }: Sides) =>
+const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(
     source<{ readonly count: number }>`
       SELECT ((
@@ -47,29 +51,68 @@ export const inFlight = ({ projectId, source }: Sides) =>
         ) + (
           SELECT count(*) FROM messages
           WHERE project_id = ${projectId} AND attempting AND available_at > now() AND available_at IS NOT NULL
+            AND (worker_id IS NOT NULL OR ${calls === "all"})
         ))::int AS count`,
     ([row]) => row?.count ?? 0
   )
 
-const nothingInFlight = (sides: Sides) =>
-  Effect.repeat(Effect.delay(inFlight(sides), pollEvery), { until: (count) => count === 0 })
+const nothingInFlight = (sides: Sides, calls: Calls) =>
+  Effect.repeat(Effect.delay(inFlight(sides, calls), pollEvery), { until: (count) => count === 0 })
 
-/** Claims nothing of the project any more, and waits for what is in flight. Mutations go on. */
-export const rest = Effect.fnUntraced(function* (sides: Sides) {
-  yield* step(sides, "caught_up")
-  yield* olderEnded(sides.source)
-  yield* nothingInFlight(sides)
+/** Ends a wait of the mover after a time, and says what it may have waited for. */
+export const limited =
+  (sides: Sides, calls: Calls, duration: Duration.Duration, ended: string) =>
+  <A, E, R>(wait: Effect.Effect<A, E, R>) =>
+    Effect.timeoutOrElse(wait, {
+      duration,
+      orElse: () =>
+        Effect.flatMap(waitedFor(sides, calls), (causes) =>
+          refused(`${ended} after ${Duration.format(duration)}: ${causes}. The project works on as before: run again`)
+        )
+    })
+
+const waitedFor = Effect.fnUntraced(function* (sides: Sides, calls: Calls) {
+  const count = yield* inFlight(sides, calls)
+  const open = yield* sides.source<{ readonly pid: number }>`
+    SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL ORDER BY xact_start`
+  const causes = [
+    ...(count === 0 ? [] : [`${count} calls are in flight`]),
+    ...(open.length === 0
+      ? []
+      : [`transactions are open at the source, which end or are ended (pid ${open.map(({ pid }) => pid).join(", ")})`])
+  ]
+  return causes.length === 0 ? "the target was not level with the source" : causes.join(", ")
 })
 
 /**
- * Refuses mutations, after those in flight, and waits for the calls that these make. From here on nothing of the project changes at
- * the source.
+ * Maximum duration of a rest, in which webhooks, retries and campaigns stand still: longer than the usual leases, all of which end
+ * in it.
+ */
+const longestRest = Duration.minutes(2)
+
+/**
+ * Claims nothing of the project any more, and waits for what workers have in flight. Mutations go on. The second wait for older
+ * transactions leaves the fence only those that began in between.
+ */
+export const rest = (sides: Sides) =>
+  Effect.gen(function* () {
+    yield* step(sides, "caught_up")
+    yield* olderEnded(sides.source)
+    yield* nothingInFlight(sides, "claimed")
+    yield* olderEnded(sides.source)
+  }).pipe(limited(sides, "claimed", longestRest, "The rest was ended"))
+
+/**
+ * Refuses mutations, after those in flight, and waits for the calls that these make, and for every older transaction. From here on
+ * nothing of the project changes at the source, except by statements of commands, which are short.
  */
 export const fence = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source } = sides
   yield* source`SELECT pg_advisory_lock(hashtextextended(${projectId}, ${seeds.project}))`
   yield* step(sides, "rested")
-  yield* nothingInFlight(sides)
+  yield* nothingInFlight(sides, "all")
+  yield* olderEnded(source)
 })
 
 /** Lets mutations go on. The mark of the project decides what becomes of them. */

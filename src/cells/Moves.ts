@@ -20,7 +20,7 @@ import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import type { SealedTable } from "../platform/secrets/SealedValues.ts"
 import { Offboarding } from "../project/Offboarding.ts"
 import { check } from "./Checks.ts"
-import { fence, lift, olderEnded, rest } from "./Fence.ts"
+import { fence, lift, limited, olderEnded, rest } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
 import { isLost, type Mark, markOf, onSides, type Options, refused, type Report, type Sides, step } from "./Sides.ts"
 import { verify } from "./Verify.ts"
@@ -108,13 +108,7 @@ const fenceAndVerify = (sides: Sides, report: Report) =>
     yield* fence(sides)
     yield* report("verify", "comparing every table")
     return yield* verify(sides)
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: longestFence,
-      orElse: () =>
-        refused(`The fence was lifted after ${Duration.format(longestFence)}, as calls were in flight: run again`)
-    })
-  )
+  }).pipe(limited(sides, "all", longestFence, "The fence was lifted"))
 
 /** Copies the rows, until the target follows the changes closely. */
 const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, report: Report) {
@@ -152,6 +146,7 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
 
 /**
  * Hands the project over. The source has closed it: statements that began before may still commit, and what they commit goes along.
+ * They are young, as the fence has waited for older transactions.
  * Then nothing changes there any more, and the target opens the project with the values of its row.
  */
 const handOver = Effect.fnUntraced(function* (sides: Sides) {

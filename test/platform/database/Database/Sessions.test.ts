@@ -40,9 +40,10 @@ layer(TestDatabase.layer)("a session with locks", (it) => {
       Effect.gen(function* () {
         yield* makeProject("read-slowly")
         const exports = yield* Exports
+        const inSession = Effect.provideService(settingsOf(idle), SqlClient.SqlClient, yield* SqlClient.SqlClient)
         const written: Array<string> = []
         yield* exports.export(ProjectId.make("read-slowly"), () =>
-          Effect.orDie(Effect.map(settingsOf(idle), (values) => void written.push(...values)))
+          Effect.map(Effect.orDie(inSession), (values) => void written.push(...values))
         )
         assert.deepStrictEqual(written, ["0"])
         assert.deepStrictEqual(yield* settingsOf(idle), ["1min"])

@@ -1,0 +1,119 @@
+/** What a project at rest waits for before its move goes on, and for how long (contract §18). */
+import { assert, layer } from "@effect/vitest"
+import { PgClient } from "@effect/sql-pg"
+import { Duration, Effect, Fiber, Layer, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { fence, limited, rest } from "../../src/cells/Fence.ts"
+import { seeds, type Sides } from "../../src/cells/Sides.ts"
+import { makeProject } from "../support/Projects.ts"
+import { TestDatabase } from "../support/TestDatabase.ts"
+
+/** The session of a mover of a project whose rows are copied. */
+const mover = Effect.fnUntraced(function* (id: string) {
+  const projectId = yield* makeProject(id)
+  const { url } = yield* TestDatabase
+  const context = yield* Layer.build(Layer.fresh(PgClient.layer({ url, maxConnections: 1 })))
+  const source = yield* Effect.provide(Effect.service(SqlClient.SqlClient), context)
+  yield* source`UPDATE projects SET move_state = 'copying', move_peer = 'other' WHERE project_id = ${id}`
+  yield* source`SELECT pg_advisory_lock(hashtextextended(${id}, ${seeds.mover}))`
+  const sides: Sides = {
+    projectId,
+    source,
+    target: source,
+    name: "",
+    sourceUrl: Redacted.make(""),
+    sourceId: "source",
+    targetId: "other"
+  }
+  return sides
+})
+
+/** Lets time pass in steps until a wait has ended, by itself or at its limit. */
+const ended = Effect.fnUntraced(function* <A, E>(wait: Effect.Effect<A, E>, step: Duration.Input = "1 second") {
+  const fiber = yield* Effect.forkChild(wait)
+  yield* Effect.repeat(Effect.andThen(TestClock.adjust(step), TestClock.withLive(Effect.sleep("5 millis"))), {
+    until: () => fiber.pollUnsafe() !== undefined
+  })
+  return yield* Fiber.join(fiber)
+})
+
+const sending = Effect.fnUntraced(function* (projectId: string, workerId: string | null) {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
+    VALUES (${projectId}, 'bot', 'bot', 'sandbox', 'Bot', 'active', '', now()) ON CONFLICT DO NOTHING`
+  yield* sql`
+    INSERT INTO conversations (project_id, id, channel_id, address, observed_at)
+    VALUES (${projectId}, 'talk', 'bot', '4711', now()) ON CONFLICT DO NOTHING`
+  yield* sql`
+    INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+      attempting, worker_id, attempt_log, available_at, traceparent, created_at, updated_at)
+    VALUES (${projectId}, ${`by-${workerId ?? "request"}`}, 'talk', 'bot', 'sandbox', '4711', 'Hello', 'pending', 1,
+      true, ${workerId}::bigint, '[{}]', now() + interval '1 hour', '', now(), now())`
+})
+
+/** Runs an effect while a transaction is open that has written something. */
+const openTransaction = <A, E>(during: (pid: number) => Effect.Effect<A, E>) =>
+  Effect.flatMap(SqlClient.SqlClient, (sql) =>
+    sql<{ readonly pid: number }>`SELECT pg_backend_pid() AS pid, pg_current_xact_id()::text AS xid`.pipe(
+      Effect.flatMap(([{ pid } = assert.fail()]) => during(pid)),
+      sql.withTransaction
+    )
+  )
+
+layer(TestDatabase.layer)("a project at rest", (it) => {
+  it.effect("is not held up by calls that requests make themselves", () =>
+    Effect.gen(function* () {
+      const sides = yield* mover("sending")
+      yield* sending("sending", null)
+      yield* ended(rest(sides), "50 millis")
+    })
+  )
+
+  it.effect("works on as before when what workers have claimed does not end within two minutes", () =>
+    Effect.gen(function* () {
+      const sides = yield* mover("claimed")
+      yield* sending("claimed", "42")
+      const { message } = yield* Effect.flip(ended(rest(sides)))
+      assert.strictEqual(
+        message,
+        "The rest was ended after 2m: 1 calls are in flight. The project works on as before: run again"
+      )
+      // The session of the mover ends with its run.
+      yield* sides.source`SELECT pg_advisory_unlock_all()`
+      assert.deepStrictEqual(yield* sides.source`SELECT resting_projects() AS resting`, [{ resting: [] }])
+    })
+  )
+
+  it.effect(
+    "works on as before when an older transaction does not end within two minutes, whose process is named",
+    () =>
+      Effect.gen(function* () {
+        const sides = yield* mover("held-up")
+        yield* openTransaction((pid) =>
+          Effect.gen(function* () {
+            const { message } = yield* Effect.flip(ended(rest(sides)))
+            assert.match(message, new RegExp(`^The rest was ended after 2m: transactions are open .* \\(pid ${pid}\\)`))
+          })
+        )
+      })
+  )
+
+  it.effect("is not switched while an older transaction is open, as then neither side would answer until it ends", () =>
+    Effect.gen(function* () {
+      const sides = yield* mover("fenced")
+      yield* ended(rest(sides), "50 millis")
+      yield* openTransaction((pid) =>
+        Effect.gen(function* () {
+          const fenced = fence(sides).pipe(limited(sides, "all", Duration.seconds(45), "The fence was lifted"))
+          const { message } = yield* Effect.flip(ended(fenced))
+          assert.match(
+            message,
+            new RegExp(`^The fence was lifted after 45s: transactions are open .* \\(pid ${pid}\\)`)
+          )
+        })
+      )
+    })
+  )
+})
