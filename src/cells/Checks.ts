@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
-import { type Mark, markOf, refused, type Sides } from "./Sides.ts"
+import { isArriving, type Mark, markOf, refused, type Sides } from "./Sides.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -68,7 +68,7 @@ export const check = Effect.fnUntraced(function* (
     return yield* refused(...faults, "The migrations of source and target differ: run the same version on both")
   }
   const other = yield* markOf(target, projectId)
-  if (other !== undefined && !(other.state === "arriving" && other.peer === sourceId) && !isHandedOver(mark)) {
+  if (other !== undefined && !isArriving(other, { sourceId }) && !isHandedOver(mark)) {
     faults.push(`The target has a project ${projectId} of its own`)
   }
   if (mark.peer !== null && mark.peer !== targetId) {

@@ -20,9 +20,21 @@ import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import type { SealedTable } from "../platform/secrets/SealedValues.ts"
 import { Offboarding } from "../project/Offboarding.ts"
 import { check } from "./Checks.ts"
-import { fence, lift, limited, olderEnded, rest } from "./Fence.ts"
+import { fence, lift, limited, rest } from "./Fence.ts"
+import { handOver } from "./HandOver.ts"
 import * as Replication from "./Replication.ts"
-import { isLost, type Mark, markOf, onSides, type Options, refused, type Report, type Sides, step } from "./Sides.ts"
+import {
+  isArriving,
+  isLost,
+  type Mark,
+  markOf,
+  onSides,
+  type Options,
+  refused,
+  type Report,
+  type Sides,
+  step
+} from "./Sides.ts"
 import { verify } from "./Verify.ts"
 
 export interface Moved {
@@ -35,8 +47,6 @@ export interface Moved {
   readonly fencedMs: number | null
 }
 
-/** Keys are cached for less than this time, so that then no read is answered by the source. */
-const keysCachedFor = Duration.seconds(1)
 /** Maximum duration of a fence. A call that is in flight for longer is waited for by another run. */
 const longestFence = Duration.seconds(45)
 /** Bytes of the log that the target may be behind when the project is fenced. */
@@ -144,33 +154,6 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.drained(sides)
 })
 
-/**
- * Hands the project over. The source has closed it: statements that began before may still commit, and what they commit goes along.
- * They are young, as the fence has waited for older transactions.
- * Then nothing changes there any more, and the target opens the project with the values of its row.
- */
-const handOver = Effect.fnUntraced(function* (sides: Sides) {
-  const { projectId, source, target } = sides
-  const there = yield* markOf(target, projectId)
-  if (there?.state === "arriving") {
-    yield* Effect.sleep(keysCachedFor)
-    yield* olderEnded(source)
-    yield* Replication.drained(sides)
-    const { project_id: _, ...row } = yield* Replication.rowOf(sides)
-    const columns = Object.keys(row).map((name) => `"${name}" = next."${name}"`)
-    const { actor } = yield* Operator
-    yield* target`
-      WITH received AS (
-        UPDATE projects SET ${target.literal(columns.join(", "))}
-        FROM jsonb_populate_record(NULL::projects, ${JSON.stringify({ ...row, move_state: null, move_peer: null })}::jsonb) AS next
-        WHERE projects.project_id = ${projectId} AND projects.move_state = 'arriving'
-        RETURNING projects.project_id
-      ),
-      ${recordAction(target, { actor, action: "project.move", target: projectId, detail: { from: sides.sourceId } }, "received")}
-      SELECT FROM received`
-  }
-})
-
 /** Ends the replication, once the target serves the project. */
 const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* lift(sides)
@@ -179,7 +162,15 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
 })
 
 /** Deletes the project at the source. */
-const clean = Effect.fnUntraced(function* ({ projectId, source }: Sides, report: Report) {
+const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
+  const { projectId, source, target } = sides
+  // The target may have deleted the project since, or moved it on. It has not if the project still arrives there.
+  if (isArriving(yield* markOf(target, projectId), sides)) {
+    return yield* refused(
+      `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,
+      "The source still has all of its records. Restore the target to a later time, and run again"
+    )
+  }
   yield* report("clean", "deleting the project at the source")
   yield* removeFrom(source, projectId, report)
   return { projectId, state: "cleaned", rows: null, fencedMs: null } satisfies Moved
@@ -212,12 +203,12 @@ export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
 })
 
 const undo = Effect.fnUntraced(function* (sides: Sides) {
-  const { projectId, source, sourceId, target } = sides
+  const { projectId, source, target } = sides
   const { actor } = yield* Operator
   yield* step(sides, "abandoned")
   yield* Replication.drop(sides)
   const there = yield* markOf(target, projectId)
-  if (there?.state === "arriving" && there.peer === sourceId) {
+  if (isArriving(there, sides)) {
     yield* removeFrom(target, projectId, () => Effect.void)
   }
   yield* source`

@@ -147,6 +147,10 @@ export const markOf = (sql: Sql, projectId: ProjectId) =>
     ([row]): Mark | undefined => row
   )
 
+/** Whether a mark of the target is the mark of a project that arrives from this source. */
+export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "sourceId">): boolean =>
+  mark?.state === "arriving" && mark.peer === sourceId
+
 /**
  * Makes a move of the source. Fails if its state is another one, or if this session does not hold the locks: of the mover, and
  * while the project is fenced, of mutations.

@@ -82,4 +82,31 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     assert.deepStrictEqual(deliveries, [{ status: "delivered" }])
     assert.lengthOf(shop.hits, 1)
   })
+
+  it("is not handed over to a target that has lost the project, and can then be taken back", async () => {
+    const { id, token } = await openProject(source, "lost", 100)
+    await killAt(source, target, id, "catch up")
+    // As if the mover had died right after it closed the source, and the target had been restored to a time before the move.
+    await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
+    await target.query("SET session_replication_role = replica")
+    await target.query(`DELETE FROM projects WHERE project_id = '${id}'`)
+    await target.query("RESET session_replication_role")
+    const refused = await move(source, target, id)
+    assert.deepStrictEqual([refused.status, refused.state], [1, undefined])
+    assert.include(refused.stderr, `The target has no project ${id}`)
+    const stateIs = async (state: string | null) =>
+      assert.deepStrictEqual(await source.query(`SELECT move_state FROM projects WHERE project_id = '${id}'`), [
+        { move_state: state }
+      ])
+    await stateIs("switching")
+    await source.query(
+      `UPDATE projects SET move_state = 'fenced' WHERE project_id = '${id}' AND move_state = 'switching'`
+    )
+    const aborted = await move(source, target, id, "--abort")
+    assert.deepStrictEqual([aborted.status, aborted.state], [0, "aborted"], aborted.stderr)
+    await stateIs(null)
+    await eventually(async () =>
+      assert.strictEqual((await createClient(source.url, token, "taken-back", "Works")).status, 201)
+    )
+  })
 })

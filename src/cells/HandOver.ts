@@ -1,0 +1,45 @@
+/** The step of a move in which the target takes the project over. */
+import { Duration, Effect } from "effect"
+import { Operator, recordAction } from "../platform/operators/Audit.ts"
+import { olderEnded } from "./Fence.ts"
+import * as Replication from "./Replication.ts"
+import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"
+
+/** Keys are cached for less than this time, so that then no read is answered by the source. */
+const keysCachedFor = Duration.seconds(1)
+
+/**
+ * Hands the project over. The source has closed it: statements that began before may still commit, and what they commit goes along.
+ * They are young, as the fence has waited for older transactions. Then nothing changes there any more, and the target opens the
+ * project with the values of its row.
+ */
+export const handOver = Effect.fnUntraced(function* (sides: Sides) {
+  const { projectId, source, target } = sides
+  const there = yield* markOf(target, projectId)
+  if (!isArriving(there, sides)) {
+    // In any other state an earlier run has handed it over.
+    if (there !== undefined && there.state !== "arriving") return
+    return yield* refused(
+      there === undefined
+        ? `The target has no project ${projectId}, as if it had been restored to a time before the move`
+        : `Project ${projectId} arrives at the target from another database`,
+      "The source still has all of its records. Restore the target to a later time and run again, or let the source take the project back: deploy/README.md says how"
+    )
+  }
+  yield* Effect.sleep(keysCachedFor)
+  yield* olderEnded(source)
+  yield* Replication.drained(sides)
+  const { project_id: _, ...row } = yield* Replication.rowOf(sides)
+  const columns = Object.keys(row).map((name) => `"${name}" = next."${name}"`)
+  const { actor } = yield* Operator
+  const received = yield* target`
+    WITH received AS (
+      UPDATE projects SET ${target.literal(columns.join(", "))}
+      FROM jsonb_populate_record(NULL::projects, ${JSON.stringify({ ...row, move_state: null, move_peer: null })}::jsonb) AS next
+      WHERE projects.project_id = ${projectId} AND projects.move_state = 'arriving'
+      RETURNING projects.project_id
+    ),
+    ${recordAction(target, { actor, action: "project.move", target: projectId, detail: { from: sides.sourceId } }, "received")}
+    SELECT 1 FROM received`
+  if (received.length === 0) return yield* new Lost({ message: "The row of the project at the target has changed" })
+})
