@@ -8,7 +8,7 @@ import { InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import { Operator } from "../../platform/operators/Audit.ts"
 import { firstIdAt, newId } from "../../platform/NewId.ts"
-import { type ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
+import { ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "../../platform/operators/Search.ts"
 import { cancel, type Listed, list, start, webhook } from "./Replays/Repo.ts"
 import { count, type Selection } from "./Replays/Selection.ts"
@@ -132,7 +132,9 @@ export class Replays extends Context.Service<
           const matched = yield* countAll(selection)
           if (dryRun) return { replayId: null, matched, queued: 0 }
           const id = replayId ?? (yield* newReplayId)
-          yield* Effect.orDie(start(sql, { ...selection, id, pace, matched, actor }))
+          const started = yield* Effect.orDie(start(sql, { ...selection, id, pace, matched, actor }))
+          // The project may have been moved or deleted during the count.
+          if (started.length === 0) return yield* new ProjectUnknown(request)
           return { replayId: id, matched, queued: matched }
         }),
         list: Effect.fn("Replays.list")(function* (projectId, range) {
@@ -142,9 +144,11 @@ export class Replays extends Context.Service<
         }),
         cancel: Effect.fn("Replays.cancel")(function* (projectId, replayId) {
           const { actor } = yield* Operator
-          yield* requireProject(sql, projectId)
           const [found] = yield* Effect.orDie(cancel(sql, actor, projectId, replayId))
-          if (found === undefined) return yield* new ReplayUnknown({ projectId, replayId })
+          if (found === undefined) {
+            yield* requireProject(sql, projectId)
+            return yield* new ReplayUnknown({ projectId, replayId })
+          }
           if (found.state !== "cancelling") return yield* new ReplayEnded({ replayId, state: found.state })
           return { replayId, ...found }
         })

@@ -6,6 +6,7 @@ import { recordAction } from "../../../platform/operators/Audit.ts"
 import { selectList } from "../../../platform/database/Columns.ts"
 import { stepOf } from "../../../api/schema/States.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
+import { livesHere } from "../../../platform/Moves.ts"
 import type { Range } from "../../../platform/operators/Search.ts"
 import { type Filter, filters, type Selection } from "./Selection.ts"
 import { type EndReason, replays, type State } from "./States.ts"
@@ -82,14 +83,26 @@ const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, s
   matched
 })
 
-/** Starts a replay, unless there is one with its id. The pace counts from now on. */
+/** The project, locked before its records, if this database serves it when the statement begins: earlier checks are out of date. */
+const project = (sql: Sql, projectId: ProjectId) => sql`
+  project AS MATERIALIZED (
+    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
+    FOR KEY SHARE
+  )`
+
+/**
+ * Starts a replay, unless there is one with its id. The pace counts from now on. Returns no row if this database does not serve the
+ * project.
+ */
 export const start = (sql: Sql, replay: Start) => sql`
-  WITH started AS (
+  WITH ${project(sql, replay.projectId)},
+  started AS (
     INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
       position, paced_at, created_at)
-    VALUES (${replay.projectId}, ${replay.id}, ${replay.installationId}, ${replay.since}::timestamptz,
+    SELECT project_id, ${replay.id}::text, ${replay.installationId}::text, ${replay.since}::timestamptz,
       ${replay.until}::timestamptz, ${[...replay.eventTypes]}::text[], ${[...filters[replay.filter]]}::text[],
-      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt("dlv", replay.since.getTime())}, now(), now())
+      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt("dlv", replay.since.getTime())}::text, now(), now()
+    FROM project
     ON CONFLICT (project_id, id) DO NOTHING
     RETURNING project_id
   ),
@@ -98,14 +111,16 @@ export const start = (sql: Sql, replay: Start) => sql`
     { actor: replay.actor, action: "replay.start", target: replay.id, detail: detailOf(replay.filter, replay) },
     "started"
   )}
-  SELECT FROM started`
+  SELECT FROM project`
 
-/** Cancels a running replay. Returns its new state, or no row if it does not exist. */
+/** Cancels a running replay. Returns its new state, or no row if it does not exist, or this database does not serve the project. */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf(replays, "cancel")
   return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`
-    WITH target AS MATERIALIZED (
-      SELECT state, matched, queued FROM replays WHERE project_id = ${projectId} AND id = ${id} FOR NO KEY UPDATE
+    WITH ${project(sql, projectId)},
+    target AS MATERIALIZED (
+      SELECT state, matched, queued FROM project JOIN replays USING (project_id) WHERE id = ${id}
+      FOR NO KEY UPDATE OF replays
     ),
     cancelled AS (
       UPDATE replays SET state = ${to}, end_reason = ${"operator" satisfies EndReason} FROM target

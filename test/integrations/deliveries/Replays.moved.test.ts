@@ -1,0 +1,63 @@
+/** Commands on replays of a project that another database takes over meanwhile (contract §18). */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { SqlClient } from "effect/sql"
+import { cli, failure } from "../../cli/Cli.support.ts"
+import { makeProject } from "../../support/Projects.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+import { untilRows } from "../../support/Waiting.ts"
+
+const openWebhook = Effect.fnUntraced(function* (projectId: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* makeProject(projectId)
+  yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES (${projectId}, 'shop', 'Shop', 'active')`
+  yield* sql`
+    INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+    VALUES (${projectId}, 'shop', 'https://shop.example', '{crm.deal.created.v1}', true, 1)`
+})
+
+/** Runs a command that finds the project here, and then waits for a table until the project is closed. */
+const closedDuring = Effect.fnUntraced(function* (projectId: string, table: string, ...args: ReadonlyArray<string>) {
+  const sql = yield* SqlClient.SqlClient
+  const command = yield* sql.withTransaction(
+    Effect.gen(function* () {
+      yield* sql`LOCK TABLE ${sql(table)} IN ACCESS EXCLUSIVE MODE`
+      const command = yield* Effect.forkDetach(cli(["deliveries", ...args, "--project", projectId, "--json"]))
+      const waiting = sql`SELECT FROM pg_locks WHERE NOT granted AND relation = ${table}::regclass`
+      yield* untilRows(Effect.orDie(waiting), (rows) => rows.length > 0)
+      yield* sql`UPDATE projects SET move_state = 'switching' WHERE project_id = ${projectId}`
+      return command
+    })
+  )
+  return yield* Fiber.join(command)
+})
+
+layer(TestDatabase.layer, { excludeTestServices: true })(
+  "a replay of a project that moves to another database",
+  (it) => {
+    it.effect("is not started once the source has closed the project", () =>
+      Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+        yield* openWebhook("counted")
+        const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
+        const ended = yield* closedDuring("counted", "deliveries", "replay", "--installation", "shop", ...range)
+        assert.deepStrictEqual(ended, failure(1, 'There is no project "counted"'))
+        assert.deepStrictEqual(yield* sql`SELECT id FROM replays`, [])
+      })
+    )
+
+    it.effect("is not cancelled at the source once that has closed the project", () =>
+      Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+        yield* openWebhook("replaying")
+        yield* sql`
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+          position, paced_at, created_at)
+        VALUES ('replaying', 'rpl_1', 'shop', now(), now(), '{}', '{dead}', 1, 'running', 1, 'dlv_0', now(), now())`
+        const ended = yield* closedDuring("replaying", "replays", "cancel-replay", "--replay", "rpl_1")
+        assert.deepStrictEqual(ended, failure(1, 'There is no project "replaying"'))
+        assert.deepStrictEqual(yield* sql`SELECT state FROM replays`, [{ state: "running" }])
+      })
+    )
+  }
+)
