@@ -145,6 +145,24 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
       yield* clear
     })
   )
+
+  it.effect(
+    "leaves the secrets of a project alone that another database serves, whose rows may still be copied there",
+    () =>
+      Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+        yield* apply({ project, channels }, under(oldKey))
+        yield* storeWebhooks("acme", ["a"], oldKey)
+        for (const state of ["switching", "switched", "arriving"]) {
+          yield* sql`UPDATE projects SET move_state = ${state}`
+          assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 }, state)
+        }
+        yield* sql`UPDATE projects SET move_state = 'copying'`
+        assert.deepStrictEqual(yield* reseal(), { resealed: 3, failed: 0 })
+        yield* sql`UPDATE projects SET move_state = NULL`
+        yield* clear
+      })
+  )
 })
 
 layer(TestDatabase.layer)("doctor", (it) => {

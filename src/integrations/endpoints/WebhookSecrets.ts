@@ -2,6 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import { livesHere } from "../../platform/Moves.ts"
 import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
 
 /** Maximum number of secrets that sign a delivery: the current one and those in their overlap (contract §10). */
@@ -36,7 +37,8 @@ export const signingSecrets: SealedTable = {
           SELECT given.*
           FROM unnest(${projectIds}::text[], ${ids}::text[], ${versions}::int[], ${sealed}::bytea[], ${next}::bytea[])
               AS given (project_id, installation_id, version, sealed, next)
-            JOIN webhooks USING (project_id, installation_id)
+            JOIN webhooks USING (project_id, installation_id) JOIN projects USING (project_id)
+          WHERE ${livesHere(sql, sql`move_state`)}
           ORDER BY given.project_id, given.installation_id FOR NO KEY UPDATE OF webhooks
         )
         UPDATE webhook_secrets SET sealed = change.next FROM change

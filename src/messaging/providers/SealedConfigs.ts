@@ -2,6 +2,7 @@
 import { Effect, Redacted, Schema } from "effect"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import { livesHere } from "../../platform/Moves.ts"
 import { type SecretBox, SecretUnreadable } from "../../platform/secrets/SecretBox.ts"
 import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
 import { ChannelConfig } from "./Connectors.ts"
@@ -66,8 +67,8 @@ export const channelConfigs: SealedTable = {
           SELECT given.*
           FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
               AS given (project_id, id, sealed, next)
-            JOIN channels USING (project_id, id)
-          WHERE channels.config = given.sealed
+            JOIN channels USING (project_id, id) JOIN projects USING (project_id)
+          WHERE channels.config = given.sealed AND ${livesHere(sql, sql`move_state`)}
           ORDER BY given.project_id, given.id FOR NO KEY UPDATE OF channels
         )
         UPDATE channels SET config = change.next FROM change

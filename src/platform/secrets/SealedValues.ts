@@ -32,7 +32,10 @@ export interface SealedTable {
   readonly kind: string
   /** Returns the values in use that follow a place. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
-  /** Replaces the values that have not changed, and returns their number. */
+  /**
+   * Replaces the values that have not changed, and returns their number. Values of projects that do not live here stay: a
+   * replacement would be replicated over the values of the database that serves the project.
+   */
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
 
