@@ -78,6 +78,13 @@ export const engine = [
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 9 - ("),
   replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'"),
   mutating("cells/Fence.ts", "faults/Move.ends")("until: (count) => count === 0", "until: () => true"),
+  mutating("cells/Fence.ts", "cells/Fence")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
+  mutating("cells/Fence.ts", "cells/Fence")("  yield* olderEnded(source)\n", ""),
+  mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
+  mutating("integrations/deliveries/Replays/Repo.ts", "integrations/deliveries/Replays.moved")(
+    "AND ${livesHere(sql, sql`move_state`)}",
+    ""
+  ),
   mutating("cells/Verify.ts", "faults/Move.ends")("|| other.get(name)?.sum !== sum", ""),
   mutating("cells/Replication.ts", "faults/Move.ends")(
     "yield* dropSlots(source, name)\n  yield* source`DROP PUBLICATION",
