@@ -83,6 +83,17 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     assert.lengthOf(shop.hits, 1)
   })
 
+  it("is not deleted at the source while it still arrives at the target, as after a restore", async () => {
+    const { id } = await openProject(source, "arrives", 100)
+    await killAt(source, target, id, "catch up")
+    await source.query(`UPDATE projects SET move_state = 'switched' WHERE project_id = '${id}'`)
+    const refused = await move(source, target, id)
+    assert.strictEqual(refused.status, 1)
+    assert.include(refused.stderr, `The target does not serve project ${id}`)
+    await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
+    assert.strictEqual((await move(source, target, id)).state, "switched")
+  })
+
   it("is not handed over to a target that has lost the project, and can then be taken back", async () => {
     const { id, token } = await openProject(source, "lost", 100)
     await killAt(source, target, id, "catch up")
