@@ -121,12 +121,13 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
 
 const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
   WITH enabled AS (
-    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1, updated_at = greatest(updated_at, now())
+    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1, updated_at = greatest(updated_at, now()),
+      url_version = url_version + 1
     WHERE project_id = ${projectId} AND installation_id = ${installationId} AND NOT enabled
-    RETURNING project_id, installation_id
+    RETURNING project_id, installation_id, url_version
   ),
   unparked AS (
-    UPDATE endpoint_health health SET ${sql.literal(recovered)} FROM enabled
+    UPDATE endpoint_health health SET ${sql.literal(recovered)}, url_version = enabled.url_version FROM enabled
     WHERE health.project_id = enabled.project_id AND health.installation_id = enabled.installation_id
   ),
   ${recordAction(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}

@@ -1,42 +1,10 @@
 /** Commands on deals whose statement has begun when a project file changes the pipelines (contract §1, §7 and §12). */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Fiber, Layer } from "effect"
+import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
-import { untilRows } from "../support/Waiting.ts"
 import { atOnce } from "./Clients.support.ts"
 import { open, pipelines } from "./Deals.support.ts"
-
-/** Makes each statement wait for advisory lock 1 between its snapshot and its entry into the project. */
-const delayEntry = Effect.gen(function* () {
-  const { sql } = yield* TestServer
-  yield* sql`ALTER FUNCTION enter_project RENAME TO enter_project_now`
-  yield* sql`
-    CREATE FUNCTION enter_project(project text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
-    BEGIN
-      PERFORM pg_advisory_xact_lock_shared(1);
-      RETURN enter_project_now(project);
-    END $$`
-}).pipe(Effect.orDie)
-
-const delayed = Layer.effectDiscard(delayEntry).pipe(Layer.provideMerge(TestServer.layer()))
-
-/** Runs a command whose statement takes its snapshot before the change and enters the project after it. */
-const changedMeanwhile = <A>(command: Effect.Effect<A>, change: Effect.Effect<unknown>) =>
-  Effect.gen(function* () {
-    const { sql } = yield* TestServer
-    const connection = yield* sql.reserve
-    const execute = (text: string) => connection.execute(text, [], undefined)
-    yield* execute("SELECT pg_advisory_lock(1)")
-    const running = yield* Effect.forkChild(command)
-    yield* untilRows(
-      Effect.orDie(sql`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1`),
-      (waiting) => waiting.length > 0
-    )
-    yield* change
-    yield* execute("SELECT pg_advisory_unlock(1)")
-    return yield* Fiber.join(running)
-  }).pipe(Effect.scoped, Effect.orDie)
+import { changedMeanwhile, delayed } from "./Delayed.support.ts"
 
 layer(delayed, { excludeTestServices: true })("a project file that is applied during a command", (it) => {
   it.effect("makes the default pipeline of a new deal the one that the file names", () =>

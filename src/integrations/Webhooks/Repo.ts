@@ -16,7 +16,11 @@ import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The installation, and its webhook, locked; each has no row if it does not exist. */
+/**
+ * The installation, and its webhook, locked; each has no row if it does not exist. `seen` is the webhook of the statement's
+ * snapshot, from which its secrets are read: while its version is another one than that of the locked webhook, a command has no
+ * verdict, and is tried again.
+ */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (
     SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
@@ -25,6 +29,9 @@ const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
     SELECT webhook.* FROM project, LATERAL (
       SELECT * FROM webhooks WHERE project_id = project.project_id AND installation_id = ${id} FOR NO KEY UPDATE
     ) webhook
+  ),
+  seen AS MATERIALIZED (
+    SELECT webhooks.version FROM project JOIN webhooks USING (project_id) WHERE installation_id = ${id}
   )`
 
 const version_conflict = ({ version }: Refusal) =>
@@ -89,6 +96,7 @@ export const configure = (
         SELECT (target.endpoint_url, target.event_types, target.enabled)
           IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)
       ) AS difference (changed)
+      WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)
     )`,
   effect: sql`
     -- Of two concurrent creates, the second fails on the unique key and is retried.
@@ -106,13 +114,13 @@ export const configure = (
     updated AS (
       UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
         disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz),
-        url_version = webhooks.url_version + (webhooks.endpoint_url <> ${endpointUrl}::text)::int
+        url_version = webhooks.url_version + (webhooks.endpoint_url <> ${endpointUrl}::text OR NOT webhooks.enabled)::int
       FROM claim, target
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),
     unparked AS (
       UPDATE endpoint_health SET ${sql.literal(recovered)},
-        url_version = target.url_version + (target.endpoint_url <> ${endpointUrl}::text)::int
+        url_version = target.url_version + (target.endpoint_url <> ${endpointUrl}::text OR NOT target.enabled)::int
       FROM claim, target
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
@@ -153,6 +161,7 @@ export const rotate = (
         ${id}::text AS resource_id, true AS changed,
         target.version + (target.version = ${expectedVersion}::bigint)::int AS version
       FROM project LEFT JOIN installation ON true LEFT JOIN target ON true
+      WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)
     )`,
   effect: sql`
     updated AS (

@@ -9,7 +9,8 @@ import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.
 import { disableFailing, disableGone } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
 import type { Outcome } from "../../../src/integrations/deliveries/Sender.ts"
 import { neverFailing, roomsOf } from "../../support/Claims.ts"
-import { TestServer } from "../../support/TestServer.ts"
+import { secretKey, TestServer } from "../../support/TestServer.ts"
+import { run } from "../../cli/Cli.support.ts"
 import { layerOf, open } from "./Deliveries.support.ts"
 
 const minute = 60_000
@@ -79,6 +80,32 @@ layerOf({}, "api")("a result", (it) => {
       const delivered = (yield* shop.deliveries()).find(({ id }) => id === before[1]?.id)
       assert.strictEqual(delivered?.status, "delivered")
     })
+  )
+
+  it.effect("of an attempt from before the webhook was enabled again changes the delivery alone", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestServer
+      for (const by of ["the owner", "an operator"] as const) {
+        const { sql, ...shop } = yield* openShop(2)
+        const [first = assert.fail(), second = assert.fail()] = yield* shop.claimed(2)
+        yield* disableGone(sql, first)
+        yield* shop.recorded([[first, answered(410)]])
+        assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 2 })
+        if (by === "the owner") {
+          assert.strictEqual((yield* shop.configure("shop", oldUrl, 2, created)).status, 200)
+        } else {
+          const command = ["webhooks", "enable", "--project", shop.projectId, "--installation", "shop"]
+          const { status } = yield* run(command, { env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
+          assert.strictEqual(status, 0)
+        }
+        yield* disableGone(sql, second)
+        yield* shop.recorded([[second, answered(410)]])
+        assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 3 })
+        assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
+        yield* shop.created()
+        assert.deepInclude((yield* shop.claimed())[0], { endpointUrl: oldUrl, urlVersion: 2 })
+      }
+    }).pipe(Effect.orDie)
   )
 
   it.effect("disables no webhook that was configured since", () =>

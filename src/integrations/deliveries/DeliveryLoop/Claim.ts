@@ -30,7 +30,7 @@ export interface Claim extends Endpoint {
   /** Whether the endpoint is suspect: its attempts use the slots of suspect endpoints. */
   readonly suspect: boolean
   readonly endpointUrl: string
-  /** Number of the URL. A result changes the health of this URL alone. */
+  /** Number of the URL; another one once the webhook was enabled again. A result changes the health of this URL alone. */
   readonly urlVersion: number
   /** Sealed, in base64, the newest first, separated by spaces. */
   readonly secrets: string
