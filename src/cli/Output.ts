@@ -1,13 +1,16 @@
 /** The output of commands: one JSON document or a text, on standard output, only on success. */
 import { Console, Duration, Effect, Option, Stdio, Stream } from "effect"
 import { CliOutput } from "effect/cli"
+import { withEscapes, withoutInvisible } from "../platform/UnsafeText.ts"
 
 /** The command line of commands, in usage and examples. */
 export const cli = "npm run --silent cli --"
 
-/** Prints the result of a command, as JSON or as text. */
-export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> =>
-  Console.log(json ? JSON.stringify(document, null, 2) : text)
+/** Prints the result of a command, as JSON or as text, with escapes for what records have that acts on a terminal. */
+export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> => {
+  const lines = (json ? JSON.stringify(document, null, 2) : text).split("\n")
+  return Console.log(lines.map(withEscapes).join("\n"))
+}
 
 /** Prints a page of a list. On a terminal, the text says how to get the rest, by the flag that takes `next`. */
 export const answerPage = Effect.fnUntraced(function* (
@@ -49,9 +52,8 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
     .join("\n")
 }
 
-/** Replaces line breaks and other control characters, which would act on the terminal. */
-// oxlint-disable-next-line no-control-regex
-export const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, " ").trim()
+/** Replaces line breaks and other characters that would act on the terminal or are invisible. */
+export const oneLine = (text: string): string => withoutInvisible(text).trim()
 
 /** Shows the progress of a long task, on a terminal only. */
 export const withProgress =

@@ -72,7 +72,7 @@ const retry = action(
       if (Result.isSuccess(retried)) return done("The delivery is retried", message)
       // A form that is sent twice finds the delivery that it has retried.
       const { status } = yield* deliveries.show(projectId, id)
-      if (status === "dead") return yield* Effect.fail(retried.failure)
+      if (status === "dead") return yield* retried.failure
       return done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
     }
     const { attempts, eventType, installationId } = yield* deliveries.show(projectId, id)

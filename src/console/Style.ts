@@ -6,7 +6,7 @@ export const style = `
   :root { color-scheme: dark; --ink: #e8ebf2; --soft: #b3bccd; --line: #3a4357; --back: #141925; --shade: #1e2535;
     --link: #8ab8ff; --good: #6ddba0; --bad: #ff9aa8; --busy: #f3c572; }
 }
-* { box-sizing: border-box; }
+* { box-sizing: border-box; } h1, th, td, dt, dd, a, code, .project { unicode-bidi: isolate; }
 body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 header { background: var(--shade); border-bottom: 1px solid var(--line); padding: 0 1.5rem; }
 nav { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem 1.2rem; padding: .6rem 0; }

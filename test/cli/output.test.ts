@@ -1,12 +1,17 @@
-/** The output of commands, in processes of their own: on a device that is full, and on a pipe that its reader has closed. */
+/** The output of commands: on a device that is full, on a pipe that its reader has closed, and with text of others. */
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
-import { at, cli, failure, start } from "./Cli.support.ts"
+import { at, cli, documentOf, failure, start } from "./Cli.support.ts"
 
 const full = { output: "/dev/full" }
 const lost = "Cannot write standard output (ENOSPC)"
+
+const decodeProjects = Schema.decodeUnknownSync(
+  Schema.Struct({ items: Schema.Array(Schema.Struct({ name: Schema.String })) })
+)
 
 layer(TestDatabase.layer, { excludeTestServices: true })("the output of a command", (it) => {
   it.effect("fails with one line when it cannot be written", () =>
@@ -40,5 +45,29 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the output of a comman
       child.stdout.destroy()
       assert.deepStrictEqual(yield* ended, { status: 0, stdout: "", stderr: "" })
     }).pipe(Effect.scoped)
+  )
+
+  it.effect("has no character of a record that acts on the terminal, turns the direction of text or is invisible", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const name = "a\u202egnp.exe\u2066\u200b\u2028\ufeff\u061c\u{e0041}\u009b31m\u0007z é 🚲"
+      yield* makeProject("named")
+      yield* sql`UPDATE projects SET name = ${name} WHERE project_id = 'named'`
+      const text = yield* cli(["project", "list"])
+      assert.match(text.stdout, /^named +a gnp\.exe 31m z é 🚲 +\d{4}-/m)
+      const json = yield* cli(["project", "list", "--json"])
+      const { items } = decodeProjects(documentOf(json))
+      assert.include(
+        items.map((item) => item.name),
+        name
+      )
+      const file = JSON.stringify({ project: { id: "x", name: "X" }, members: [{ id: name, name: "" }, { id: name }] })
+      const faults = yield* cli(["project", "apply", "-"], { stdin: file })
+      const unknown = yield* cli(["project", `\u202e${name}`])
+      const member = yield* cli(["token", "issue", "--project", name, "--name", "ci", "--scope", "all"])
+      for (const { stderr, stdout } of [text, json, faults, unknown, member]) {
+        assert.notMatch(`${stdout}${stderr}`.replaceAll("\n", ""), /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
+      }
+    })
   )
 })

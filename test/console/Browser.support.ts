@@ -18,7 +18,10 @@ export const faultsOf = async (page: Page, rule?: string) => {
 
 const decodeTexts = Schema.decodeUnknownSync(Schema.Array(Schema.String))
 
-/** Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, and a page that is too wide. */
+/**
+ * Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, and a page that is too wide; and
+ * what could turn the direction of the text beside it.
+ */
 export const brokenIn = async (page: Page) => {
   // A heading is shown before the style sheet has arrived.
   await page.waitForLoadState("load")
@@ -27,7 +30,9 @@ export const brokenIn = async (page: Page) => {
       const { height } = part.getBoundingClientRect()
       const fits = part.nodeName === "HTML" ? part.scrollWidth <= innerWidth : height < (part.nodeName === "TR" ? 595 : 27)
       return fits ? [] : [part.nodeName + ": " + part.textContent.slice(0, 80)]
-    })`)
+    }).concat([...document.querySelectorAll("h1, th, td, dt, dd, a, code, .project")].flatMap((part) =>
+      getComputedStyle(part).unicodeBidi === "isolate" ? [] : [part.nodeName + " is not isolated"]
+    ))`)
   )
 }
 

@@ -172,11 +172,13 @@ export const applied = (
 const outcomeOf = (old: unknown, next: unknown): Outcome =>
   old === undefined ? "created" : isSame(old, next) ? "unchanged" : "updated"
 
-// oxlint-disable-next-line no-control-regex
-const invisible = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g
-
-/** An id in a line of faults. */
-const shown = (id: string) => id.replace(invisible, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`)
+/** An id in a line of faults: its code units, one by one, where the character is a control, a format or a line. */
+const shown = (id: string) =>
+  Array.from(id, (character) => {
+    const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i))
+    const isShown = !/\p{Cc}|\p{Cf}|\p{Zl}|\p{Zp}/u.test(character)
+    return isShown ? character : units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("")
+  }).join("")
 
 /** Returns a deal with the members that depend on the stored deal and on its pipeline. */
 const placed = (

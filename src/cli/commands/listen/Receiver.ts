@@ -3,6 +3,7 @@ import { ByteSize, Clock, Console, Duration, Effect, Option, Predicate, type Red
 import { HttpClient, HttpClientRequest, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { verifyWebhook } from "../../../client/Webhooks.ts"
 import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
+import { withEscapes } from "../../../platform/UnsafeText.ts"
 import { oneLine } from "../../Output.ts"
 
 /** Several times what a delivery has. */
@@ -117,7 +118,11 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
     ].join("  ")
     // A program that reads the events gets only events whose signature was not refused.
     const isEvent = json && status !== 401 && Option.isSome(event)
-    yield* isEvent ? Console.log(JSON.stringify(event.value)) : json ? Console.error(line) : Console.log(line)
+    yield* isEvent
+      ? Console.log(withEscapes(JSON.stringify(event.value)))
+      : json
+        ? Console.error(line)
+        : Console.log(line)
     return HttpServerResponse.empty({ status })
   })
   return Effect.gen(function* () {
