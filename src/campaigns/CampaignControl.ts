@@ -13,7 +13,6 @@ import { eventContext } from "../platform/outbox/Outbox.ts"
 import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
 import { details, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
-import { noSuchCampaign } from "./Campaigns/Target.ts"
 
 /** The commands of operators. */
 export const operations = ["pause", "resume", "cancel"] as const
@@ -47,7 +46,7 @@ export class CampaignControl extends Context.Service<
         get: Effect.fn("CampaignControl.get")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
           const found = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id }))
-          return found ?? (yield* new CampaignRefused({ message: noSuchCampaign }))
+          return found ?? (yield* new CampaignRefused({ message: `Project "${projectId}" has no campaign "${id}"` }))
         }),
         run: Effect.fn("CampaignControl.run")(function* (projectId, id, operation) {
           const { actor } = yield* Operator

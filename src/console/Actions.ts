@@ -173,7 +173,9 @@ const ReplayForm = Schema.Struct({
   until: Instant,
   status: Schema.Literals(filterNames),
   type: Schema.Literals(["", ...eventTypes]),
-  pace: Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: highestPace })),
+  pace: Schema.String.check(Schema.isPattern(/^[0-9]+$/)).pipe(
+    Schema.decodeTo(Schema.FiniteFromString.check(Schema.isBetween({ minimum: 1, maximum: highestPace })))
+  ),
   replayId: Schema.optionalKey(ReplayId)
 })
 

@@ -22,8 +22,7 @@ table { border-collapse: collapse; width: 100%; }
 caption { text-align: left; color: var(--soft); padding: .3rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); white-space: nowrap; } td { overflow-wrap: break-word; }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .6rem 1.5rem; } dl .wide { grid-column: span 2; }
-dt { color: var(--soft); } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .6rem 1.5rem; } dl .wide { grid-column: span 2; } dt { color: var(--soft); } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 pre { background: var(--shade); border: 1px solid var(--line); padding: 1rem; overflow-x: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 label { color: var(--soft); display: inline-block; } input, select, button { font: inherit; color: var(--ink);
@@ -41,8 +40,7 @@ svg .bar, .key.bar { fill: var(--good); background: var(--good); } svg .lost, .k
 svg path { fill: none; stroke-width: 2; } svg .line { stroke: var(--link); } svg .high { stroke: var(--busy); }
 svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); } .key.line { background: var(--link); } .key.high { background: var(--busy); } .legend > span, progress + span { white-space: nowrap; } label small { display: block; }
 .key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin-left: .6rem; }
-svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
-.links { display: flex; flex-wrap: wrap; gap: .3rem .8rem; } details { margin: .5rem 0; }
+svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; } .links { display: flex; flex-wrap: wrap; gap: .3rem .8rem; } details { margin: .5rem 0; }
 @media (max-width: 600px) {
   header, main, footer { padding-left: 1rem; padding-right: 1rem; }
   table, tbody, tr, caption { display: block; } thead { display: none; }
