@@ -16,6 +16,12 @@ const recovery = mutating(
   "integrations/deliveries/DeliverStates"
 )
 const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverShares")
+const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.meanwhile")
+const webhookStates = mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverHealth")
+const lockedResults = mutating(
+  "integrations/deliveries/DeliveryLoop/Record.ts",
+  "integrations/deliveries/DeliverDefects"
+)
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
 const replaying = mutating("integrations/deliveries/Replays/Release.ts", "integrations/deliveries/Replays")
 
@@ -59,6 +65,11 @@ export const engine = [
     ""
   ),
   recovery("OR leased_until <= now()\n  ),", "\n  ),"),
+  recovery("WHERE health.xmin = row_version", ""),
+  lockedResults("FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED", "FOR NO KEY UPDATE OF endpoint_health"),
+  lockedResults("WHERE at NOT IN (SELECT at FROM gate) AND EXISTS (", "WHERE false AND EXISTS ("),
+  webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
+  webhookStates(" OR NOT webhooks.enabled)::int", ")::int"),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
   deadLetter("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
   recovery(
