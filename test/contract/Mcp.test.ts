@@ -104,32 +104,30 @@ it.live("counts the calls of tools as requests of their operations, apart from t
     const { seed, url } = yield* startServer({ ADMIN_PORT: String(port) }, "api")
     const { token } = yield* seed()
     const path = "/api/v1/developer/crm/clients"
+    // Other servers of this process count in the same metrics.
+    const scrape = Effect.map(send(`http://127.0.0.1:${port}`, { path: "/metrics" }), ({ text }) => text.split("\n"))
+    const before = yield* scrape
     const args = { idempotencyKey: newKey(), body: { displayName: "Counted" } }
     yield* callTool(url, token, "createClient", args)
     yield* callTool(url, token, "createClient", args)
     yield* callTool(url, token, "getClient", { clientId: "cli_none" })
     yield* send(url, { path: `${path}/cli_none`, token })
-    const { text } = yield* send(`http://127.0.0.1:${port}`, { path: "/metrics" })
-    const countOf = (metric: string, ...labels: ReadonlyArray<string>) =>
-      text
-        .split("\n")
+    const after = yield* scrape
+    const valueIn = (lines: ReadonlyArray<string>, metric: string, labels: ReadonlyArray<string>) =>
+      lines
         .filter((line) => line.startsWith(`${metric}{`) && labels.every((label) => line.includes(label)))
-        .map((line) =>
-          Number(
-            line
-              .slice(line.lastIndexOf("}") + 1)
-              .trim()
-              .split(" ")[0]
-          )
-        )
+        .map((line) => Number(/\} (\S+)/.exec(line)?.[1]))
+        .reduce((sum, value) => sum + value, 0)
+    const counted = (metric: string, ...labels: ReadonlyArray<string>) =>
+      valueIn(after, metric, labels) - valueIn(before, metric, labels)
     const created = [`http_route="${path}"`, 'http_request_method="POST"']
     const missing = [`http_route="${path}/:clientId"`, 'http_response_status_code="404"']
     const requests = "http_server_request_duration_seconds_count"
-    assert.deepStrictEqual(countOf(requests, ...created, 'protocol="mcp"', 'status_code="201"'), [2])
-    assert.deepStrictEqual(countOf("idempotent_replays_total", ...created, 'protocol="mcp"'), [1])
-    assert.deepStrictEqual(countOf(requests, ...missing, 'protocol="mcp"'), [1])
-    assert.deepStrictEqual(countOf(requests, ...missing, 'protocol="http"'), [1])
-    assert.deepStrictEqual(countOf(requests, "/mcp"), [])
+    assert.strictEqual(counted(requests, ...created, 'protocol="mcp"', 'status_code="201"'), 2)
+    assert.strictEqual(counted("idempotent_replays_total", ...created, 'protocol="mcp"'), 1)
+    assert.strictEqual(counted(requests, ...missing, 'protocol="mcp"'), 1)
+    assert.strictEqual(counted(requests, ...missing, 'protocol="http"'), 1)
+    assert.strictEqual(counted(requests, "/mcp"), 0)
   }).pipe(Effect.scoped)
 )
 
