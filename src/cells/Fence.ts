@@ -86,8 +86,8 @@ const waitedFor = Effect.fnUntraced(function* (sides: Sides, calls: Calls) {
 })
 
 /**
- * Maximum duration of a rest, in which webhooks, retries and campaigns stand still: longer than the usual leases, all of which end
- * in it.
+ * Maximum duration of a rest. Webhooks, retries and campaigns of the project stand still meanwhile. Leases of the usual length end
+ * within it.
  */
 const longestRest = Duration.minutes(2)
 

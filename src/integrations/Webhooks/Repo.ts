@@ -17,9 +17,8 @@ import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The installation, and its webhook, locked; each has no row if it does not exist. `seen` is the webhook of the statement's
- * snapshot, from which its secrets are read: while its version is another one than that of the locked webhook, a command has no
- * verdict, and is tried again.
+ * The installation, and its webhook, locked; each has no row if it does not exist. `seen` is the webhook in the statement's
+ * snapshot, from which secrets are read. If the locked webhook has another version, the command gets no verdict and is tried again.
  */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (

@@ -41,8 +41,8 @@ export const layer = (publicUrl: string) =>
 
 /**
  * Settings of the viewer. It shows nothing of its maker: no tools, no links to products. Its own height of a line cuts off
- * the underscores of codes and patterns in many fonts, and invisible parts make narrow pages scroll sideways. Its samples are
- * those that run as they are pasted: most others import what is not installed, or lose the port.
+ * the underscores of codes and patterns in many fonts, and invisible parts make narrow pages scroll sideways. It offers
+ * samples for curl and fetch: those for Node and Python import what is not installed, or lose the port.
  */
 const scalar = {
   withDefaultFonts: false,

@@ -83,9 +83,12 @@ export const make = (): Results => {
     hold: (batch, locked, now) => {
       if (locked.size === 0) return batch
       const isLocked = ({ lease }: Ended) => locked.has(keyOf(lease))
+      // Results that are held later do not delay those that are held already.
+      if (held.length === 0) {
+        until = now + pause
+        pause = pause * 2n < holdFor.longest ? pause * 2n : holdFor.longest
+      }
       held.push(...batch.filter(isLocked))
-      until = now + pause
-      pause = pause * 2n < holdFor.longest ? pause * 2n : holdFor.longest
       return batch.filter((ended) => !isLocked(ended))
     },
     isHeld: (ended) => held.includes(ended),
