@@ -11,6 +11,7 @@ const deadLetter = mutating(
   "integrations/deliveries/DeliveryMaintenance/DeadLetter.ts",
   "integrations/deliveries/DeliverBacklog"
 )
+const disabling = mutating("integrations/deliveries/Disabling.ts", "integrations/deliveries/DeliverHealth")
 const recovery = mutating(
   "integrations/deliveries/DeliveryMaintenance/Recovery.ts",
   "integrations/deliveries/DeliverStates"
@@ -55,7 +56,7 @@ export const engine = [
   recording("greatest(retry_in, is_current * rest_for)", "greatest(retry_in, rest_for)"),
   recording("failing_since IS NULL OR coalesce(", "failing_since IS NULL OR NOT coalesce("),
   recording("failing_attempts >= ${attempts}::int AND", ""),
-  deadLetter("WHERE ${isFailing(sql, failing)}", "", "integrations/deliveries/DeliverHealth"),
+  disabling("WHERE ${isFailing(sql, failing)}", ""),
   mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
     "LIMIT quota + 1",
     ""
@@ -71,7 +72,7 @@ export const engine = [
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   webhookStates(" OR NOT webhooks.enabled)::int", ")::int"),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
-  deadLetter("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
+  disabling("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
   recovery(
     "coalesce(next_due_at > greatest(available_at, now()), true)",
     "false",

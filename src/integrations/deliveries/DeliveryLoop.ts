@@ -25,7 +25,7 @@ import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { Worker } from "../../platform/background/Worker.ts"
-import { clients, once, statement, withTimeout } from "../../platform/database/Database.ts"
+import { clients, statement } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { listen } from "../../platform/outbox/Listener.ts"
@@ -39,10 +39,10 @@ import { record } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
 import type { Ended, Result } from "./DeliveryLoop/Results.ts"
 import * as Slots from "./DeliveryLoop/Slots.ts"
-import { failingOf, isGone, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
+import { failingOf, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
 import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
+import { disableAllFailing, disableAllGone } from "./Disabling.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
-import { disableFailing, disableGone } from "./DeliveryMaintenance/DeadLetter.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "./Sender.ts"
 
@@ -72,6 +72,8 @@ export class DeliveryLoop extends Context.Service<
 
 /** Outcome of an attempt that ended with a defect. */
 const internal = { _tag: "failed", code: "internal" } as const
+
+const resultsIn = (batch: ReadonlyArray<Ended>) => batch.map(({ result }) => result)
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -156,46 +158,16 @@ const make = Effect.gen(function* () {
     })
   const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
 
-  /** Disables the webhooks whose endpoints answered 410. Returns the endpoints whose webhooks other transactions have locked. */
-  const disableAllGone = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
-    const locked = new Set<string>()
-    const gone = new Map(
-      batch.filter(({ result }) => isGone(result.statusCode)).map(({ result }) => [keyOf(result), result])
-    )
-    for (const [key, result] of gone) {
-      yield* withTimeout(once(disableGone(sql, result))).pipe(
-        Effect.catchTag("Contended", () => Effect.sync(() => void locked.add(key)))
-      )
-    }
-    return locked
-  })
-
-  /** Disables the webhooks of endpoints that have failed for too long. If this fails, the next failure of the endpoint does it. */
-  const disableAllFailing = (recorded: ReadonlyArray<Result>, endpoints: ReadonlyArray<Endpoint>) => {
-    const last = new Map(recorded.map((result) => [keyOf(result), result]))
-    const attempted = endpoints.flatMap((endpoint) => last.get(keyOf(endpoint)) ?? [])
-    return Effect.forEach(
-      attempted,
-      (result) => Effect.ignore(withTimeout(once(disableFailing(sql, result, failing)))),
-      {
-        discard: true
-      }
-    )
-  }
-
   const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
     const hold = (ended: ReadonlyArray<Ended>, locked: ReadonlySet<string>) =>
       results.hold(ended, locked, clock.monotonicTimeNanosUnsafe())
-    const open = hold(batch, yield* disableAllGone(batch))
-    const recording = open.map(({ result }) => result)
-    const endpoints = yield* statement(record(sql, recording, terms))
+    const open = hold(batch, yield* disableAllGone(sql, batch))
+    const endpoints = yield* statement(record(sql, resultsIn(open), terms))
     const done = hold(open, new Set(endpoints.filter(({ isLocked }) => isLocked).map(keyOf)))
     for (const { lease } of done) queues.recorded(lease)
     queues.name(endpoints.filter(({ isDue }) => isDue))
-    const recorded = done.map(({ result }) => result)
-    const tooLong = endpoints.filter(({ isFailing }) => isFailing)
-    yield* disableAllFailing(recorded, tooLong)
-    if (measured) yield* Metrics.countResults(recorded)
+    yield* disableAllFailing(sql, endpoints, done, failing)
+    if (measured) yield* Metrics.countResults(resultsIn(done))
   })
 
   const recordResults = Effect.suspend(() => {

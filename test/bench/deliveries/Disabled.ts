@@ -1,6 +1,6 @@
 /** Time until a long queue is empty after its webhook was disabled, and the effect on a healthy endpoint. */
 import { Effect } from "effect"
-import { disableGone } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
+import { disableGone } from "../../../src/integrations/deliveries/Disabling.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import { until } from "./Endpoints.ts"
 import { flow } from "./Flow.ts"

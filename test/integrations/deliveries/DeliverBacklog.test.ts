@@ -5,10 +5,10 @@ import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import {
   deadLetterBatch,
-  disableGone,
   discard,
   expire
 } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
+import { disableGone } from "../../../src/integrations/deliveries/Disabling.ts"
 import { maxAge } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { shown } from "../../cli/Deliveries.support.ts"
 import { TestServer } from "../../support/TestServer.ts"

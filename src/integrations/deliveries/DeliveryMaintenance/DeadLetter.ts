@@ -1,61 +1,10 @@
 /** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
 import { isAwake } from "../../../platform/Moves.ts"
-import type { SqlClient, Statement } from "effect/sql"
-import type { DisabledReason } from "../../../api/integrations/WebhookHealth.ts"
-import { type Failing, isFailing } from "../DeliveryLoop/Record.ts"
+import type { SqlClient } from "effect/sql"
 import { literalsOf } from "../DeliveryLoop/States.ts"
-import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 
 /** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000
-
-/**
- * Common table expressions that disable a webhook if the condition on its row holds, and mark what is pending for
- * dead-lettering. Takes effect at once: a claim reads `enabled`. `disabled` has a row if it was enabled.
- */
-export const disableWebhook = (
-  sql: SqlClient.SqlClient,
-  { installationId, projectId }: Endpoint,
-  reason: DisabledReason,
-  condition: Statement.Fragment
-) => sql`
-  disabled AS (
-    UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1,
-      updated_at = greatest(updated_at, now())
-    WHERE project_id = ${projectId} AND installation_id = ${installationId} AND enabled AND ${condition}
-    RETURNING project_id, installation_id
-  ),
-  marked AS (
-    UPDATE endpoint_health health SET discarding = true, next_due_at = NULL FROM disabled
-    WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id
-  )`
-
-/** The endpoint of an attempt, at the URL that the attempt was made to. */
-interface Attempted extends Endpoint {
-  readonly urlVersion: number
-}
-
-/** Disables the webhook of an endpoint that has answered 410, unless it was configured to go elsewhere meanwhile. */
-export const disableGone = (sql: SqlClient.SqlClient, endpoint: Attempted) => sql`
-  WITH ${disableWebhook(sql, endpoint, "gone", sql`url_version = ${endpoint.urlVersion}::int`)} SELECT FROM disabled`
-
-/**
- * Disables the webhook of an endpoint that has failed for too long, unless it was configured meanwhile. Both rows are locked
- * before the condition is checked, in the order in which a configure locks them.
- */
-export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, failing: Failing) => sql`
-  WITH webhook AS MATERIALIZED (
-    SELECT project_id, installation_id FROM webhooks
-    WHERE project_id = ${endpoint.projectId} AND installation_id = ${endpoint.installationId}
-      AND url_version = ${endpoint.urlVersion}::int
-    FOR NO KEY UPDATE
-  ),
-  failing AS MATERIALIZED (
-    SELECT FROM webhook JOIN endpoint_health health USING (project_id, installation_id)
-    WHERE ${isFailing(sql, failing)}
-    FOR NO KEY UPDATE OF health
-  ),
-  ${disableWebhook(sql, endpoint, "failing", sql`EXISTS (SELECT FROM failing)`)} SELECT FROM disabled`
 
 /** A batch: how many deliveries were dead-lettered, and whether there may be more. */
 export interface Batch {
