@@ -72,7 +72,11 @@ export const engine = [
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   webhookStates(" OR NOT webhooks.enabled)::int", ")::int"),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
-  disabling("AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE", "FOR NO KEY UPDATE"),
+  disabling(
+    "AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE",
+    "FOR NO KEY UPDATE",
+    "integrations/deliveries/DeliverBacklog"
+  ),
   recovery(
     "coalesce(next_due_at > greatest(available_at, now()), true)",
     "false",

@@ -146,7 +146,8 @@ describe("a webhook whose attempts have all failed for WEBHOOK_DISABLE_AFTER", (
           yield* sql`SELECT FROM webhooks WHERE project_id = ${projectId} FOR UPDATE`
           yield* project.created()
           // The statement that disables the webhook waits for its row.
-          yield* untilRows(Effect.orDie(sql`SELECT FROM pg_locks WHERE NOT granted`), (rows) => rows.length > 0)
+          const waiting = sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`
+          yield* untilRows(Effect.orDie(waiting), (rows) => rows.length > 0)
           yield* sql`UPDATE webhooks SET endpoint_url = ${next.url}, url_version = url_version + 1 WHERE project_id = ${projectId}`
         })
       )
