@@ -16,13 +16,18 @@ const keysCachedFor = Duration.seconds(1)
 export const handOver = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides
   const there = yield* markOf(target, projectId)
-  if (!isArriving(there, sides)) {
-    // In any other state an earlier run has handed it over.
-    if (there !== undefined && there.state !== "arriving") return
+  // In any other state an earlier run has handed it over.
+  if (there !== undefined && there.state !== "arriving") return
+  const lacks =
+    there === undefined
+      ? `The target has no project ${projectId}, as if it had been restored to a time before the move`
+      : isArriving(there, sides)
+        ? "The target has no subscription of the move, as after a restore"
+        : `Project ${projectId} arrives at the target from another database`
+  // A crash of the source has ended the subscription.
+  if (!isArriving(there, sides) || !(yield* Replication.resume(sides))) {
     return yield* refused(
-      there === undefined
-        ? `The target has no project ${projectId}, as if it had been restored to a time before the move`
-        : `Project ${projectId} arrives at the target from another database`,
+      lacks,
       "The source still has all of its records. Restore the target to a later time and run again, or let the source take the project back: deploy/README.md says how"
     )
   }

@@ -192,6 +192,8 @@ export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
     Effect.fnUntraced(function* (sides) {
       const { peer, state } = yield* stateOf(projectId)
       if (state === null) return yield* refused(`Project ${projectId} is not being moved`)
+      if (state === "switching")
+        return yield* refused("The target takes the project over: run without --abort, then move it back from there")
       if (isClosed(state)) return yield* refused("The target serves the project by now: move it back from there")
       if (peer !== sides.targetId)
         return yield* refused("The project is being moved to another database: name that one by --to")

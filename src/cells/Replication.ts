@@ -36,11 +36,7 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
       CREATE PUBLICATION ${sql(source, name)} FOR TABLE ${source.literal(tables.join(", "))}
       WITH (publish = 'insert, update, delete')`
   }
-  if (yield* isSubscribed(sides)) {
-    // A subscription disables itself on an error, such as the loss of the source.
-    yield* target`ALTER SUBSCRIPTION ${sql(target, name)} ENABLE`
-    return
-  }
+  if (yield* resume(sides)) return
   // The slot of a subscription that was not made.
   yield* dropSlots(source, name)
   // A statement that fails would be in the log of the target with the password of the source.
@@ -65,13 +61,20 @@ export const rowOf = ({ projectId, source }: Sides) =>
     ([found]) => (found === undefined ? refused(`There is no project ${projectId}`) : Effect.succeed(found.row))
   )
 
-export const isSubscribed = ({ name, target }: Sides) =>
+const isSubscribed = ({ name, target }: Sides) =>
   Effect.map(
     target`
       SELECT FROM pg_subscription
       WHERE subname = ${name} AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())`,
     (rows) => rows.length > 0
   )
+
+/** Enables the subscription, if there is one: it disables itself on an error, such as the loss of the source. Returns whether there is. */
+export const resume = Effect.fnUntraced(function* (sides: Sides) {
+  const isThere = yield* isSubscribed(sides)
+  if (isThere) yield* sides.target`ALTER SUBSCRIPTION ${sql(sides.target, sides.name)} ENABLE`
+  return isThere
+})
 
 export interface Progress {
   readonly tables: number
@@ -93,13 +96,17 @@ export const progress = Effect.fnUntraced(function* ({ name, source, target }: S
        WHERE datname = current_database() AND type = 'CALLBACK') AS rows
     FROM pg_subscription JOIN pg_subscription_rel ON srsubid = oid WHERE subname = ${name} GROUP BY oid, subenabled`
   if (there?.enabled !== true) {
-    return yield* new Lost({ message: "The target could not apply a change, and has stopped: its log has the reason" })
+    return yield* new Lost({
+      message: "The subscription at the target has stopped: the log of PostgreSQL there has the reason"
+    })
   }
   const [here] = yield* source<{ readonly behind: number | null }>`
     SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)::float8 AS behind
     FROM pg_replication_slots WHERE slot_name = ${name}`
   if (here === undefined)
-    return yield* refused(`The slot ${name} is gone from the source. Run with --abort, then begin again`)
+    return yield* refused(
+      `The slot ${name} is gone from the source, as after a failover. Before the switch run with --abort, then begin again`
+    )
   return { ...there, behind: here.behind ?? 0 } satisfies Progress
 })
 

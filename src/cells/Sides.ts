@@ -85,7 +85,7 @@ export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect
     Effect.catchIf(isLost, (error) =>
       refused(
         reasonOf(error),
-        "Run the command again once both databases answer: it goes on where it was. --abort ends the move"
+        "Run the command again once both databases answer: it goes on where it was. Before the switch, --abort ends the move"
       )
     )
   )
@@ -121,7 +121,9 @@ const take = (sql: Sql, projectId: ProjectId) =>
   sql<{ readonly taken: boolean }>`
     SELECT pg_try_advisory_lock(hashtextextended(${projectId}, ${seeds.mover})) AS taken`.pipe(
     Effect.flatMap(([row]) =>
-      row?.taken === true ? Effect.void : refused(`Another run moves project ${projectId}: wait until it ends`)
+      row?.taken === true
+        ? Effect.void
+        : refused(`Another run moves project ${projectId}: wait until it ends, or end it`)
     ),
     Effect.retry({
       while: (error) => error._tag === "MoveRefused",

@@ -11,6 +11,14 @@ import { createClient, send, bearer } from "./Requests.support.ts"
 
 const size = 500
 
+/** The target loses its subscription, as after a restore: only its slot is left. */
+const loseSubscription = async ({ query }: Cell) => {
+  const [{ name } = assert.fail()] = await query("SELECT subname AS name FROM pg_subscription")
+  await query(`ALTER SUBSCRIPTION ${String(name)} DISABLE`)
+  await query(`ALTER SUBSCRIPTION ${String(name)} SET (slot_name = NONE)`)
+  await query(`DROP SUBSCRIPTION ${String(name)}`)
+}
+
 describe("the move of a project", { timeout: 400_000 }, () => {
   let source: Cell
   let target: Cell
@@ -46,11 +54,7 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     const stopped = await move(source, target, id)
     assert.strictEqual(stopped.status, 1)
     assert.include(stopped.stderr, "clients differs: 250 rows at the source, 250 at the target")
-    // The target has lost its subscription, as after a restore: only its slot is left.
-    const [{ name } = assert.fail()] = await target.query(`SELECT subname AS name FROM pg_subscription`)
-    await target.query(`ALTER SUBSCRIPTION ${String(name)} DISABLE`)
-    await target.query(`ALTER SUBSCRIPTION ${String(name)} SET (slot_name = NONE)`)
-    await target.query(`DROP SUBSCRIPTION ${String(name)}`)
+    await loseSubscription(target)
     assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
     assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
     assert.deepStrictEqual((await source.traces(id)).made, [])
@@ -94,6 +98,23 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     assert.strictEqual((await move(source, target, id)).state, "switched")
   })
 
+  it("is not handed over to a target that has lost its subscription, and can then be taken back", async () => {
+    const { id } = await openProject(source, "unsubscribed", 100)
+    await killAt(source, target, id, "catch up")
+    await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
+    await loseSubscription(target)
+    const refused = await move(source, target, id)
+    assert.deepStrictEqual([refused.status, refused.state], [1, undefined])
+    assert.include(refused.stderr, "The target has no subscription of the move")
+    const late = await move(source, target, id, "--abort")
+    assert.strictEqual(late.status, 1)
+    assert.include(late.stderr, "The target takes the project over")
+    await source.query(`UPDATE projects SET move_state = 'fenced' WHERE project_id = '${id}'`)
+    assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
+    assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
+    assert.deepStrictEqual((await source.traces(id)).made, [])
+  })
+
   it("is not handed over to a target that has lost the project, and can then be taken back", async () => {
     const { id, token } = await openProject(source, "lost", 100)
     await killAt(source, target, id, "catch up")
@@ -119,5 +140,24 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     await eventually(async () =>
       assert.strictEqual((await createClient(source.url, token, "taken-back", "Works")).status, 201)
     )
+  })
+
+  // The last test: it ends the session of the source that the others use.
+  it("is handed over after the source has died in the switch, which disables the subscription", async () => {
+    const moving = await openProject(source, "source-died", 100)
+    const { id } = moving
+    const ledger = await load([source, target], moving)
+    await ledger.goesOn()
+    await ledger.stop()
+    await killAt(source, target, id, "catch up")
+    await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
+    await source.killDatabase()
+    await eventually(async () =>
+      assert.deepStrictEqual(await target.query("SELECT subenabled FROM pg_subscription"), [{ subenabled: false }])
+    )
+    const moved = await move(source, target, id)
+    assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
+    assert.notInclude(moved.stderr, "wait: ")
+    await expectLedger(target, moving, ledger, true)
   })
 })
