@@ -15,6 +15,9 @@ interface Server {
   readonly workers: number
   readonly mayReplicate: boolean
   readonly maySubscribe: boolean
+  /** For a publication or a subscription. */
+  readonly mayCreate: boolean
+  readonly ownsTables: boolean
 }
 
 const serverOf = (sql: Sql) => sql<Server>`
@@ -26,7 +29,12 @@ const serverOf = (sql: Sql) => sql<Server>`
     rolsuper OR rolreplication AS "mayReplicate",
     rolsuper OR coalesce((
       SELECT pg_has_role(current_user, oid, 'member') FROM pg_roles WHERE rolname = 'pg_create_subscription'
-    ), false) AS "maySubscribe"
+    ), false) AS "maySubscribe",
+    has_database_privilege(current_database(), 'CREATE') AS "mayCreate",
+    coalesce((
+      SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+      WHERE attname = 'project_id' AND relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace
+    ), false) AS "ownsTables"
   FROM pg_roles WHERE rolname = current_user`
 
 const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
@@ -51,6 +59,8 @@ export const check = Effect.fnUntraced(function* (
       ? []
       : ["The source has wal_level = " + here.walLevel + ": set wal_level = logical there, and restart PostgreSQL"]),
     ...(here.mayReplicate ? [] : ["The role at the source needs REPLICATION: ALTER ROLE … REPLICATION"]),
+    ...(here.mayCreate ? [] : ["The role at the source needs CREATE on the database: GRANT CREATE ON DATABASE …"]),
+    ...(here.ownsTables ? [] : ["The role at the source has to own the tables: ALTER TABLE … OWNER TO …"]),
     ...(!isNew || here.freeSlots >= slots
       ? []
       : [`The source has no ${slots} free slots: raise max_replication_slots`]),
@@ -60,7 +70,8 @@ export const check = Effect.fnUntraced(function* (
     ...(there.workers > 0 ? [] : ["The target has max_logical_replication_workers = 0"]),
     ...(there.maySubscribe
       ? []
-      : ["The role at the target needs pg_create_subscription (PostgreSQL 16), or has to be a superuser (15)"])
+      : ["The role at the target needs pg_create_subscription (PostgreSQL 16), or has to be a superuser (15)"]),
+    ...(there.mayCreate ? [] : ["The role at the target needs CREATE on the database: GRANT CREATE ON DATABASE …"])
   ]
   if (exists[0]?.yes !== true) return yield* refused(...faults, "The target has no tables: run `migrate` there")
   const [[ours], [theirs]] = yield* Effect.all([migrationsOf(source), migrationsOf(target)])
