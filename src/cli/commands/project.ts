@@ -204,8 +204,8 @@ const afterMove = ({ fencedMs, projectId, rows, state }: Moves.Moved) => {
       return [
         `The other cell serves project ${projectId}.`,
         ...(rows === null ? [] : [`Both sides were equal in ${rows} rows. The fence lasted ${fencedMs} ms.`]),
-        "Now add the lines of `cells map` of the other cell to the map of the router, and reload the router.",
-        "Then run this command again: it deletes the project here."
+        "Now put what `cells map` prints for both cells in place of their lines in the map of the router, and reload the router.",
+        "Run this command again only when the router leads there: it deletes the project here."
       ].join("\n")
   }
 }
