@@ -27,7 +27,9 @@ describe("a request of the client", () => {
         "header/idempotency-key",
         "path/clientId"
       ])
-      assert.deepStrictEqual(refused.errors["body/co~1lour"], ["is not known here"])
+      assert.deepStrictEqual(refused.errors["body/co~1lour"], [
+        "is not known here: the known members are displayName, firstName, lastName, email, phone, tags, externalId, organizationId, responsibleMemberId, status"
+      ])
       assert.isUndefined(refused.instance)
       assert.strictEqual(connections(), 0)
     })

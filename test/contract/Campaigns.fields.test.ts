@@ -91,6 +91,13 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
         yield* faults({ ...everybody, surprise: 1, segmentID: "x", "a/b~c": 1 }, { name: "X" }),
         ["body/filter/a~1b~0c", "body/filter/segmentID", "body/filter/surprise", "body/name"].toSorted()
       )
+      const { errors = {} } = problemOf(
+        yield* command("spring", { operation: "freeze_audience", filter: { surprise: 1 } }),
+        400,
+        "validation_failed"
+      )
+      const [, known = ""] = /the known members are (.*)$/.exec(errors["body/filter/surprise"]?.join() ?? "") ?? []
+      assert.includeMembers(known.split(", "), Object.keys(everybody))
       for (const member of ["providerTypes", "requiredTags", "stageIds", "loyaltyLevelIds", "readyStampOfferIds"]) {
         assert.deepStrictEqual(yield* faults({ ...everybody, [member]: ["a", "", "b", 4, "x".repeat(161)] }), [
           `body/filter/${member}/1`,

@@ -1,17 +1,17 @@
 /** Accepted and refused values of each body member and query parameter (contract §2, §7 to §10). */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Predicate, Schema } from "effect"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
-import { clientOf, codeOf, dealOf, faultsOf, notePageOf, receiptOf } from "../support/ContractAnswers.ts"
+import { clientOf, codeOf, dealOf, faultsOf, notePageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { commands, fields } from "./Fields.ts"
+import type { Field } from "./FieldValues.ts"
 import { type Change, queryOf, requestOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { each } from "./Walk.support.ts"
 
 // The fields in the OpenAPI document
 
@@ -134,6 +134,9 @@ const rows = Object.entries(fields).flatMap(([operation, locations]) => {
   return Object.entries(locations).map(([location, field]) => ({ operation, name, command, sample, location, field }))
 })
 
+/** Whether a field takes null, if only without the members that its other values require. */
+const isNullable = ({ beside, good }: Field) => beside !== undefined || good.includes(null)
+
 layer(World.layer, { excludeTestServices: true })("the table of fields", (it) => {
   it.effect("has every body member and query parameter of the OpenAPI document", () =>
     Effect.sync(() => {
@@ -172,8 +175,15 @@ layer(World.layer, { excludeTestServices: true })("the table of fields", (it) =>
           const change = changeTo(sample, command, location, value, field.beside)
           const answer = yield* send(requestOf(sample, own.token, change))
           assert.deepStrictEqual(faultsOf(answer), [location + below], JSON.stringify(value))
+          return problemOf(answer, 400, "validation_failed").errors?.[location] ?? []
         })
-        yield* each(field.bad, refuse)
+        const faults = (yield* Effect.forEach(field.bad, refuse, { concurrency: 8 })).flat()
+        // A caller who follows the message of a value has no further fault.
+        const rules = new Set(faults.filter((message) => message.startsWith("must be ")))
+        if (!field.good.some(Predicate.isObject) && !field.good.some(Array.isArray)) {
+          assert.strictEqual(rules.size, 1, [...rules].join("\n"))
+          assert.strictEqual(isNullable(field), [...rules].join().endsWith(", or null"), [...rules].join())
+        }
         assert.deepStrictEqual(yield* keys, before)
         assert.notStrictEqual(codeOf(yield* ask(sample, own)), "validation_failed")
       })
@@ -196,7 +206,15 @@ layer(World.layer, { excludeTestServices: true })("the table of fields", (it) =>
         const others = [...every].filter((member) => !bodyMembers(operation).includes(member))
         const surplus = Object.fromEntries(others.map((member) => [member, null]))
         const answer = yield* send(requestOf(sample, own.token, { json: { ...smallest(sample, command), ...surplus } }))
-        assert.deepStrictEqual(faultsOf(answer), others.map((member) => `body/${member}`).toSorted())
+        const { errors = {} } = problemOf(answer, 400, "validation_failed")
+        assert.sameMembers(
+          Object.keys(errors),
+          others.map((member) => `body/${member}`)
+        )
+        for (const [message = ""] of Object.values(errors)) {
+          const [, known = ""] = /^is not known here: the known members are (.*)$/.exec(message) ?? []
+          assert.sameMembers(known.split(", "), [sample.discriminator ?? [], ...bodyMembers(operation)].flat())
+        }
       })
     )
   }

@@ -1,5 +1,5 @@
 /** Formats schema issues as messages for people, in one style for requests, settings and files. */
-import { SchemaIssue } from "effect"
+import { type SchemaAST, SchemaIssue } from "effect"
 
 const must = (message: string) =>
   message
@@ -21,7 +21,7 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
       case "UnexpectedKey":
         return unknown
       default:
-        return must(SchemaIssue.defaultLeafHook(issue))
+        return SchemaIssue.defaultLeafHook(issue)
     }
   },
   checkHook: (issue) => {
@@ -34,11 +34,71 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
 export interface Fault {
   readonly path: ReadonlyArray<PropertyKey>
   readonly message: string
+  /** Of an unknown member: the members that its object may have. */
+  readonly known?: ReadonlyArray<string>
 }
 
 /** Lists every fault of an issue tree, in the order of the schema. */
-export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> =>
-  format(issue).issues.map((issue) => ({
-    path: (issue.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment)),
-    message: must(issue.message)
-  }))
+export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> => faultsAt(issue, [], "")
+
+/**
+ * Lists the faults at a path. A string or a number has one message, whatever its fault: it names the whole rule, so that its
+ * correction has no further fault. `otherwise` is what a union allows beside the value.
+ */
+const faultsAt = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> => {
+  switch (issue._tag) {
+    case "Pointer":
+      return faultsAt(issue.issue, [...path, ...issue.path], "")
+    case "Encoding":
+      return faultsAt(issue.issue, path, otherwise)
+    case "AnyOf": {
+      const [only, ...others] = issue.ast.types.filter(({ _tag }) => _tag !== "Null")
+      const orNull = others.length + 1 < issue.ast.types.length ? ", or null" : otherwise
+      if (issue.issues.length > 0) return issue.issues.flatMap((inner) => faultsAt(inner, path, orNull))
+      return only === undefined || others.length > 0
+        ? leafFaults(issue, path, otherwise)
+        : faultsAt(new SchemaIssue.InvalidType(encodedOf(only)), path, orNull)
+    }
+    case "Composite": {
+      const rule = issue.issues.every(isOfRule) ? ruleOf(issue.ast) : undefined
+      return rule === undefined
+        ? issue.issues.flatMap((inner) => faultsAt(inner, path, otherwise))
+        : [{ path, message: `must be ${rule}${otherwise}` }]
+    }
+    case "InvalidType": {
+      const rule = ruleOf(issue.ast)
+      return rule === undefined
+        ? leafFaults(issue, path, otherwise)
+        : [{ path, message: `must be ${rule}${otherwise}` }]
+    }
+    case "UnexpectedKey":
+      return leafFaults(issue, path, "").map((fault) => ({ ...fault, known: membersOf(issue.ast) }))
+    default:
+      return leafFaults(issue, path, otherwise)
+  }
+}
+
+const leafFaults = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> =>
+  format(issue).issues.map((leaf) => {
+    const inner = (leaf.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment))
+    const message = must(leaf.message)
+    return { path: [...path, ...inner], message: message.startsWith("must be ") ? `${message}${otherwise}` : message }
+  })
+
+/** Lists the names of the members of an object. */
+export const membersOf = (ast: SchemaAST.AST): ReadonlyArray<string> =>
+  ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
+
+/** The form in which a value arrives. */
+const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => ast.encoding?.at(-1)?.to ?? ast
+
+/** Whether an issue is a failed check without a message of its own. */
+const isOfRule = (issue: SchemaIssue.Issue) =>
+  issue._tag === "Filter" && SchemaIssue.defaultCheckHook(issue) === undefined
+
+/** Returns the rule of a string or a number: its last check names everything that is expected. */
+const ruleOf = ({ _tag, annotations, checks }: SchemaAST.AST): string | undefined => {
+  const expected = checks?.at(-1)?.annotations?.["expected"]
+  const isPlain = (_tag === "String" || _tag === "Number") && annotations?.["message"] === undefined
+  return isPlain && typeof expected === "string" ? expected : undefined
+}

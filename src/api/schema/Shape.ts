@@ -1,6 +1,6 @@
 /** Faults in the shape of a request. The service answers them; the client does not send such a request. */
 import { JsonPointer, Predicate, Result, Schema, SchemaIssue } from "effect"
-import { faultsOf, unknown } from "./Faults.ts"
+import { faultsOf, membersOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
 import { discriminatorOf } from "./Variants.ts"
 
@@ -21,19 +21,24 @@ export const faultsOfSlot = (
   if (schema === undefined || !isSelfContained(schema)) return []
   const result = Schema.decodeUnknownResult(schema, options)(input)
   if (Result.isSuccess(result)) return []
-  const faults = located(name, result.failure.issue)
-  if (name !== "query") return faults
-  const what = unknownParameter(namesOf(schema))
-  return faults.map(([at, message]) => [at, message === unknown ? what : message])
+  return located(name, result.failure.issue)
 }
 
 /** Lists the names of the members of a schema of an object. */
-export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> =>
-  ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
+export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> => membersOf(ast)
 
 /** What is said of a query parameter that an operation does not know. Its parameters are few, so all are named. */
 const unknownParameter = (known: ReadonlyArray<string>): string =>
   `${unknown}: this operation ${known.length === 0 ? "has no query parameters" : `knows ${known.join(", ")}`}`
+
+/** Maximum number of members that are named, which no object of the API exceeds. */
+const maxNamed = 20
+
+/** What is said of a member of a body that its object does not have. */
+const unknownMember = (known: ReadonlyArray<string>): string =>
+  known.length === 0
+    ? unknown
+    : `${unknown}: the known members are ${known.slice(0, maxNamed).join(", ")}${known.length > maxNamed ? ", …" : ""}`
 
 /** Lists the members of a part, or of a body that is an object, that an operation does not know: every one without `known`. */
 export const unknownMembers = (
@@ -86,9 +91,9 @@ const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<Locate
     : []
 
 const located = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<LocatedFault> =>
-  faultsOf(issue).map(({ message, path }) => [
+  faultsOf(issue).map(({ known, message, path }) => [
     [slot, ...path.map((segment) => JsonPointer.escapeToken(String(segment)))].join("/"),
-    message
+    known === undefined ? message : slot === "query" ? unknownParameter(known) : unknownMember(known)
   ])
 
 /** Collects the names of members that schemas have at any depth. */
