@@ -15,15 +15,17 @@ import { targetFaults } from "./decoding/RequestTarget.ts"
 /** The request of a call is the request of the fiber. */
 export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
   attributes: {},
-  partsOf: ({ path, payload }: HttpApiEndpoint.Top) => {
+  partsOf: ({ headers: taken, path, payload }: HttpApiEndpoint.Top) => {
     const takesBody = payload.size > 0
+    const takesKey = taken !== undefined
     return (_, request, fiber) => {
       const current = fiber.getRef(CurrentRequest)
       const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
       const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
       // Node's map of the headers. The map of `request` is a copy, made when it is first read.
-      const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
-      const faults = targetFaults(current.target, path)
+      const incoming = NodeHttpServerRequest.toIncomingMessage(request)
+      const { headers } = incoming
+      const faults = concatenate(targetFaults(current.target, path), takesKey ? repeatedKey(incoming) : none)
       if (!takesBody) {
         return Effect.succeed({
           params,
@@ -47,6 +49,16 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       return response
     }
 }
+
+/** Node joins repeated headers by ", ". A key contains no space, so its form would be reported, which the caller has kept. */
+const repeatedKey = ({
+  headers,
+  rawHeaders
+}: ReturnType<typeof NodeHttpServerRequest.toIncomingMessage>): ReadonlyArray<LocatedFault> =>
+  headers["idempotency-key"]?.includes(", ") === true &&
+  rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "idempotency-key").length > 1
+    ? [["header/idempotency-key", "must not be repeated"]]
+    : none
 
 const surplusBody = (headers: IncomingHttpHeaders): ReadonlyArray<LocatedFault> =>
   Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : none

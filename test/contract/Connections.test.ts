@@ -88,6 +88,25 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
     })
   )
 
+  it.effect("gets a problem that says what is wrong with bytes that are no request", () =>
+    Effect.gen(function* () {
+      for (const [bytes, wrong] of [
+        [garbage, "Invalid method encountered"],
+        ["\x16\x03\x01\x02", "Invalid method encountered"],
+        ["GET /a b HTTP/1.1\r\n\r\n", "Expected HTTP/, RTSP/ or ICE/"],
+        ["GET / HTTP/9.9\r\n\r\n", "Invalid HTTP version"],
+        ["GET / HTTP/1.1\r\nhost a\r\n\r\n", "Invalid header token"],
+        ["POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", "Invalid character in Content-Length"],
+        ["CONNECT /healthz HTTP/1.1\r\nhost: a\r\n\r\n", "The target of CONNECT is a host and a port"]
+      ] as const) {
+        const [answer = assert.fail(bytes)] = yield* ask(bytes)
+        const { detail, errors } = problemOf(answer, 400, "validation_failed")
+        assert.deepStrictEqual(errors, { request: [`must be well-formed HTTP/1.1: ${wrong}`] }, bytes)
+        assert.strictEqual(detail, "See errors: request.")
+      }
+    })
+  )
+
   it.effect("gets one answer to a request whose body breaks off after its answer, and ends", () =>
     Effect.gen(function* () {
       const { seed } = yield* TestServer

@@ -21,7 +21,7 @@ export interface Change {
   readonly chunked?: boolean
   /** The idempotency key; undefined for none. */
   readonly key?: string | undefined
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string | Array<string>>>
 }
 
 export const queryOf = (sample: Sample): ReadonlyArray<readonly [string, string]> =>

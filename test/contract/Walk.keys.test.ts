@@ -65,6 +65,20 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       })
   )
 
+  walkMutations("refuses a key that is sent twice as a repeated header, and one with a comma by its form", (sample) =>
+    Effect.gen(function* () {
+      const { ask, own } = yield* World
+      const messageOf = (key: string | Array<string>) =>
+        Effect.map(ask(sample, own, { key: undefined, headers: { "idempotency-key": key } }), (answer) => {
+          const { errors = {} } = problemOf(answer, 400, "validation_failed")
+          assert.deepStrictEqual(Object.keys(errors), ["header/idempotency-key"])
+          return errors["header/idempotency-key"]?.join()
+        })
+      assert.strictEqual(yield* messageOf(["repeated-1", "repeated-1"]), "must not be repeated")
+      assert.match(String(yield* messageOf("repeated-1, repeated-1")), /^must be .* characters/)
+    })
+  )
+
   walkMutations("replays its answer to a key for every token of the project, and for no other project", (sample) =>
     Effect.gen(function* () {
       const { issue, send } = yield* TestServer

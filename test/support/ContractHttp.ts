@@ -15,8 +15,8 @@ export interface Request {
   readonly token?: string | undefined
   /** Becomes `idempotency-key`. */
   readonly key?: string | undefined
-  /** Headers that replace those of the other members. */
-  readonly headers?: Readonly<Record<string, string>>
+  /** Headers that replace those of the other members. A list is sent as several headers. */
+  readonly headers?: Readonly<Record<string, string | Array<string>>>
   /** Sent as `application/json`. */
   readonly json?: unknown
   /** Sent unchanged, without a content type unless `headers` has one. */

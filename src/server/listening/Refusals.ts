@@ -15,7 +15,8 @@ export const requestTimeout = 30_000
 /** Milliseconds after the last answer in which a caller can read it; a connection that is closed at once may lose it. */
 const lingering = 1_000
 
-type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array }
+/** An error of Node's parser has a fixed `reason`, which says what it did not accept. */
+type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; readonly reason?: string }
 
 /** Creates the refusals of one server, which has to report each of its responses. */
 export const makeRefusals = () => {
@@ -67,7 +68,7 @@ export const makeRefusals = () => {
       }
       const [first] = unansweredOn(socket)
       const isHead = first === undefined ? startsWithHead(error) : !first.req.complete && first.req.method === "HEAD"
-      refuse(socket, problemOf(error.code), newRequestState(undefined, ""), isHead)
+      refuse(socket, problemOf(error), newRequestState(undefined, ""), isHead)
     },
 
     /** Refuses CONNECT. Node leaves the connection, and what waits on it, to this listener. */
@@ -79,15 +80,15 @@ export const makeRefusals = () => {
       // The target of CONNECT must be a host and a port (RFC 9112, section 3.2.3).
       const problem =
         request.url?.startsWith("/") === true
-          ? problemOf(undefined)
+          ? malformed("The target of CONNECT is a host and a port")
           : new RouteNotFound({ detail: "The target of CONNECT is no path of this service." })
       refuse(socket, problem, newRequestState(request.headers["x-request-id"], ""), false)
     }
   }
 }
 
-/** The problem of a request that is not complete, by the code of Node's error. */
-const problemOf = (code: string | undefined) => {
+/** The problem of a request that is not complete, by Node's error. */
+const problemOf = ({ code, message, reason = message }: ClientError) => {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":
       return new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
@@ -96,9 +97,15 @@ const problemOf = (code: string | undefined) => {
         detail: `A header section has to arrive within ${headersTimeout / 1_000} s, a request within ${requestTimeout / 1_000} s.`
       })
     default:
-      return new ValidationFailed({ detail: "This is not a well-formed HTTP/1.1 request.", errors: {} })
+      return malformed(reason)
   }
 }
+
+const malformed = (reason: string) =>
+  new ValidationFailed({
+    detail: "See errors: request.",
+    errors: { request: [`must be well-formed HTTP/1.1: ${reason}`] }
+  })
 
 /** Whether the packet of an error starts with a HEAD request; the packet has no earlier request. */
 const startsWithHead = ({ rawPacket }: ClientError) =>
