@@ -76,6 +76,19 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     })
   )
 
+  it.effect("name a file that is not served as one of the repository", () =>
+    Effect.gen(function* () {
+      const { send } = yield* TestServer
+      for (const path of ["/contract.md", "/llms.txt"]) {
+        const text = (yield* send({ path })).text.replaceAll(/\s+/g, " ")
+        const files = [...text.matchAll(/(?<![\w/:.])(?:src|test|deploy|migrations)\/[\w./-]*\w`?(.{30})/g)]
+        assert.strictEqual(files.length > 2, path === "/contract.md", path)
+        for (const [file, after = ""] of files) assert.match(after, /^ in the (service's )?repository\b/, file)
+        assert.notMatch(text, /(?<!repository's|the client's) README\b(?! of the package)/)
+      }
+    })
+  )
+
   it.effect("have their media types, which the catalog names", () =>
     Effect.gen(function* () {
       const { send } = yield* TestServer

@@ -47,8 +47,9 @@ export const layer = (publicUrl: string, mcp: boolean) =>
     })
   )
 
-/** Replaces the links to files of the repository, which are not served, by their text. */
-const withoutFiles = (markdown: string): string => markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1")
+/** Replaces the links to files of the repository, which are not served, by their text, and says where the files are. */
+const withoutFiles = (markdown: string): string =>
+  markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1 in the service's repository")
 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
@@ -70,7 +71,7 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 
 ${mcp ? agents(publicUrl) : ""}## Client
 
-- [The typed client](${publicUrl}/contract.md#16-the-client-package): the package \`developer-api\`; \`developer-api/client\` has every operation as a typed function, and verifies webhooks
+- [The typed client](${publicUrl}/contract.md#16-the-client-package): the package \`developer-api\`, which the operator of the service has; \`developer-api/client\` has every operation as a typed function, and verifies webhooks
 
 ## Optional
 
