@@ -100,6 +100,22 @@ describe("the tour of the README", () => {
     })
   })
 
+  it("keeps the signing secret when its subscription is pasted again", async () => {
+    const { env, exported } = await startFirst()
+    const paste = openShell(env)
+    await paste(exported)
+    const subscribe = tour.find(({ pasted }) => pasted.startsWith("SECRET="))?.pasted ?? assert.fail()
+    const secretAfter = async (block: string) => {
+      const printed = await paste(`${block}\necho "secret=$SECRET."`)
+      return await eventually(() => /^secret=(.*)\.$/m.exec(printed())?.[1] ?? assert.fail(printed()))
+    }
+    const secret = await secretAfter(subscribe)
+    assert.match(secret, /^whsec_[A-Za-z0-9+/]+=*$/)
+    assert.strictEqual(await secretAfter(subscribe), secret)
+    // In another terminal, which never had it.
+    assert.strictEqual(await secretAfter(`unset SECRET\n${subscribe}`), "")
+  })
+
   it("has no other block that could be pasted", () => {
     assert.lengthOf(readme.slice(0, readme.indexOf("## Where to read on")).match(/^```sh$/gm) ?? [], blocks.length)
     assert.isAbove(tour.filter(({ answer }) => answer !== undefined).length, 4)
