@@ -1,26 +1,9 @@
 /** The tour of the README: every block is pasted into one shell, in order, and prints the answer that follows it. */
 import { assert } from "@effect/vitest"
-import { spawn } from "node:child_process"
-import { readFileSync } from "node:fs"
-import { join } from "node:path"
 import { describe, it } from "vitest"
-import { defer } from "./support/Finalizers.ts"
-import { checkout, freePort, kill, startService, temporaryDirectory } from "./support/Process.ts"
+import { freePort } from "./support/Process.ts"
+import { blocks, openShell, readme, start, startFirst, tour } from "./support/Tour.ts"
 import { eventually } from "./support/Waiting.ts"
-
-interface Block {
-  readonly pasted: string
-  /** The block after it, without a language. */
-  readonly answer: string | undefined
-}
-
-const readme = readFileSync(join(checkout, "README.md"), "utf8")
-const blocks: ReadonlyArray<Block> = readme
-  .slice(0, readme.indexOf("## Where to read on"))
-  .matchAll(/^```sh\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?/gms)
-  .map(([, pasted = "", answer]) => ({ pasted, answer }))
-  .toArray()
-const [start, ...tour] = blocks
 
 /** Replaces what differs from run to run: ids, times, counters, and header lines of the connection. */
 const stable = (text: string) =>
@@ -32,37 +15,6 @@ const stable = (text: string) =>
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
     .replaceAll(/;r=\d+;t=\d+/g, ";r=<n>;t=<n>")
     .trimEnd()
-
-/** Starts a shell that lives as long as the test, with the programs that it leaves in the background. */
-const openShell = (env: Readonly<Record<string, string>>) => {
-  const child = spawn("bash", ["--noprofile", "--norc"], {
-    cwd: checkout,
-    detached: true,
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env }
-  })
-  defer(() => kill(-(child.pid ?? 0), "SIGKILL"))
-  let [stdout, stderr] = ["", ""]
-  child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text))
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text))
-  let pasted = 0
-  /** Pastes a block, waits for its end, and returns a function that reads what was printed since. */
-  const paste = async (block: string) => {
-    const from = stdout.length
-    const mark = `pasted ${++pasted}`
-    child.stdin.write(`${block}\necho "${mark}: $?"\n`)
-    await eventually(() => assert.include(stdout, mark, stderr))
-    assert.include(stdout, `${mark}: 0`, stderr)
-    return () => stdout.slice(from).replace(/^pasted \d+: \d+\n/m, "")
-  }
-  return paste
-}
-
-/** Starts the service for the first time; returns the line that it prints for the tour, and the settings of its commands. */
-const startFirst = async () => {
-  const env = { DATA_DIR: join(await temporaryDirectory(), "data") }
-  const started = (await startService({ env: { ...env, PORT: String(await freePort()) } })).stdout()
-  return { env, exported: /^export API=.*$/m.exec(started)?.[0] ?? assert.fail(started) }
-}
 
 describe("the tour of the README", () => {
   it("starts with the two commands of the package", () => {

@@ -1,8 +1,10 @@
 /** The lines of a start with the embedded database: the reference and the console; and on the first start a token, and requests to try. */
-import { Duration, Effect, Option, Redacted } from "effect"
+import { DateTime, Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
-import { ProjectId } from "../api/schema/Ids.ts"
+import { noteExample } from "../api/crm/Notes.ts"
+import { messageExample } from "../api/messaging/Messaging.ts"
+import { type KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { issue, signInPath } from "../platform/requests/auth/SignInLinks.ts"
 import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
@@ -14,23 +16,43 @@ interface Urls {
   readonly admin: string
 }
 
-/** Loads the demo project and issues its key, unless a key exists: a token is shown once. */
+/** Loads the demo project, issues its key and adds the records of the samples, unless a key exists: a token is shown once. */
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
   if (known.length > 0) return [referenceAt(urls.service), consoleAt(urls.admin, "/console")]
 
   yield* (yield* Projects).apply(JSON.stringify(demo))
-  const { token } = yield* (yield* ApiKeys).issue({
+  const { keyId, token } = yield* (yield* ApiKeys).issue({
     projectId: ProjectId.make("demo"),
     name: "first start",
     scopes,
     expiresIn: Duration.days(90),
     memberId: Option.none()
   })
+  yield* addSamples(sql, keyId, (yield* DateTime.nowAsDate).toISOString())
   const links = (yield* issue(sql)).map(({ code }) => consoleAt(urls.admin, `${signInPath}?code=${code}`))
   return [...banner(urls.service, Redacted.value(token)), ...links, ""]
 })
+
+/** Writes the records that the samples of the reference name, and that no project file has: a note and a message. */
+const addSamples = (sql: SqlClient.SqlClient, author: KeyId, at: string) => sql`
+  WITH note AS (
+    INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
+    SELECT project_id, ${noteExample.id}, id, ${noteExample.body}, ${author}, 1, ${at}::timestamptz, ${at}::timestamptz
+    FROM deals WHERE project_id = 'demo' AND id = ${noteExample.dealId}
+    ON CONFLICT DO NOTHING
+  )
+  INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+    attempting, attempt_log, traceparent, created_at, updated_at)
+  SELECT conversation.project_id, ${messageExample.messageId}, conversation.id, channel_id, provider_type, address, 'Welcome to the demo.',
+    ${messageExample.deliveryStatus}, 1, false,
+    ${JSON.stringify(messageExample.attempts.map((attempt) => ({ ...attempt, startedAt: at, finishedAt: at })))}::jsonb,
+    '', ${at}::timestamptz, ${at}::timestamptz
+  FROM conversations AS conversation
+    JOIN channels ON channels.project_id = conversation.project_id AND channels.id = channel_id
+  WHERE conversation.project_id = 'demo' AND conversation.id = ${messageExample.conversationId}
+  ON CONFLICT DO NOTHING`
 
 const referenceAt = (service: string) => `reference at ${service}/docs`
 

@@ -1,6 +1,6 @@
 /** The reference in a browser, against the service's answers, and as it is served. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { execFile } from "node:child_process"
 import { get as httpGet, type IncomingMessage } from "node:http"
 import { buffer } from "node:stream/consumers"
@@ -8,11 +8,12 @@ import { promisify } from "node:util"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import type { Page } from "playwright-core"
 import { expect } from "vitest"
-import { demoProjectFile } from "../support/DemoProject.ts"
 import { startBrowser } from "../support/Browser.ts"
 import { assertDocumented } from "../support/Documented.ts"
+import { freePort } from "../support/Process.ts"
 import { requires } from "../support/Programs.ts"
 import { startServer } from "../support/TestServer.ts"
+import { openShell, startFirst, tour } from "../support/Tour.ts"
 
 const run = promisify(execFile)
 
@@ -73,15 +74,23 @@ const paste = async (command: string) => {
   return `${status} ${JSON.parse(body).code ?? ""}`.trim()
 }
 
+/** Starts a service for the first time, and follows the README. */
+const startWithTour = async () => {
+  const started = await startFirst()
+  const receiver = String(await freePort())
+  const all = [started.exported, ...tour.map(({ pasted }) => pasted)].join("\n")
+  await openShell(started.env)(all.replaceAll("8080", receiver))
+  return started
+}
+
 describe("/docs", () => {
   requires("chromium")
   requires("curl")
 
   it.live("sends a request with the token that the reader enters, and shows samples that can be pasted", () =>
     Effect.gen(function* () {
-      const { apply, issue, url } = yield* startServer()
-      yield* apply("demo", demoProjectFile)
-      const token = yield* issue("demo")
+      const toured = yield* Effect.forkChild(Effect.promise(startWithTour))
+      const { token, url } = yield* Effect.promise(startFirst)
       const browser = yield* startBrowser
       const page = yield* Effect.promise(() => browser.newPage())
       const { answer, languages, samples, texts } = yield* Effect.promise(async () => {
@@ -114,19 +123,18 @@ describe("/docs", () => {
       assert.notInclude(yield* visibleText(page), '"string"')
       assert.deepStrictEqual(languages, ["Fetch", "Curl"])
       assert.notInclude(samples.join("\n"), "x-request-id")
-      const answers: Array<string> = []
-      for (const sample of samples) answers.push(yield* Effect.promise(() => paste(sample)))
-      // The demo project has no note, delivery and message, which the other samples would need.
-      assert.deepStrictEqual(
-        answers.filter((answer) => !/^20[01]$/.test(answer)),
-        [
-          "404 note_not_found",
-          "404 note_not_found",
-          "404 delivery_not_found",
-          "400 webhook_reference_invalid",
-          "404 message_not_found"
-        ]
-      )
+      for (const service of [{ token, url }, yield* Fiber.join(toured)]) {
+        const answers: Array<string> = []
+        for (const sample of samples) {
+          const own = sample.replace(/http:\/\/[^/]+/, service.url).replace(token, service.token)
+          answers.push(yield* Effect.promise(() => paste(own)))
+        }
+        // The demo project has no delivery: the description of the operations tells how to find one.
+        assert.deepStrictEqual(
+          answers.filter((answer) => !/^20[01]$/.test(answer)),
+          ["404 delivery_not_found", "400 webhook_reference_invalid"]
+        )
+      }
     }).pipe(Effect.scoped)
   )
 

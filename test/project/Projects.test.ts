@@ -28,8 +28,8 @@ layer(services)("an apply", (it) => {
         conversations: 2,
         segments: 1,
         templates: 1,
-        campaigns: 1,
-        installations: 1,
+        campaigns: 2,
+        installations: 2,
         tasks: 1
       }
       const zero = Object.fromEntries(Object.keys(all).map((part) => [part, 0]))

@@ -1,6 +1,11 @@
-/** Descriptions and examples of the parameters of all operations. The examples name records of the demo project where it has some. */
+/**
+ * Descriptions and examples of the parameters of all operations. The examples name records of a first start's demo project, but for
+ * deliveries, which it has none of. Campaign and installation are others than those of the README: it may have been followed before.
+ */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
+import { noteExample } from "../crm/Notes.ts"
+import { messageExample } from "../messaging/Messaging.ts"
 
 interface Explained {
   readonly description?: string
@@ -16,7 +21,8 @@ const parameters: Readonly<Record<string, Explained>> = {
   "query/expectedVersion": {
     description:
       "The `version` that the caller has read, from 1 (the ETag of the last answer); another version is refused.",
-    example: 1
+    // Of deleteNote: the sample before it changes the same note.
+    example: 2
   },
   "query/expectedProjectId": {},
   "path/clientId": { description: "The id of the client: 1 to 160 characters.", example: "cli_mara" },
@@ -24,7 +30,7 @@ const parameters: Readonly<Record<string, Explained>> = {
   "path/noteId": {
     description:
       "The id of the note: 1 to 160 characters. createNote answers it as `resourceId`, and listNotes lists it.",
-    example: "note_0193f0cac3d47e6f8071829304a5b6c7"
+    example: noteExample.id
   },
   "path/ticketId": {
     description:
@@ -38,13 +44,13 @@ const parameters: Readonly<Record<string, Explained>> = {
   },
   "path/messageId": {
     description: "The id of the message: 1 to 160 characters. sendMessage answers it as `messageId`.",
-    example: "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
+    example: messageExample.messageId
   },
-  "path/campaignId": { description: "The id of the campaign: 1 to 160 characters.", example: "cmp_tasting" },
-  "path/installationId": { description: "The id of the installation: 1 to 160 characters.", example: "ins_shop" },
+  "path/campaignId": { description: "The id of the campaign: 1 to 160 characters.", example: "cmp_roastery" },
+  "path/installationId": { description: "The id of the installation: 1 to 160 characters.", example: "ins_till" },
   "path/deliveryId": {
     description:
-      "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters. listDeliveries lists it.",
+      "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters. Replace the example by an `id` of listDeliveries.",
     example: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8"
   }
 }

@@ -38,9 +38,10 @@ export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: Expecte
 })
 export type NotePatch = typeof NotePatch.Type
 
-const example = {
+/** The note of the samples, which the first start of a service writes into its demo project. */
+export const noteExample = {
   id: "note_0193f0cac3d47e6f8071829304a5b6c7",
-  dealId: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
+  dealId: "deal_espresso",
   body: "Wants to see the machine at work first.",
   authorKeyId: "4fGh8Kp2LmQx",
   version: 1,
@@ -48,7 +49,7 @@ const example = {
   updatedAt: "2026-11-20T10:05:00.000Z"
 }
 
-const receiptExample = { resourceId: example.id, changed: true }
+const receiptExample = { resourceId: noteExample.id, changed: true }
 
 const path = "/v1/developer/crm/deals/:dealId/notes"
 
@@ -61,7 +62,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       error: [CursorInvalid, DealNotFound]
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(Examples, { answer: { items: [noteExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the notes of a deal")
       .annotate(OpenApi.Description, "Reads what was written about a deal: pages of its notes, newest first."),
     HttpApiEndpoint.post("createNote", path, {
@@ -73,7 +74,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
-      .annotate(Examples, { request: { body: example.body }, answer: receiptExample })
+      .annotate(Examples, { request: { body: noteExample.body }, answer: receiptExample })
       .annotate(OpenApi.Summary, "Write a note on a deal")
       .annotate(
         OpenApi.Description,

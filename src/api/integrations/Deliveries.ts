@@ -171,5 +171,6 @@ export const getDelivery = HttpApiEndpoint.get("getDelivery", `${path}/:delivery
   .annotate(OpenApi.Summary, "Get a delivery")
   .annotate(
     OpenApi.Description,
-    "Shows why an event has not arrived: its delivery with the log of the attempts. It has ended when `status` is `delivered` or `dead`."
+    "Shows why an event has not arrived: its delivery with the log of the attempts. It has ended when `status` is `delivered` or `dead`. " +
+      "`deliveryId` is an `id` of `listDeliveries`, which has none before an event to which the webhook subscribes."
   )

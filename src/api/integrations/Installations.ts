@@ -36,7 +36,7 @@ export class InstallationsGroup extends HttpApiGroup.make("installations")
       .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })
       .annotate(Examples, {
         answer: {
-          items: [{ id: "ins_shop", name: "Web shop", profileVersion: 3, webhook: { enabled: true, version: 2 } }],
+          items: [{ id: "ins_till", name: "Till", profileVersion: 3, webhook: { enabled: true, version: 2 } }],
           nextCursor: null
         }
       })

@@ -89,7 +89,7 @@ export type Webhook = typeof Webhook.Type
 const subscribed: ReadonlyArray<EventType> = ["crm.deal.created.v1", "crm.deal.stage_changed.v1"]
 
 const example = {
-  installationId: "ins_shop",
+  installationId: "ins_till",
   endpointUrl: "https://shop.example.com/hooks",
   eventTypes: subscribed,
   enabled: true,

@@ -68,7 +68,7 @@ type WebhookReceipt = typeof WebhookReceipt.Type
 const answer = HttpApiSchema.WithHeaders(WebhookReceipt, { etag: ETag, ...replayed })
 
 const secretExample = "whsec_VGhpcyBpcyBvbmx5IGFuIGV4YW1wbGUsIGRvbid0IQ=="
-const receiptExample = { resourceId: "ins_shop", changed: true }
+const receiptExample = { resourceId: "ins_till", changed: true }
 const events: ReadonlyArray<EventType> = ["crm.deal.created.v1", "crm.deal.stage_changed.v1"]
 
 const path = "/v1/developer/integrations/:installationId/outbound-webhook"
@@ -133,7 +133,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
         OpenApi.Description,
         "Sends a dead delivery again: returns it to the queue, with a new retry schedule, while the webhook is enabled and " +
           "still subscribes to its event type. A pending delivery cannot be retried: it is sent at " +
-          "its `nextAttemptAt`. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
+          "its `nextAttemptAt`. `deliveryId` is an `id` of `listDeliveries` with `status` `dead`. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
       )
   )
   .annotate(OpenApi.Title, "Integration webhooks")

@@ -8,7 +8,7 @@ const eventExample = (type: EventType) => ({
   type,
   timestamp: "2026-11-20T10:00:00.000Z",
   projectId: "demo",
-  installationId: "ins_shop",
+  installationId: "ins_till",
   data: events[type].example
 })
 

@@ -129,7 +129,8 @@ const sourceExample = {
 
 const conversationExample = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 
-const receiptExample = {
+/** The message of the samples, which the first start of a service writes into its demo project. */
+export const messageExample = {
   messageId: "msg_0193f0cd92c37d5e8b2c3d4e5f607182",
   conversationId: conversationExample,
   sourceId: sourceExample.id,
@@ -194,7 +195,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "messaging.write", module: "messaging", policy: "messages" })
-      .annotate(Examples, { request: { text: "Your machine is ready." }, answer: receiptExample })
+      .annotate(Examples, { request: { text: "Your machine is ready." }, answer: messageExample })
       .annotate(OpenApi.Summary, "Send a text reply")
       .annotate(
         OpenApi.Description,
@@ -211,7 +212,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       error: [ConversationNotFound, MessageNotFound, ProjectMismatch]
     })
       .annotate(Access, reading)
-      .annotate(Examples, { answer: receiptExample })
+      .annotate(Examples, { answer: messageExample })
       .annotate(OpenApi.Summary, "Get a message")
       .annotate(
         OpenApi.Description,
