@@ -4,7 +4,7 @@ import { spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { defer } from "./Finalizers.ts"
-import { checkout, freePort, kill, startService, temporaryDirectory } from "./Process.ts"
+import { checkout, kill, startService, temporaryDirectory } from "./Process.ts"
 import { eventually } from "./Waiting.ts"
 
 interface Block {
@@ -48,7 +48,7 @@ export const openShell = (env: Readonly<Record<string, string>>) => {
 /** Starts the service for the first time; returns the line that it prints for the tour, and the settings of its commands. */
 export const startFirst = async () => {
   const env = { DATA_DIR: join(await temporaryDirectory(), "data") }
-  const started = (await startService({ env: { ...env, PORT: String(await freePort()) } })).stdout()
+  const started = (await startService({ env })).stdout()
   const [exported, url = "", token = ""] =
     /^export API=(.*)\/api\/v1\/developer TOKEN=(.*)$/m.exec(started) ?? assert.fail(started)
   return { env, exported, url, token }
