@@ -138,6 +138,25 @@ describe("/docs", () => {
     }).pipe(Effect.scoped)
   )
 
+  it.live("shows the status of an answer on a phone, however long the form of its request is", () =>
+    Effect.gen(function* () {
+      const { seed, url } = yield* startServer()
+      const { token } = yield* seed()
+      const browser = yield* startBrowser
+      const page = yield* Effect.promise(() => browser.newPage({ viewport: { width: 390, height: 844 } }))
+      yield* Effect.promise(async () => {
+        await page.goto(`${url}/docs`)
+        await page.getByRole("textbox", { name: "Bearer Token" }).first().fill(token)
+        await page.getByRole("button", { name: "Test Request (post /api/v1/developer/crm/clients)" }).click()
+        const client = page.getByLabel("API Client")
+        await client.getByRole("button", { name: /^Send post request/ }).click()
+        const status = client.getByText("201 Created")
+        await status.waitFor()
+        await expect.poll(() => status.boundingBox().then((box) => (box?.y ?? Infinity) < 844)).toBe(true)
+      })
+    }).pipe(Effect.scoped)
+  )
+
   it.live("renders in a browser without a request to another host", () =>
     Effect.gen(function* () {
       const { url } = yield* startServer()

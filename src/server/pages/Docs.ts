@@ -57,7 +57,10 @@ const scalar = {
   customCss:
     'a[href*="scalar.com"] { display: none } ' +
     ".references-rendered { overflow-x: clip } " +
-    ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.75 }"
+    ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.75 } " +
+    // Where the answer would be below the form of the request, out of sight.
+    '@media (max-width: 1279px) { section[aria-label="Response"]:has(.animate-response-children) ' +
+    "{ order: -1; flex: none; max-height: 45vh; overflow: auto } }"
 }
 
 /**
