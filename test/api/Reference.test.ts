@@ -1,11 +1,8 @@
-/** The reference in a browser, against the service's answers, and as it is served. */
+/** The reference in a browser, and against the service's answers. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { execFile } from "node:child_process"
-import { get as httpGet, type IncomingMessage } from "node:http"
-import { buffer } from "node:stream/consumers"
 import { promisify } from "node:util"
-import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import type { Page } from "playwright-core"
 import { expect } from "vitest"
 import { startBrowser } from "../support/Browser.ts"
@@ -207,53 +204,6 @@ describe("/docs", () => {
       )
       assert.deepStrictEqual(smuggled, [false, "refused"])
       assert.isAtLeast(failures.length, 2)
-    }).pipe(Effect.scoped)
-  )
-})
-
-describe("the document and the reference", () => {
-  it.live("are compressed for clients that accept it, and answered with 304 while they are unchanged", () =>
-    Effect.gen(function* () {
-      const { url } = yield* startServer()
-      const get = (path: string, headers: Record<string, string> = {}) =>
-        Effect.promise(async () => {
-          const response = await new Promise<IncomingMessage>((resolve, reject) =>
-            httpGet(new URL(path, url), { headers, agent: false }, resolve).on("error", reject)
-          )
-          return { status: response.statusCode, headers: response.headers, body: await buffer(response) }
-        })
-      for (const path of [
-        "/openapi.json",
-        "/docs",
-        "/contract.md",
-        "/llms.txt",
-        "/.well-known/api-catalog",
-        "/arazzo.json"
-      ]) {
-        const plain = yield* get(path)
-        assert.strictEqual(plain.headers["content-encoding"], undefined)
-        assert.strictEqual(plain.headers["x-content-type-options"], "nosniff")
-        assert.strictEqual(plain.headers["vary"], "accept-encoding")
-        const tags = new Set([plain.headers.etag])
-        for (const [accepted, encoding, decompress] of [
-          ["gzip, deflate, br, zstd", "br", brotliDecompressSync],
-          ["deflate, GZIP;q=0.5", "gzip", gunzipSync],
-          ["br;q=0, gzip", "gzip", gunzipSync]
-        ] as const) {
-          const small = yield* get(path, { "accept-encoding": accepted })
-          assert.strictEqual(small.headers["content-encoding"], encoding)
-          assert.isBelow(small.body.length, plain.body.length / (plain.body.length < 10_000 ? 1.5 : 2.5))
-          assert.isTrue(decompress(small.body).equals(plain.body))
-          tags.add(small.headers.etag)
-          const again = yield* get(path, {
-            "accept-encoding": accepted,
-            "if-none-match": `"other", W/${small.headers.etag}`
-          })
-          assert.deepStrictEqual([again.status, again.body.length, again.headers.etag], [304, 0, small.headers.etag])
-        }
-        assert.strictEqual(tags.size, 3)
-        assert.strictEqual((yield* get(path, { "if-none-match": '"other"' })).status, 200)
-      }
     }).pipe(Effect.scoped)
   )
 })
