@@ -1,6 +1,6 @@
 /**
- * Coalesced calls: the calls of one kind that arrive in one turn of the event loop run as one batch. To wake a backend of
- * PostgreSQL costs more than to look up a record by its key, so a batch of ten costs little more than one call.
+ * Coalesced calls: the calls of one kind that arrive in one turn of the event loop run as one batch. A batch of ten costs little
+ * more than one call, because to wake a backend of PostgreSQL costs more than to look up a record by its key.
  */
 import { Context, Effect, Exit } from "effect"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
@@ -9,22 +9,24 @@ import { startWithTimeout, timeLeft, unavailable } from "./Database.ts"
 interface Call<Input, Output, E> {
   readonly input: Input
   readonly context: Context.Context<never>
-  /** Milliseconds for which the caller will still wait. */
+  /** Time that the caller still waits, in milliseconds. */
   readonly left: number
   readonly resume: (effect: Effect.Effect<Output, E | ServiceUnavailable>) => void
   interrupted: boolean
 }
 
-/** Milliseconds that a call waits longer than it should, so that most calls need no timer of their own. */
+/** Time, in milliseconds, by which a call may exceed its own limit. So most calls need no timer of their own. */
 const tolerance = 100
 
 /**
- * Makes a function of `run`, which answers each of its inputs, in their order. A batch starts once the turn of the event
- * loop ends (`setImmediate`, before the loop waits for anything). If the last batch was a single call, the load is low: then a
- * call starts at once while no batch is in flight. A failure of a batch reaches each of its callers. An interrupted caller
- * leaves its batch; the batch runs on for the others. A batch runs in the context of the call that has the most time left,
- * whose span is the parent of the batch's. A call that has much less fails when its own time is over. While `maxInFlight`
- * batches are in flight, calls wait for one of them to end.
+ * Makes a function that runs calls in batches. `run` returns one output for each input, in the order of the inputs.
+ *
+ * A batch starts at the end of the current turn of the event loop (`setImmediate`). If the last batch was a single call and no
+ * call waits or is in flight, the load is low, and a call starts at once. While `maxInFlight` batches are in flight, calls wait.
+ *
+ * A failure of a batch reaches all its callers. When a caller is interrupted, the batch runs on for the others. A batch runs in
+ * the context of the call with the most time left, and the span of that call is the parent of the batch's spans. A call with
+ * much less time fails when its own time is over.
  */
 export const coalesce = <Input, Output, E>(
   maxBatch: number,

@@ -20,12 +20,11 @@ type ColumnType =
   | "jsonb"
   | "timestamptz"
 
-/** The column of each member of a record, with its type unless it is `text`. */
+/** The column of each member of a record: its name if its type is `text`, otherwise its name and its type. */
 export type Columns<Member extends string = string> = Readonly<
   Record<Member, string | readonly [column: string, type: ColumnType]>
 >
 
-/** A member of a record and its column. */
 export interface Column {
   readonly member: string
   readonly column: string
@@ -35,15 +34,15 @@ export interface Column {
 const columnOf = (member: string, column: Columns[string]): Column =>
   typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
 
-/** The columns as a list, in the order of their declaration. */
+/** Returns the columns as a list, in the order of their declaration. */
 export const listOf = (columns: Columns): ReadonlyArray<Column> =>
   Object.entries(columns).map(([member, column]) => columnOf(member, column))
 
-/** The types of the members, which are the arguments of a mutation that takes them all. */
+/** Returns the types of the members, for a mutation whose arguments are the members. */
 export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
   Record.map(columns, (column, member) => columnOf(member, column).type)
 
-/** Formats a column's value for JSON that PostgreSQL writes; times in UTC with milliseconds. */
+/** Formats a column's value for JSON that PostgreSQL writes. Times are in UTC with milliseconds. */
 const wire = (value: string, type: ColumnType): string => {
   switch (type) {
     case "timestamptz":
@@ -58,10 +57,10 @@ const wire = (value: string, type: ColumnType): string => {
 /** Converts a column's value so that the driver decodes it to the JSON form. */
 const decodedColumn = (value: string, type: ColumnType): string => {
   switch (type) {
-    // The codec of `Instants.ts` decodes it to text.
+    // This makes a `timestamp`, which the codec of `Instants.ts` decodes to text.
     case "timestamptz":
       return `${value} AT TIME ZONE 'UTC'`
-    // Exact to 2^53.
+    // The driver would decode a bigint to a JavaScript bigint. A float8 is exact up to 2^53.
     case "bigint":
       return `${value}::float8`
     default:
@@ -69,7 +68,7 @@ const decodedColumn = (value: string, type: ColumnType): string => {
   }
 }
 
-/** The columns of a SELECT whose rows are the record; `table` qualifies them where a join needs it. */
+/** Returns the select list of a record, with the members as names. `table` qualifies the columns in a join. */
 export const selectList = (columns: Columns, table?: string): string =>
   listOf(columns)
     .map(({ column, member, type }) => {
@@ -78,13 +77,13 @@ export const selectList = (columns: Columns, table?: string): string =>
     })
     .join(", ")
 
-/** The record as a JSON object, from a row called `row`. */
+/** Returns an SQL expression: the row called `row` as the JSON object of the record. */
 export const jsonObject = (columns: Columns, row: string): string =>
   `json_build_object(${listOf(columns)
     .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
     .join(", ")})`
 
-/** The members that differ between two rows of a record, with the values of the row `before`, as a JSON object. */
+/** Returns an SQL expression: a JSON object of the members that differ between two rows, with the values of `before`. */
 export const alteredObject = (columns: Columns, before: string, after: string): string => {
   const members = listOf(columns).map(
     ({ column, member, type }) =>
@@ -96,19 +95,19 @@ export const alteredObject = (columns: Columns, before: string, after: string): 
   )`
 }
 
-/** The names of the columns, for an INSERT. */
+/** Returns the column list of an INSERT. */
 export const insertList = (columns: Columns): string =>
   listOf(columns)
     .map(({ column }) => column)
     .join(", ")
 
-/** The values of an INSERT from a row whose columns are the members of the record. An absent array is empty. */
+/** Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty. */
 export const insertedValues = (columns: Columns): string =>
   listOf(columns)
     .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
     .join(", ")
 
-/** Returns the select list of a patch: for each column the value in the patch `p` (jsonb), or else the current value. */
+/** Returns the select list of a patch: for each column the value in `p` (jsonb), or the current value if `p` lacks it. */
 export const patchList = (columns: Columns): string =>
   listOf(columns)
     .map(({ column, member, type }) => {
@@ -118,17 +117,16 @@ export const patchList = (columns: Columns): string =>
     })
     .join(", ")
 
-/** The columns of a row called `row`. */
 export const qualifiedList = (columns: Columns, row: string): string =>
   listOf(columns)
     .map(({ column }) => `${row}.${column}`)
     .join(", ")
 
-/** Whether the rows `one` and `other` differ. */
+/** Returns an SQL condition: the rows called `one` and `other` differ. */
 export const differ = (columns: Columns, one: string, other: string): string =>
   `(${qualifiedList(columns, one)}) IS DISTINCT FROM (${qualifiedList(columns, other)})`
 
-/** For the SET of an UPDATE from a row called `row`. */
+/** Returns the SET list of an UPDATE that takes every value from the row called `row`. */
 export const assignmentList = (columns: Columns, row: string): string =>
   listOf(columns)
     .map(({ column }) => `${column} = ${row}.${column}`)

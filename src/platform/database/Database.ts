@@ -1,4 +1,4 @@
-/** PostgreSQL: its URL, the clients of its pools (`Database/Pools.ts`), and the statements of requests. */
+/** PostgreSQL: its URL, the clients of the pools (`platform/Pools.ts`), and the statements of requests. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
@@ -13,7 +13,7 @@ import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf }
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { Settings } from "../Settings.ts"
 
-/** The URL by which the process connects to the database. */
+/** The settings of connections other than `DatabaseUrl`. */
 const Connections = Context.Reference<{
   /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
   readonly directUrl: Option.Option<Redacted.Redacted>
@@ -23,11 +23,11 @@ const Connections = Context.Reference<{
   defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections })
 })
 
-/** The URL of the database: `DATABASE_URL`, or the URL of the embedded database under `DATA_DIR`. With it come its `Connections`. */
+/** The URL of the database: `DATABASE_URL`, or the URL of the embedded PostgreSQL. The layers also provide `Connections`. */
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
   "developer-api/platform/DatabaseUrl"
 ) {
-  /** A database other than the one in the settings. */
+  /** Provides a database other than the one in the settings. */
   static readonly at = (url: Redacted.Redacted) =>
     Layer.merge(
       Layer.succeed(DatabaseUrl, url),
@@ -49,12 +49,12 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
 }
 
 /**
- * Time that a request waits for the database before it fails (contract §15: within 5 s): in all its queues and for all its
- * statements together, connecting included.
+ * Maximum time that a request waits for the database: in queues, for connections and for statements, all together. A request
+ * that fails has to be answered within 5 s (contract §15).
  */
 const requestTimeout = Duration.seconds(4)
 
-/** Time that a caller waits for statements. Long-running commands have a longer one. */
+/** Maximum time that a caller waits for statements. It is longer for long-running commands. */
 export const StatementTimeout = Context.Reference<Duration.Duration>(
   "developer-api/platform/database/Database/StatementTimeout",
   {
@@ -63,8 +63,8 @@ export const StatementTimeout = Context.Reference<Duration.Duration>(
 )
 
 /**
- * Returns the milliseconds that a caller still waits: the `StatementTimeout`, counted from the arrival of the request that the
- * context belongs to. Outside a request each statement has the whole time.
+ * Returns how long a caller still waits, in milliseconds. In a request, the `StatementTimeout` counts from the arrival of the
+ * request. Outside a request, each statement has the whole time.
  */
 export const timeLeft = (context: Context.Context<never>): number => {
   const timeout = Duration.toMillis(Context.get(context, StatementTimeout))
@@ -75,7 +75,7 @@ export const timeLeft = (context: Context.Context<never>): number => {
 /** Time without an answer after which a connection counts as dead. No statement of a request may take that long. */
 const deadAfter = Duration.seconds(5)
 
-/** Returns the driver's options for the address of a pool. They also count and watch its connections. */
+/** Returns the driver's options for the address of a pool. With these options, its connections are counted and watched. */
 const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
   const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
   const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
@@ -84,14 +84,14 @@ const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Poo
   return {
     url,
     connectTimeout: requestTimeout,
-    // The URL has the same values, but the spans of statements show only these.
+    // The URL has the same values, but the driver copies only separate options into the spans of statements.
     database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
-    // Without a host it is a Unix socket, which needs no watching.
+    // A URL without a host names a Unix socket. It needs no watching, because its server is on this machine.
     ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
   }
 })
 
-/** The client of a pool that needs sessions: it connects to PostgreSQL itself. */
+/** Provides the client of a pool that needs sessions. It connects to PostgreSQL itself. */
 const direct = (id: PoolId) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -104,7 +104,7 @@ const direct = (id: PoolId) =>
     })
   )
 
-/** The client of a pool whose statements need no session: it connects to the pooler if there is one. */
+/** Provides the client of a pool whose statements need no session. It connects to the pooler if there is one. */
 const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -122,7 +122,7 @@ export const capacityOf = (id: PoolId): Effect.Effect<number> =>
     return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
   })
 
-/** The clients of the pools. `Database/Pools.ts` has the purpose of each. */
+/** The clients of the pools. `platform/Pools.ts` has the purpose of each pool. */
 export const clients = {
   reads: client("reads"),
   mutations: client("mutations"),
@@ -137,7 +137,7 @@ export const clients = {
   operator: direct("operator")
 }
 
-/** Time that a caller waits for a long-running command. */
+/** Maximum time that a caller waits for a long-running command. */
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
@@ -152,20 +152,20 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
 export const unavailable = () =>
   new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
-/** A statement did nothing because of concurrent statements. */
+/** A statement changed nothing because of concurrent statements. */
 export class Contended extends Data.TaggedError("Contended") {}
 
-/** Whether a statement was rolled back, or did nothing, because of concurrent statements, so that a retry may succeed. */
+/** Whether a statement changed nothing because of concurrent statements. A retry may then succeed. */
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
   error._tag === "Contended" || contentions.has(error.reason._tag)
 
-/** A unique violation is one of them: the retry finds the record that a concurrent statement has created. */
+/** After a unique violation, the retry finds the record that a concurrent statement has created. */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 
-/** Time that a mutation waits until a project file has been applied, so that it is answered within 2 s (contract §12). */
+/** Maximum time that a mutation waits for a project file. The mutation has to be answered within 2 s (contract §12). */
 const projectFileTimeout = Duration.millis(1_750)
 
-/** The project is locked by a project file: nothing was changed, and no provider was called. */
+/** A project file or a move locks the project. Nothing was changed, and no provider was called. */
 export class ProjectLocked extends ServiceUnavailable {}
 
 const projectLocked = () =>
@@ -177,19 +177,19 @@ const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.ji
 
 /**
  * Runs a request's statement. Fails with `ServiceUnavailable` if the database does not answer in time; any other failure of
- * SQL is a defect. Statements are pipelined, so none waits long for a lock: it fails instead (NOWAIT, `lock_timeout`) and
- * is sent again, behind the statements that followed it on its connection.
+ * SQL is a defect. A statement does not wait long for a lock, because pipelined statements wait behind it: it fails (NOWAIT,
+ * `lock_timeout`) and is sent again, behind the statements that followed it.
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> => withTimeout(retryContended(effect))
 
-/** `statement` without its timeout, for `startWithTimeout`. */
+/** Runs a statement like `statement`, but without a timeout: for `startWithTimeout`, and for background work. */
 export const retryContended = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
   effect.pipe(
-    // The schedule is made only for a statement that needs it.
+    // Most statements succeed at once, so the schedule is made only after a failure.
     Effect.catchIf(isContended, () => Effect.delay(retryWhileContended(effect), 25)),
     Effect.catchTags({
       Contended: () => Effect.fail(projectLocked()),
@@ -197,7 +197,7 @@ export const retryContended = <A, R>(
     })
   )
 
-/** Repeats a statement while it is contended; for at most `projectFileTimeout` while the project is locked. */
+/** Repeats a contended statement. Waits for a locked project (`Contended`) for at most `projectFileTimeout`. */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {
     const end = monotonicMillis(clock) + Duration.toMillis(projectFileTimeout)
@@ -206,7 +206,7 @@ const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | 
     return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
   })
 
-/** Runs a statement like `retryContended`, but without retries: it fails if it is contended. */
+/** Runs a statement like `retryContended`, but fails with `Contended` instead of a retry. */
 export const once = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
@@ -215,15 +215,15 @@ export const once = <A, R>(
     return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
   })
 
-/** Ends a statement when its context has no time left. `Effect.timeoutOrElse` takes a second fiber and a race for each. */
+/** Ends a statement when its context has no time left. Costs less than `Effect.timeoutOrElse`, which races two fibers. */
 export const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, E | ServiceUnavailable>((resume) => Effect.suspend(startWithTimeout(effect, context, resume)))
   )
 
 /**
- * Starts a statement in a fiber of its own, and interrupts it when its context has no time left. Calls `onExit` once. Returns
- * a function that interrupts the statement.
+ * Starts a statement in a new fiber, and interrupts it when its context has no time left. Calls `onExit` once. Returns a
+ * function that interrupts the statement.
  */
 export const startWithTimeout = <A, E, R>(
   effect: Effect.Effect<A, E, R>,

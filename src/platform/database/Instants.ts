@@ -1,9 +1,10 @@
 /**
- * Decodes PostgreSQL's times directly to the text of the contract (RFC 3339, UTC, milliseconds). Columns of times are
- * `timestamptz`, which the driver decodes to `Date`; statements that read records select them as `timestamp` in UTC
- * (see `Columns.ts`), and this codec decodes that type. No table has a column of it.
+ * Codecs of PostgreSQL's times. Columns of times are `timestamptz`, which becomes a `Date`. Statements that read records select
+ * a time as `timestamp` in UTC (see `Columns.ts`); no table has a column of this type. The codec of `timestamp` makes the text
+ * of the contract (RFC 3339, UTC, milliseconds) without a `Date`.
  *
- * A `Date` as a parameter is exact: the driver multiplies its milliseconds as doubles, which is not from the year 2255 on.
+ * The codecs encode a `Date` exactly. The driver's own codec multiplies the milliseconds as a double, which is inexact from the
+ * year 2255 on.
  */
 import { PgTypes } from "@effect/sql-pg"
 import { Result } from "effect"
@@ -13,8 +14,8 @@ const postgresEpoch = 946_684_800_000
 const dayMillis = 86_400_000
 
 /**
- * The character codes of `YYYY-MM-DDThh:mm:ss.SSSZ` by day since 1970-01-01; the digits of the time are overwritten. The
- * records of a page have few days. A plain map, as decoding is synchronous.
+ * The character codes of `YYYY-MM-DDThh:mm:ss.SSSZ` for each day since 1970-01-01. The digits of the time are overwritten for
+ * each text. The map has few entries in use, because the times of a page fall on few days.
  */
 const templates = new Map<number, Array<number>>()
 const maxTemplates = 1_024
@@ -37,8 +38,8 @@ const putTwo = (codes: Array<number>, at: number, number: number) => {
 }
 
 /**
- * Formats milliseconds since 1970-01-01 like `Date.prototype.toISOString`, without a `Date` for each time. The text is made
- * of character codes, not of parts: `JSON.stringify` leaves its fast path at the first text that V8 keeps as parts.
+ * Formats milliseconds since 1970-01-01 like `Date.prototype.toISOString`, without a `Date` for each time. The text is made of
+ * character codes. If it were concatenated, V8 would keep it as parts, and `JSON.stringify` would leave its fast path.
  */
 export const formatInstant = (millis: number): string => {
   const day = Math.floor(millis / dayMillis)
@@ -57,15 +58,15 @@ export const formatInstant = (millis: number): string => {
   return String.fromCharCode.apply(null, codes)
 }
 
-/** Reads the 8 bytes at `offset`, microseconds since 2000-01-01. They are exact below 2^53, and to 16 above. */
+/** Reads the 8 bytes at `offset`: microseconds since 2000-01-01. The result is exact below 2^53; above, its error is up to 16. */
 const microsAt = (bytes: Uint8Array, offset: number): number =>
   int32(bytes, offset) * 4_294_967_296 + (int32(bytes, offset + 4) >>> 0)
 
-/** Columns hold whole milliseconds, so rounding is exact also beyond the range of exact doubles. */
+/** Decodes a time to text. Columns hold whole milliseconds, so the rounded value is exact even if the microseconds are not. */
 const read = (bytes: Uint8Array, offset: number): Result.Result<string> =>
   Result.succeed(formatInstant(Math.round(microsAt(bytes, offset) / 1_000) + postgresEpoch))
 
-/** Times of PostgreSQL's clock have microseconds, which a `Date` drops; infinity is an invalid `Date`. */
+/** Decodes a time to a `Date`, without the microseconds of PostgreSQL's clock. Infinity becomes an invalid `Date`. */
 const readDate = (bytes: Uint8Array, offset: number): Result.Result<Date> => {
   const micros = microsAt(bytes, offset)
   const millis = Number.isSafeInteger(micros) ? Math.trunc(micros / 1_000) : Math.round(micros / 1_000)

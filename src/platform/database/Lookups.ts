@@ -13,9 +13,9 @@ interface Key {
 }
 
 /**
- * A condition on the keys of a batch that is always true. From its default selectivity the planner expects one key, however
- * many there are. Without it a plan for any number of keys looks more expensive than one for the keys of a small batch, and
- * PostgreSQL plans each small batch again, which takes as long as to run it.
+ * A condition on the keys of a batch. It is always true, but its default selectivity makes the planner expect one key, however
+ * many there are. Without the condition, the generic plan looks more expensive than a plan for a small batch. PostgreSQL would
+ * then plan each small batch again, which takes as long as the batch itself.
  */
 export const plannedOnce = "ordinal + 0 = ordinal"
 
@@ -23,8 +23,8 @@ export const plannedOnce = "ordinal + 0 = ordinal"
 const maxBatch = 64
 
 /**
- * Makes a function that looks up one record of a table, or returns `undefined`. The look-ups of one turn of the event
- * loop are one statement, with one row for each key in their order; the columns of a missing record are null.
+ * Makes a function that looks up one record of a table; it returns `undefined` for a missing record. The look-ups of one turn
+ * of the event loop are one statement. It returns one row for each key, in order, with null columns for a missing record.
  */
 export const lookup = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
@@ -59,14 +59,14 @@ export const lookup = <Row extends { readonly id: string }>(
 }
 
 /**
- * A statement that looks up the rows of `key`, which has `project_id`, `id` and `ordinal`. It returns one row for each, under
- * the condition `plannedOnce` and in the order of `ordinal`; the `id` of a missing record is null.
+ * A statement that looks up the keys in `key`, a FROM item with `project_id`, `id` and `ordinal`. It has the condition
+ * `plannedOnce`, and returns one row for each key in the order of `ordinal`. The `id` of a missing record is null.
  */
 export type LookupStatement<Row extends { readonly id: string }> = (
   key: Statement.Fragment
 ) => Statement.Statement<Row | { readonly id: null }>
 
-/** Like `lookup`, by a statement of its own. */
+/** Makes a function like `lookup`, with a statement of the caller. */
 export const lookupBy = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
   found: LookupStatement<Row>
@@ -80,7 +80,7 @@ export const lookupBy = <Row extends { readonly id: string }>(
     )
   })
 
-/** Looks up one record by a statement of `lookupBy`, for operators, whose look-ups are few. */
+/** Looks up one record by a statement of `lookupBy`, but at once, not in a batch. Commands of operators use it directly. */
 export const lookupOne = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
   found: LookupStatement<Row>,

@@ -1,10 +1,11 @@
 /**
- * The migrations of the database, in `migrations/`: the baseline, which creates the tables, and online migrations. The
- * version before serves while those run and after them, so they lock nothing for long, and
- * `test/platform/database/Migrations.test.ts` holds their text to that.
+ * The migrations of the database, in `migrations/`: the baseline, which creates the tables, and online migrations. While an
+ * online migration runs, and after it, the previous version still serves. So the migration must not hold a lock for long;
+ * `test/platform/database/Migrations.test.ts` checks the text of each migration for this.
  *
- * A migration is an effect, which runs in a transaction; or an array of effects, which run one after the other outside of
- * any, for `CREATE INDEX CONCURRENTLY` and the like. Those run again from the first when one fails, and have to bear it.
+ * A migration is either an effect, which runs in a transaction, or an array of effects, which run in order without a
+ * transaction, for `CREATE INDEX CONCURRENTLY` and similar. If an effect of an array fails, the next attempt runs the whole array
+ * again. So each effect of an array must be repeatable.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { PgClient } from "@effect/sql-pg"
@@ -17,14 +18,14 @@ import { analyzeChanged, reportChanges } from "./Statistics.ts"
 const directory = fileURLToPath(new URL("../../../migrations", import.meta.url))
 const loader = fromFileSystem(directory)
 
-/** "dev-api!" in ASCII: the advisory lock that lets one process migrate at a time. */
+/** The key of the advisory lock that lets one process migrate at a time: "dev-api!" in ASCII. */
 const lock = 7_234_304_496_243_601_697n
 
-/** A statement that waits for a lock blocks all later ones, so it stops waiting and is tried again. */
+/** A statement that waits for the lock of a table blocks all later statements on it. So it gives up, and is tried again. */
 const lockTimeout = "2s"
 const again = { schedule: Schedule.spaced(Duration.seconds(1)), times: 60 }
 
-/** A migration failed. It changed nothing, or can be run again; those before it stay applied. */
+/** A migration failed. It has changed nothing, or can be run again. Earlier migrations stay applied. */
 export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{
   readonly name: string
   readonly cause: unknown
@@ -49,7 +50,7 @@ const readApplied = (sql: SqlClient.SqlClient) => sql<Applied>`SELECT migration_
 const pendingOf = (known: ReadonlyArray<Migrator.ResolvedMigration>, applied: ReadonlyArray<Applied>) =>
   known.filter(([id]) => !applied.some((row) => row.id === id))
 
-/** Applies what is pending, in order, and returns what that was. */
+/** Applies the pending migrations in order, and returns their ids and names. */
 const applyPending = <R>(migrations: Migrator.Loader<R>) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
@@ -86,7 +87,7 @@ const apply = Effect.fnUntraced(function* (
   yield* Effect.mapError(Effect.andThen(dropInvalid(sql), Effect.all([...migration, record])), failed)
 })
 
-/** Drops the indexes that a CREATE INDEX CONCURRENTLY has left unfinished: IF NOT EXISTS would keep them. */
+/** Drops the invalid indexes of failed CREATE INDEX CONCURRENTLY. With IF NOT EXISTS, a repetition would keep them. */
 const dropInvalid = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const indexes = yield* sql<{ name: string }>`
     SELECT indexrelid::regclass::text AS name FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
@@ -95,15 +96,15 @@ const dropInvalid = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
 })
 
 /**
- * Waits for the lock without a statement that waits: CREATE INDEX CONCURRENTLY of its holder would wait for that one's
- * transaction, and both for ever.
+ * Waits for the lock by repeated attempts. A single statement that waits would be a deadlock: CREATE INDEX CONCURRENTLY, run by
+ * the holder of the lock, waits for all open transactions, the transaction of that statement included.
  */
 const takeLock = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const take = sql<{ taken: boolean }>`SELECT pg_try_advisory_lock(${lock}) AS taken`
   yield* Effect.repeat(take, { until: ([row]) => row?.taken === true, schedule: Schedule.spaced(Duration.millis(100)) })
 })
 
-/** Applies pending migrations on a connection of their own, which holds the lock until it closes. */
+/** Applies the pending migrations of a directory on a new connection, which holds the lock until it closes. */
 export const migrateFrom = (directory: string) =>
   Effect.gen(function* () {
     const { config } = yield* PgClient.PgClient
@@ -113,17 +114,17 @@ export const migrateFrom = (directory: string) =>
     )
   }).pipe(Effect.withSpan("migrate"), Effect.provide(NodeServices.layer))
 
-/** Applies the pending migrations of `migrations/`, and returns them. */
+/** Applies the pending migrations of `migrations/`, and returns their ids and names. */
 export const migrate = migrateFrom(directory)
 
-/** The database lacks migrations; the message says what to do. */
+/** Migrations have not been applied. The message names the command that applies them. */
 export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ readonly count: number }> {
   override get message() {
     return `${this.count} migrations are pending: run \`npm run --silent cli -- migrate\``
   }
 }
 
-/** Returns the number of migrations that are pending, and of applied ones that this version does not know. */
+/** Returns the number of pending migrations, and the number of applied migrations that this version does not know. */
 export const migrationStatus = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const known = yield* loader
@@ -136,7 +137,7 @@ export const migrationStatus = Effect.gen(function* () {
   }
 }).pipe(Effect.provide(NodeServices.layer))
 
-/** Fails unless every migration has been applied. */
+/** Fails with `MigrationsPending` if a migration is pending. */
 export const assertMigrated = Effect.gen(function* () {
   const { pending } = yield* migrationStatus
   if (pending > 0) return yield* new MigrationsPending({ count: pending })

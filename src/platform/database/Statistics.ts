@@ -1,19 +1,19 @@
 /**
- * Statistics of tables, by which PostgreSQL plans statements. When the statistics of a table change, PostgreSQL plans the prepared
- * statements that use the table anew.
+ * Statistics of tables, from which PostgreSQL plans statements. After a change of the statistics of a table, PostgreSQL makes new
+ * plans for the prepared statements on the table.
  */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 
-/** Time after which the rest is left to autovacuum. */
+/** Maximum time for all tables. Autovacuum analyzes the tables that are left. */
 const limit = Duration.seconds(30)
 
-/** Reports what the session has changed when its transaction ends, so that `analyzeChanged` sees it. */
+/** Makes PostgreSQL report the changes of this session at the end of the transaction, so that `analyzeChanged` sees them. */
 export const reportChanges = (sql: SqlClient.SqlClient) => sql`SELECT pg_stat_force_next_flush()`
 
 /**
- * Analyzes the tables that have changed as much as autovacuum waits for, which looks once a minute. Analyzes no table that
- * the role does not own, or that another session locks. Never fails: statistics only make plans better.
+ * Analyzes the tables that have changed enough for autovacuum, which would notice only at its next run, up to a minute later.
+ * Skips tables that the role does not own or that another session locks. Never fails: statistics only make plans better.
  */
 export const analyzeChanged = (sql: SqlClient.SqlClient): Effect.Effect<void> =>
   Effect.gen(function* () {

@@ -13,13 +13,13 @@ const inFlight = Metric.gauge("db_client_statements_in_flight", {
   description: "Statements that are sent or wait for a connection"
 })
 
-/** Seconds, as OpenTelemetry's semantic conventions advise for databases. */
+/** The boundaries are those that OpenTelemetry's semantic conventions advise for databases, in seconds. */
 const duration = Metric.histogram("db_client_operation_duration_seconds", {
   description: "Duration of statements, including the wait for a connection",
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
-/** Returns a function that counts a connection of a pool while it is open. */
+/** Returns a function that counts a connection of the pool until it closes. */
 export const countConnections = Effect.fnUntraced(function* (pool: string, max: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
@@ -34,7 +34,7 @@ export const countConnections = Effect.fnUntraced(function* (pool: string, max: 
 
 const unmeasured = () => {}
 
-/** Starts to measure a statement; the returned function ends it. */
+/** Starts the measurement of a statement. Returns the function that ends the measurement. */
 export const begin = (context: Context.Context<never>): (() => void) => {
   if (!Context.get(context, MetricsEnabled)) return unmeasured
   const began = performance.now()

@@ -1,9 +1,10 @@
 /**
- * A client of a pooler in transaction mode, such as PgBouncer. Its sessions last for one transaction: session settings are
- * refused or lost, and a prepared statement may be missing at its next use.
+ * A client of a pooler in transaction mode, such as PgBouncer. The pooler may give each transaction another session. So it
+ * refuses or loses session settings, and a prepared statement may be missing at its next use.
  *
- * So each statement is a transaction that begins with the settings (`set_config` as SET LOCAL). Its four parts are written at
- * once and cost one round trip. A connection runs one statement at a time, as nothing may come between the parts.
+ * Each statement is therefore a transaction of four parts: BEGIN, the settings (`set_config` as SET LOCAL), the statement and
+ * COMMIT. The parts are written at once and cost one round trip. A connection runs one statement at a time, because nothing
+ * may come between the parts.
  */
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Duration, Effect, Layer, Predicate, Result, Stream } from "effect"
@@ -13,7 +14,7 @@ import type { Pool } from "../../Pools.ts"
 
 type Connection = PgConnection.PgConnection
 
-/** Whether the pooler keeps prepared statements: PgBouncer from 1.21 on does (`max_prepared_statements`), and renames them. */
+/** Whether the pooler keeps prepared statements. PgBouncer 1.21 or later does (`max_prepared_statements`), and renames them. */
 const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlError.SqlError> =>
   Effect.map(
     connection.query("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"),
@@ -24,7 +25,7 @@ const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlErro
 const isStale = ({ reason }: SqlError.SqlError) =>
   Predicate.hasProperty(reason.cause, "code") && (reason.cause.code === "26000" || reason.cause.code === "0A000")
 
-/** Each part is written before the answer to the previous one has arrived. */
+/** With this option, each part is written before the answer to the previous part has arrived. */
 const pipelined = { concurrency: "unbounded" } as const
 
 const rolledBack = new SqlError.SqlError({
@@ -37,7 +38,7 @@ type Run = <A>(
   sql: string
 ) => Effect.Effect<A, SqlError.SqlError>
 
-/** Makes a connection whose statements are run by `run`, prepared if that is `wanted` and possible. */
+/** Makes a connection whose statements are run by `run`. A statement is prepared if the caller wants it and it is possible. */
 const connectionOf = (run: Run, connection: Connection): SqlConnection.Connection => {
   const result = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
     run(wanted, (prepare) => connection.query(sql, params, prepare), sql)
@@ -65,8 +66,8 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   const before = [begin, ...(configure === undefined ? [] : [configure])]
 
   /**
-   * Runs a statement in a transaction of its own. The other parts are never prepared: if the pooler has lost one, the driver
-   * would repeat it after the COMMIT.
+   * Runs a statement in a transaction. The other parts are never prepared: the driver repeats a prepared statement that the
+   * pooler has lost, and would send the part again after the COMMIT.
    */
   const inTransaction = <A>(
     connection: Connection,
@@ -91,7 +92,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
       ? Effect.tap(keepsStatements(connection), (keeps) => Effect.sync(() => void (prepares = keeps)))
       : Effect.succeed(prepares)
 
-  /** Uninterruptible, as a part of the statements would leave the transaction open. */
+  /** Runs a statement. It is uninterruptible: if only some parts were sent, the transaction would stay open. */
   const run = <A>(
     connection: Connection,
     wanted: boolean,
@@ -108,7 +109,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   const alone = (connection: Connection) =>
     connectionOf((wanted, statement) => run(connection, wanted, statement), connection)
 
-  /** For transactions of several statements: the settings follow their BEGIN. */
+  /** Makes a connection for a transaction of several statements. The settings follow its BEGIN. */
   const reservedConnection = (connection: Connection) =>
     connectionOf(
       (_, statement, sql) =>
@@ -133,13 +134,14 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   })
 })
 
-/** The client of a pool through the pooler. `options` have its address. */
+/** Provides the client of a pool through the pooler. `options` contain the pooler's address. */
 export const layer = (pool: Pool, connections: number, options: PgPool.Config) =>
   Layer.effect(
     SqlClient.SqlClient,
     make(pool, {
       ...options,
-      // One name for all pools: otherwise the pooler would set it anew on a session that a client of another pool used last.
+      // All pools have one name. With different names, the pooler would have to set the name each time when a session goes
+      // to a client of another pool.
       applicationName: "developer-api",
       maxConnections: connections,
       idleTimeout: Duration.minutes(1)

@@ -4,13 +4,13 @@ import { connect, type Socket } from "node:net"
 
 const tick = Duration.seconds(1)
 
-/** Time in which the server has to close a connection after the client has ended it. */
+/** Time in which the server has to close a connection that the client has ended. */
 const closeTimeout = Duration.millis(250)
 
 /**
- * Connects, and destroys the connection when a write has been unanswered for `deadAfter`; null: never. After a failover
- * without a reset, TCP alone would retransmit for a quarter of an hour. A server that hangs does not close an ended
- * connection either, and the process could not exit.
+ * Connects, and destroys the connection when a write has had no answer for `deadAfter` (null: no limit). After a failover
+ * without a TCP reset, TCP alone would retransmit for a quarter of an hour. A connection that the client has ended is
+ * destroyed after `closeTimeout`: a server that hangs would not close it, and the process could not exit.
  */
 export const watchedSocket = (host: string, port: number, deadAfter: Duration.Duration | null): Socket => {
   const socket = connect({ host, port, noDelay: true })
@@ -21,7 +21,7 @@ export const watchedSocket = (host: string, port: number, deadAfter: Duration.Du
   return socket
 }
 
-/** Compares byte counts, which work with and without TLS. */
+/** Watches a connection by its counts of bytes, which work with and without TLS. */
 const watch = (socket: Socket, deadAfter: Duration.Duration) => {
   const ticks = Duration.toMillis(deadAfter) / Duration.toMillis(tick)
   let answered = { read: 0, written: 0 }

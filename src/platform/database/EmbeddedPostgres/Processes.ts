@@ -1,14 +1,14 @@
-/** Processes of the embedded PostgreSQL, and the error of everything that it needs from the system. */
+/** Starts, signals and watches the processes of the embedded PostgreSQL. */
 import { type Duration, Effect, Schedule, Schema } from "effect"
 import * as ChildProcess from "node:child_process"
 import { closeSync, fstatSync, openSync, readFileSync } from "node:fs"
 
 /**
- * The embedded PostgreSQL could not be created, started or reached. `message` is one line for a person; `reason` shows
- * whether a retry may help.
- * - `Busy`: temporary (another process starts or stops the server, the remains of a dead one are being removed, or a port
- *   is taken).
- * - `Failed`: permanent until an operator changes something.
+ * The embedded PostgreSQL could not be created, started or reached. `message` is one line for an operator. `reason` shows
+ * whether a retry may help:
+ * - `Busy`: the problem is temporary. For example, another process starts or stops the server, sessions of a dead server still
+ *   exist, or a port is taken.
+ * - `Failed`: the problem stays until an operator changes something.
  */
 export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresError>()("EmbeddedPostgresError", {
   reason: Schema.Literals(["Busy", "Failed"]),
@@ -16,7 +16,7 @@ export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresEr
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 
-/** Runs a few short system calls, which are synchronous. The message of the error begins with `what`. */
+/** Runs short synchronous system calls. `what` describes the failure; the message of the error begins with it. */
 export const attempt = <A>(what: string, run: () => A): Effect.Effect<A, EmbeddedPostgresError> =>
   Effect.try({
     try: run,
@@ -26,7 +26,7 @@ export const attempt = <A>(what: string, run: () => A): Effect.Effect<A, Embedde
     }
   })
 
-/** Returns the text of a file; empty if it cannot be read. */
+/** Returns the text of a file, or an empty text if the file cannot be read. */
 export const textOf = (file: string): string => {
   try {
     return readFileSync(file, "utf8")
@@ -35,13 +35,13 @@ export const textOf = (file: string): string => {
   }
 }
 
-// PostgreSQL needs none of this process's environment, which contains secrets.
+// PostgreSQL does not need the environment of this process, which contains secrets.
 const env = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" }
 
 /**
- * Starts a program in its own process group, so that Ctrl-C does not reach it. Its output goes to `log`. `ended` waits for its
- * end, in words such as `exit code 1`; `logged` returns the lines that the log has gained. The child keeps this process alive
- * until `unref`.
+ * Starts a program in a new process group, so that Ctrl-C does not reach it. Its output is appended to `log`. `ended` waits until
+ * the program has ended and returns how, for example `exit code 1`. `logged` returns the lines that the log has gained since the
+ * start. This process does not exit while the program runs, unless `unref` is called.
  */
 export const spawn = ([file = "", ...args]: ReadonlyArray<string>, log: string) =>
   attempt(`Cannot run ${file} with the log ${log}`, () => {
@@ -63,7 +63,7 @@ export const spawn = ([file = "", ...args]: ReadonlyArray<string>, log: string) 
     }
   })
 
-/** Sends a signal to a process or, by a negative pid, to a group. Returns whether there was one to get it. */
+/** Sends a signal to a process, or to a process group if `pid` is negative. Returns whether the signal could be sent. */
 export const signal = (pid: number, name: NodeJS.Signals | 0): boolean => {
   try {
     return process.kill(pid, name)
@@ -73,16 +73,16 @@ export const signal = (pid: number, name: NodeJS.Signals | 0): boolean => {
 }
 
 /**
- * Whether the process runs, as a user whose processes this one may signal. A zombie (ended, but not reaped by its parent)
- * does not run.
+ * Whether the process runs and this process may signal it. A zombie, which has ended but was not reaped by its parent, does
+ * not run.
  */
 export const isRunning = (pid: number): boolean => {
   const state = textOf(`/proc/${pid}/stat`)
-  // `pid (name) S …`: the name may contain blanks and brackets, so the state follows the last bracket.
+  // The format is `pid (name) S …`. The name may contain brackets, so the state is what follows the last bracket.
   return signal(pid, 0) && !/^\) [ZX]/.test(state.slice(state.lastIndexOf(")")))
 }
 
-/** Waits until the process has ended, checking at each `interval`. */
+/** Waits until the process has ended. Checks every `interval`. */
 export const untilEnded = (pid: number, interval: Duration.Input): Effect.Effect<void> =>
   Effect.sync(() => isRunning(pid)).pipe(
     Effect.repeat({ while: (running) => running, schedule: Schedule.spaced(interval) }),

@@ -1,6 +1,6 @@
 /**
- * Finds, starts and stops the server of a cluster. PostgreSQL locks its data directory by the file `postmaster.pid`, which
- * also describes the server that runs on it.
+ * Finds, starts and stops the server of a cluster. PostgreSQL locks its data directory with the file `postmaster.pid`. The file
+ * also contains the process id and the port of the server.
  */
 import { Effect, Exit, Random } from "effect"
 import { readlinkSync, rmSync, statSync, truncateSync } from "node:fs"
@@ -14,7 +14,7 @@ export interface Server {
   readonly port: number
 }
 
-/** Returns the server that runs on the data directory; undefined if none runs. Fails as `Busy` while it is not ready. */
+/** Returns the server of the cluster; undefined if it does not run. Fails as `Busy` while the server is not ready. */
 export const find = Effect.fnUntraced(function* (
   cluster: Cluster
 ): Effect.fn.Return<Server | undefined, EmbeddedPostgresError> {
@@ -23,8 +23,8 @@ export const find = Effect.fnUntraced(function* (
   const { isReady, pid, port } = parse(text)
   if (!isRunning(pid)) return undefined
   if (!worksIn(pid, cluster.data)) {
-    // PostgreSQL would keep this lock: it replaces only the lock of a dead process. Read again, as another process may have
-    // removed the lock and started a server in the meantime.
+    // PostgreSQL replaces only the lock of a dead process, so this lock has to be removed here. It is read again first, because
+    // another process may have removed it and started a server in the meantime.
     if (textOf(path) === text) rmSync(path, { force: true })
     return undefined
   }
@@ -36,8 +36,8 @@ export const find = Effect.fnUntraced(function* (
 })
 
 /**
- * Starts the server, on `port` if given, and stops it if `use` fails or is interrupted. Of two concurrent processes,
- * PostgreSQL's own lock decides which one starts it; the other fails as `Busy`.
+ * Starts the server, on `port` if given. Stops it again if `use` fails or is interrupted. If two processes start it at once,
+ * PostgreSQL's own lock lets one of them succeed, and the other fails as `Busy`.
  */
 export const start = Effect.fnUntraced(function* <R>(
   cluster: Cluster,
@@ -51,13 +51,13 @@ export const start = Effect.fnUntraced(function* <R>(
     unix_socket_directories: "",
     timezone: "UTC",
     log_timezone: "UTC",
-    // A project can be moved to another database (contract §18).
+    // The move of a project to another database uses logical replication (contract §18).
     wal_level: "logical",
     ...cluster.flags
   }
   const options = Object.entries(settings).map(([name, value]) => `--${name}=${value}`)
   const before = textOf(lockOf(cluster))
-  // In a container a server often has the same process id after a crash as before: the lock from before is not its own.
+  // In a container, a server may get the process id that it had before a crash. So this id can also be in the old lock.
   const untilReady = (pid: number) =>
     Effect.sync(() => parse(textOf(lockOf(cluster)))).pipe(
       Effect.delay("25 millis"),
@@ -74,14 +74,15 @@ export const start = Effect.fnUntraced(function* <R>(
   )
 })
 
-// The last checkpoint of a large database takes time; without it, the next start recovers from the log.
+// SIGINT has a long limit, because the last checkpoint of a large database takes time. If it is cut off, the next start takes
+// longer, because it recovers from the write-ahead log.
 const stopSignals = [
   ["SIGINT", "60 seconds"],
   ["SIGQUIT", "10 seconds"],
   ["SIGKILL", "10 seconds"]
 ] as const
 
-/** Stops a server fast (sessions end, their commits are kept), and harder when that takes too long. */
+/** Stops a server: first by a fast shutdown, which ends all sessions; if this takes too long, by a stronger signal. */
 export const stop = Effect.fnUntraced(function* (pid: number) {
   for (const [name, limit] of stopSignals) {
     if (!isRunning(pid)) return
@@ -90,17 +91,17 @@ export const stop = Effect.fnUntraced(function* (pid: number) {
   }
 })
 
-/** Size above which a start empties the log. Writers append, so an open writer continues at its start. */
+/** Size in bytes above which a start empties the log. A program that still has the log open appends to the empty file. */
 const maxLogSize = 10 * 1024 * 1024
 
-// Below the range of ephemeral ports: from that range, a client that reconnects while the server is down may get this
-// very port and connect to itself.
+// The ports are below the ephemeral range. A client that reconnects while the server is down gets an ephemeral port. If it were
+// the server's port, the client would connect to itself.
 const newPort = Random.nextIntBetween(20_000, 30_000)
 
-/** Where PostgreSQL stores the arguments of the last start that could listen on its port. */
+/** The file with the arguments of the last start. PostgreSQL writes it once it listens on its port. */
 const argumentsOf = ({ data }: Cluster) => Path.join(data, "postmaster.opts")
 
-/** The port of the last start: clients of a server that has died may retry there. */
+/** Returns the port of the last start. After a crash of the server, clients may still try to connect to this port. */
 const lastPort = (cluster: Cluster): number | undefined => {
   const port = /"--port=(\d+)"/.exec(textOf(argumentsOf(cluster)))?.[1]
   return port === undefined ? undefined : Number(port)
@@ -110,13 +111,13 @@ const lockOf = ({ data }: Cluster) => Path.join(data, "postmaster.pid")
 
 const parse = (text: string) => {
   const [pid = "", , , port, , , , status] = text.split("\n")
-  // A server in single-user mode writes a negative number.
+  // A server in single-user mode writes its process id as a negative number.
   return { text, pid: Math.abs(Number.parseInt(pid, 10)), port: Number(port), isReady: status?.trim() === "ready" }
 }
 
 /**
- * Whether the working directory of a process is `data`, as for its server. If not, the process id of a dead server now
- * belongs to an unrelated program. Returns true where the system does not show the directory.
+ * Whether the working directory of a process is `data`. This is true for the server of `data`. If it is false, the server is
+ * dead and another program has its process id. Returns true if the system does not show the working directory.
  */
 const worksIn = (pid: number, data: string): boolean => {
   try {
@@ -126,15 +127,16 @@ const worksIn = (pid: number, data: string): boolean => {
   }
 }
 
-// Another process started first, sessions of a killed server still hold its shared memory, or the port is taken.
+// What PostgreSQL logs if another process started first, if sessions of a killed server still hold shared memory, or if the
+// port is taken.
 const busy =
   /lock file "postmaster\.pid" (already exists|is empty)|shared memory block .* is still in use|could not create any TCP/
 
-/** Returns the reason why a started server has ended, from what it has logged. */
+/** Makes the error of a server that ended during its start, from the lines that it has logged. */
 const startFailure = (cluster: Cluster, pid: number, logged: ReadonlyArray<string>, ended: string) => {
-  // Several processes may write to the log; each line has its process id.
+  // Several servers may write to the log. Each line contains the process id of its server.
   const own = logged.filter((line) => line.includes(`[${pid}]`)).join("\n")
-  // The next attempt takes another port.
+  // Without this file, the next attempt takes another port.
   if (own.includes("could not create any TCP")) rmSync(argumentsOf(cluster), { force: true })
   const words = /FATAL: +(.*)/.exec(own)?.[1] ?? logged.at(-1) ?? "no message"
   return new EmbeddedPostgresError({
