@@ -1,4 +1,4 @@
-/** The statement of a mutation: claims the keys of its commands, applies their changes, and returns their receipts. */
+/** The statement of a mutation. It claims the keys of its commands, applies the changes, and returns a row per command. */
 import type { SqlClient, Statement } from "effect/sql"
 
 /** The result of one command. */
@@ -8,40 +8,39 @@ export interface Attempt<Returned> {
   readonly resourceId: string
   readonly changed: boolean
   readonly version: number | null
-  /** Whether the change was applied: no guard failed, and the key was free. */
+  /** Whether the change was applied, because no guard failed and the key was free. */
   readonly claimed: boolean
   readonly returned: Returned
 }
 
-/** The parts in which mutation statements differ. */
+/** The parts of the statement that depend on the mutation. */
 interface Parts {
-  /** A query of the commands: `ord`, `project_id`, `key`, `fingerprint`, `at`, and arguments. */
+  /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at` and the arguments. */
   readonly requested: Statement.Fragment
   /** Whether `requested` is one command. */
   readonly isOne: boolean
   /**
    * Common table expressions over `command (ord, project_id, key, fingerprint, at, contact_capacity, default_pipeline_id,
-   * time_zone, …arguments)` that end in `decided`: the commands with `failure`, `resource_id`, `changed` and `version`.
+   * time_zone, …arguments)`. The last one is `decided`: the commands with `failure`, `resource_id`, `changed` and `version`.
    */
   readonly decided: Statement.Fragment
   /** The columns of `decided` that `claim` needs. */
   readonly claim: Statement.Fragment
-  /** Common table expressions that apply the changes from `claim`, the commands that hold their key now. */
+  /** Common table expressions that apply the changes of the commands in `claim`, whose keys this statement has inserted. */
   readonly effect: Statement.Fragment
-  /** The value that only the first run returns. */
+  /** An expression for a value that only the first run of a command returns; it is not stored. */
   readonly returning?: Statement.Fragment | undefined
 }
 
 /**
- * Commands without a row are those whose project a project file locks, or has changed since the statement began:
- * `enter_project` takes the shared advisory lock that a file takes exclusively, and returns the revision at that
- * moment; if the statement's snapshot has another, all its reads may be old. The statement never waits for the lock, so
- * a waiting file goes first.
+ * Returns a row for each command, except for commands of a project that a project file or a move locks or has changed since
+ * the statement began. `enter_project` takes the shared advisory lock that a project file takes exclusively, and returns the
+ * current revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. The
+ * statement never waits for the lock, so a project file that waits for it goes first.
  *
- * Every statement takes its locks in one order: records, the project's row (where a capacity is counted), keys; within
- * each, by project and id. So statements do not deadlock. OFFSET 0 forces a look-up by key: a join could be
- * planned as a scan while the table is small, and the plan kept when it has grown. So could the join of a change to its
- * records if `claim` were not materialized.
+ * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
+ * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the
+ * planner could choose a scan while a table is small, and PostgreSQL would keep the plan when the table has grown.
  */
 export const attempt = <Returned>(
   sql: SqlClient.SqlClient,

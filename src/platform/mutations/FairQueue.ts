@@ -1,24 +1,24 @@
 /** A queue that serves projects in turn, and never two items with a common name at once. */
 
 /**
- * Number of waiting items at which the queue is full. It bounds memory only: an overload is better met by a refusal after a
- * wait, as callers who are refused at once come again at once, and refusals then take the time of the work.
+ * Number of waiting items at which the queue is full. It only bounds memory, so it is large. In an overload, items are refused
+ * after a wait: callers who are refused at once retry at once, and refusals then take the CPU time of the work.
  */
 export const capacity = 8_192
 
 /** An item of the queue. */
 export interface Queued {
   readonly projectId: string
-  /** Hashes of names that no two items in service share: the key of a command, the record that it changes. */
+  /** Hashes of the item's names: the key of a command, and the record that it changes. Items in service share no name. */
   readonly names: ReadonlyArray<number>
 }
 
 /**
- * No map or set lives on while its entries change with every group. V8 then replaces its table every few entries, and each old
- * table keeps the next one, and what both refer to, until the next major collection.
+ * Queue of items by project. `take` makes a new map each time. V8 would replace the table of a long-lived map every few changes,
+ * and each old table keeps the next table, and all that both refer to, until the next major garbage collection.
  */
 export class FairQueue<Item extends Queued> {
-  /** The waiting items of each project in their order; the projects in the order of their turns. */
+  /** The waiting items of each project, in order of arrival. The projects are in the order of their turns. */
   private waiting = new Map<string, Array<Item>>()
   /** Names of the items in service. */
   private readonly served: Array<number> = []
@@ -28,13 +28,13 @@ export class FairQueue<Item extends Queued> {
     return this.waiting.size === 0
   }
 
-  /** Whether the queue is full and the project has its equal share of it. A project with less may still add items. */
+  /** Whether the queue is full and the project has at least its equal share. A project with less may still add items. */
   isFullFor(projectId: string): boolean {
     const own = this.waiting.get(projectId)?.length ?? 0
     return this.size >= capacity && own >= capacity / this.waiting.size
   }
 
-  /** Whether an item waits only for its turn, not for an item in service that shares a name with it. */
+  /** Whether an item waits, and no item in service shares a name with it. So only its turn is missing. */
   isDelayed(item: Item): boolean {
     const isWaiting = this.waiting.get(item.projectId)?.includes(item) ?? false
     return isWaiting && !item.names.some((name) => this.served.includes(name))
@@ -47,7 +47,7 @@ export class FairQueue<Item extends Queued> {
     else items.push(item)
   }
 
-  /** Removes a waiting item. */
+  /** Removes an item if it waits. */
   remove(item: Item): void {
     const items = this.waiting.get(item.projectId)
     const index = items?.indexOf(item) ?? -1
@@ -58,9 +58,9 @@ export class FairQueue<Item extends Queued> {
   }
 
   /**
-   * Takes up to `max` items: one of each project, then another of each, and so on. A project that items are taken from
-   * goes to the end of the order. Items stay if they share a name with one in service, or with an earlier one that
-   * stays, so that items with a common name are served in their order.
+   * Takes up to `max` items: one of each project, then another of each, and so on. A project goes to the end of the order if
+   * an item of it was taken. An item stays if it shares a name with an item in service, or with an earlier item that stays. So
+   * items with a common name are served in order of arrival.
    */
   take(max: number): ReadonlyArray<Item> {
     const taken: Array<Item> = []
@@ -88,7 +88,7 @@ export class FairQueue<Item extends Queued> {
   }
 }
 
-/** The items of one project while some are taken. */
+/** The items of one project during a `take`. */
 class Line<Item extends Queued> {
   readonly projectId: string
   readonly items: Array<Item>
@@ -104,7 +104,7 @@ class Line<Item extends Queued> {
     this.served = served
   }
 
-  /** Takes the next item that can be served. */
+  /** Takes the next item that can be served; undefined if there is none. */
   take(): Item | undefined {
     for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
       if (item.names.every((name) => !this.served.includes(name) && !this.blocked.has(name))) {

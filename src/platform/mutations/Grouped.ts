@@ -1,10 +1,10 @@
 /**
  * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one
- * command. A kind is written once, as SQL over a relation of commands; a single command is a group of one.
+ * command. A kind is written once, as SQL over a relation of commands. A single command is a group of one.
  *
- * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record: a
- * command whose record is locked, or whose outcome depends on other commands of the group, is undecided and runs alone
- * in a statement that waits. So do all commands of a group that fails as a whole.
+ * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record. A command is
+ * undecided if its record is locked, or if its outcome depends on other commands of the group. It then runs alone, in a
+ * statement that waits. If the whole statement of a group fails although the database answers, all its commands run alone.
  */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
@@ -17,31 +17,31 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 
-/** The variant of a statement: for one command or many, waiting for records or not. */
+/** The parts of a statement that differ between its variants: for one command or many, and with or without waits. */
 export interface Form {
-  /** Follows `FOR … UPDATE`. */
+  /** What follows `FOR … UPDATE`: SKIP LOCKED, or nothing in the variant that waits. */
   readonly locked: Statement.Fragment
-  /** Follows SELECT where several commands may select the same value. */
+  /** What follows a SELECT in which several commands may select the same value: DISTINCT, or nothing for one command. */
   readonly distinct: Statement.Fragment
-  /** A query of the distinct projects of `rows`, what follows FROM, in the order in which they are locked. */
+  /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows its FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
-  /** A query of the sum of each project's changes; `changes` is a query of `project_id` and `change`. */
+  /** A query of the sum of the changes of each project. `changes` is a query of `project_id` and `change`. */
   readonly sums: (changes: Statement.Fragment) => Statement.Fragment
-  /** The commands in the order in which their records, named by their column `id`, are locked. */
+  /** The commands, ordered by project and `id`. Their records are locked in this order. */
   readonly inOrder: Statement.Fragment
-  /** The number of a command among the commands of its partition, from 1 on. */
+  /** The position of a command among the commands of its partition, from 1. */
   readonly rank: (partition: string) => Statement.Fragment
-  /** The failure of a command whose record was not locked; `record` is a query of the record. */
+  /** The failure of a command whose record was not found, or was skipped as locked. `record` is a query of the record. */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
-  /** The failure of a command that is refused only if others of its group are applied. */
+  /** The failure of a command that is refused only if other commands of its group are applied. */
   readonly crowded: (code: string) => Statement.Fragment
 }
 
-/** A mutation as SQL over many commands. `Args` is plain JSON: the arguments of a command beside its key. */
+/** A mutation as SQL over many commands. `Args` has the arguments of a command, as plain JSON. */
 export interface Kind<Args, Problem> {
-  /** The types of `Args`, which are columns of `command`. */
+  /** The SQL types of the arguments, which are columns of `command`. */
   readonly args: Readonly<Record<keyof Args & string, string>>
-  /** The record that a command changes. No two commands of a group change the same record. */
+  /** Returns the id of the record that a command changes. Commands for the same record are never in one group. */
   readonly record?: (args: Args) => string
   /**
    * Common table expressions that lock the records and check the guards. The last one is named `decided`: it has the columns
@@ -54,7 +54,6 @@ export interface Kind<Args, Problem> {
   readonly problems: Problems<Problem>
 }
 
-/** The failure of a command that a group cannot decide. */
 const undecided = "undecided"
 
 /** Makes the function that runs commands of a kind. */
@@ -128,8 +127,8 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
 ]
 
 /**
- * The texts of a kind's statement for many commands, for one, and for one that waits. Their only parameters are the
- * commands.
+ * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits. The commands are
+ * the only parameters.
  */
 const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
   const code = (text: string) => sql.literal(`'${text}'`)
@@ -143,7 +142,7 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
   } as const
   const skipping = {
     locked: sql.literal("SKIP LOCKED"),
-    // Not EXISTS, for which a plan may read all records.
+    // This is not an EXISTS, because its plan could read all records.
     absent: (record: Statement.Fragment, otherwise: string) => sql`
       coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
     crowded: () => code(undecided)
@@ -194,8 +193,8 @@ const requestedOne = (args: Args) => `
   FROM json_to_record($5::json) AS args (${declared(args)})`
 
 /**
- * The condition is always true. From its default selectivity the planner expects one command, and so plans look-ups by
- * key, however small the tables are at that time.
+ * The condition on `ordinality` is always true. Its default selectivity makes the planner expect one command, so it plans
+ * look-ups by key, even while the tables are small.
  */
 const requestedMany = (args: Args) => `
   SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,

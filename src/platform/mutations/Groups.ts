@@ -1,4 +1,4 @@
-/** The queue of a kind of mutation: forms groups, runs at most two at once, and runs undecided commands alone. */
+/** The queue of one kind of mutation. It forms groups, runs at most two groups at once, and runs undecided commands alone. */
 import { Cause, type Context, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { type Contended, startWithTimeout, timeLeft, unavailable } from "../database/Database.ts"
@@ -6,12 +6,12 @@ import { FairQueue, type Queued } from "./FairQueue.ts"
 
 /** Maximum number of requests in a group. */
 const maxGroup = 32
-/** Maximum number of groups of a kind in flight. More would wait for each other in the database. */
+/** Maximum number of groups of a kind in flight. More groups would wait for each other in the database. */
 const maxGroups = 2
 
 /**
- * Part of a caller's time after which a request that waits for its turn is refused. A refusal takes as much CPU time as an
- * answer, so it is worth waiting; the rest is enough for the statement.
+ * Part of a caller's time for which a request may wait for its turn. Then it is refused. The wait is long because a refusal
+ * takes as much CPU time as an answer. The rest of the time is enough for the statement.
  */
 const queueShare = 3 / 4
 
@@ -21,16 +21,16 @@ const overloaded = () =>
 interface Waiting<Request, Answer> extends Queued {
   readonly request: Request
   readonly context: Context.Context<never>
-  /** When its caller stops waiting, in milliseconds of `performance.now()`. */
+  /** Time at which the caller stops waiting, in milliseconds of `performance.now()`. */
   readonly endsAt: number
   readonly resume: (effect: Effect.Effect<Answer, ServiceUnavailable>) => void
 }
 
 /**
- * Makes the function that runs a request. `group` answers requests in their order and leaves out undecided ones, without a
- * timeout of its own; `alone` runs one of those. A request is sent at the end of the current turn of the event loop
- * (`setImmediate`), or with the next group if two are in flight. A caller waits no longer than the time that its context has
- * left; a request that was sent runs to its end, even if its caller is interrupted.
+ * Makes the function that runs a request. `group` returns one answer for each request, in order, or undefined for an undecided
+ * request; it needs no timeout. `alone` runs an undecided request. A request is sent at the end of the current turn of the event
+ * loop (`setImmediate`), or with the next group if two groups are in flight. A caller waits at most for the time that its
+ * context has left. A request that was sent runs to its end, even if its caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,
@@ -59,7 +59,7 @@ export const groups = <Request extends Queued, Answer>({
     })
   }
 
-  /** Runs a group in the context that has the most time left, as each entry has a timer of its own. */
+  /** Runs a group. `context` is the one with the most time left, because each entry has its own timer. */
   const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
     inFlight++
     const answers = group(entries.map(({ request }) => request))
@@ -130,7 +130,7 @@ export const groups = <Request extends Queued, Answer>({
     )
 }
 
-/** Returns the problem of a group that the database did not answer: running its requests alone would fail as well. */
+/** Returns the failure of a group if the database did not answer. The requests would then fail alone, too. */
 const unavailableIn = (cause: Cause.Cause<Contended | ServiceUnavailable>): ServiceUnavailable | undefined =>
   cause.reasons
     .filter(Cause.isFailReason)

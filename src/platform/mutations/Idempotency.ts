@@ -1,7 +1,7 @@
 /**
- * Idempotent mutations (contract §5): key, effect and outcome are one statement, so that after a crash at any point
- * either all of it is stored or none, and a retry finds the outcome instead of having a second effect. `Mutate.ts` runs one
- * command at a time, `Grouped.ts` many.
+ * Idempotent mutations (contract §5). One statement stores the key, the effect and the outcome. So after a crash either all of
+ * them are stored or none, and a retry finds the outcome instead of having a second effect. `Mutate.ts` runs one command in a
+ * statement, `Grouped.ts` many.
  */
 import type { Statement } from "effect/sql"
 import { hash as oneShotHash } from "node:crypto"
@@ -16,7 +16,7 @@ export interface Command {
   readonly fingerprint: Uint8Array
 }
 
-/** Returns the command of a decoded request. */
+/** Makes the command of a decoded request. */
 export const command = (
   projectId: ProjectId,
   request: {
@@ -47,33 +47,30 @@ export interface Outcome<Returned = null> {
   readonly returned: Returned | null
 }
 
-/** The data of a failed guard. */
+/** What a failed guard reports, for the problem that answers the command. */
 export interface Refusal {
-  /** The version in the verdict: for a version guard the record's current version; null where there is none. */
+  /** The version in the verdict. For a version guard, this is the current version of the record; null if there is none. */
   readonly version: number | null
-  /** The faults of the request: the words after the code. */
+  /** The faults of the request: the words that follow the code in `failure`. */
   readonly faults: ReadonlyArray<string>
 }
 
-/** The problem of each code of a `failure`. */
+/** Makes the problem for each code that a `failure` can begin with. */
 export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
 
-/**
- * A mutation that runs one command at a time, as SQL in two lists of common table expressions around the claim of the
- * key.
- */
+/** A mutation for `mutate`, as SQL: common table expressions before the claim of the key (`verdict`) and after it (`effect`). */
 export interface Mutation<Problem> {
   /** The time of the change. */
   readonly at: Date
   /**
    * Locks the records, checks the guards, and ends in one row of `verdict (failure text, resource_id text, changed
-   * boolean, version int)`; `failure` is the code of a problem, then the faults, separated by spaces. The project is in
-   * `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
+   * boolean, version int)`. `failure` is the code of a problem and the faults, separated by spaces; null if no guard failed. The
+   * project is in `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
    */
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when a guard failed or the key is taken. */
   readonly effect: Statement.Fragment
-  /** The value that only the first run returns: an expression over the common table expressions. */
+  /** An expression over the common table expressions, for a value that only the first run returns. */
   readonly returning?: Statement.Fragment
   readonly problems: Problems<Problem>
 }

@@ -1,4 +1,4 @@
-/** Long-running mutations: they have a pool of their own and a longer timeout than others. */
+/** Long-running mutations. They have a separate pool, and a longer timeout than other mutations. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { capacityOf, clients, longRunningTimeout, StatementTimeout } from "../database/Database.ts"
@@ -7,7 +7,7 @@ import { makeMutationClient, type MutationClient } from "./Mutations.ts"
 export class LongRunning extends Context.Service<
   LongRunning,
   {
-    /** The client of their pool. */
+    /** Mutates on the connections of the long-running pool. */
     readonly mutations: MutationClient
     /** Runs a mutation with the longer timeout. */
     readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>

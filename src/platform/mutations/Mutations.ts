@@ -25,13 +25,13 @@ export interface Stored {
 export interface MutationClient {
   readonly sql: SqlClient.SqlClient
   /**
-   * Permits for mutations that may wait for rows, shared fairly among the projects: a project whose mutations wait holds no
-   * more permits than the others leave.
+   * Permits for mutations that may wait for rows. The projects share them fairly: a project whose mutations wait for rows does
+   * not take the permits that other projects ask for.
    */
   readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
   /** Looks up the outcome of a key's first run. */
   readonly stored: (key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>
-  /** The keys under which this process has lately found or stored an outcome. A command with one is a repeat. */
+  /** The keys under which this process has recently found or stored an outcome. A command with such a key is a repetition. */
   readonly keys: RecentKeys
 }
 
@@ -47,7 +47,7 @@ export const makeMutationClient = (options: {
   keys: new RecentKeys()
 })
 
-/** The mutations of requests. */
+/** The client for the mutations of requests. */
 export class Mutations extends Context.Service<Mutations, MutationClient>()(
   "developer-api/platform/mutations/Mutations"
 ) {
@@ -56,19 +56,19 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
       const sql = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
-      // The other half is for groups, which never wait for a record.
+      // Half of the capacity is for mutations that may wait. The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
       return makeMutationClient({ sql, reads, permits })
     })
   )
 }
 
-/** A power of two. */
+/** Number of places in a `RecentKeys`. It is a power of two, because the place is found by a bit mask. */
 const recentKeys = 32_768
 
 /**
- * A bounded set of keys, without memory of its own for each: a key has one place, where the next one with that place replaces
- * it. A key that was not added may seem to be in the set, which costs its command a look-up.
+ * A bounded set of keys in a fixed amount of memory. The hash of a key determines its place, and a later key with the same place
+ * replaces it. A key with an equal hash seems to be in the set; its command then costs an additional look-up.
  */
 class RecentKeys {
   private readonly hashes = new Int32Array(recentKeys)
@@ -87,7 +87,7 @@ class RecentKeys {
 /** Maximum number of outcomes that one statement looks up. */
 const maxBatch = 64
 
-/** Makes a function that looks up the stored outcome of a key; the look-ups of one turn are one statement. */
+/** Makes a function that looks up the stored outcome of a key. The look-ups of one turn of the event loop are one statement. */
 const storedOutcomes = (
   sql: SqlClient.SqlClient
 ): ((key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>

@@ -1,10 +1,10 @@
 /**
- * Hashes of names, for maps and sets whose entries come and go with requests. V8 copies each new text that is a key of a map to
- * the old generation, where it stays until the next major collection.
+ * Hashes of names, for collections whose entries change with every request. If a new text is the key of a map, V8 copies it to
+ * the old generation, where it stays until the next major garbage collection. A number is not copied.
  */
 import { randomInt } from "node:crypto"
 
-/** Callers must not be able to choose names with the same hash. */
+/** The seed is random, so that callers can't choose names with the same hash. */
 const seed = randomInt(2 ** 32)
 
 const prime = 0x01000193
@@ -14,9 +14,9 @@ export const hashOf = (...name: ReadonlyArray<string>): number => {
   let hash = seed
   for (const text of name) {
     for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), prime)
-    // Not a character of a text: lists of other parts have other hashes.
+    // This separates the texts: it is no UTF-16 code unit. So ["a", "bc"] and ["ab", "c"] have different hashes.
     hash = Math.imul(hash ^ 0x10000, prime)
   }
-  // Mixes the high bits, which all characters have changed, into the low ones.
+  // The low bits depend on fewer bits of the characters than the high bits, so the high bits are mixed into them.
   return hash ^ (hash >>> 15)
 }

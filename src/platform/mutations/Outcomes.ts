@@ -7,8 +7,8 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient, Stored } from "./Mutations.ts"
 
 /**
- * Looks for a stored outcome first if this process has recently seen the key, as that costs less than the mutation. Runs the
- * mutation if there is none.
+ * Runs a mutation. If this process has recently seen the key, it looks up the stored outcome first, because that costs less than
+ * the mutation. If a project file or a move locks the project, a stored outcome is still replayed.
  */
 export const replayOrRun = <Returned, E>(
   client: MutationClient,
@@ -25,7 +25,7 @@ export const replayOrRun = <Returned, E>(
   )
 }
 
-/** Replays the stored outcome of a key while the project is locked; without one, fails with the lock. */
+/** Replays the stored outcome of a key while the project is locked. Fails with `locked` if there is no outcome. */
 const replayWhileLocked = <Returned>(
   { stored }: MutationClient,
   command: Command,
@@ -37,7 +37,7 @@ const replayWhileLocked = <Returned>(
       first === undefined ? Effect.fail(locked) : replay(command, first)
   )
 
-/** Returns the outcome of an attempt. If it changed nothing, the stored outcome of the key shows why. */
+/** Returns the outcome of an attempt. If the attempt was not applied, looks up the stored outcome of the key. */
 export const outcomeOf = <Problem, Returned>(
   client: MutationClient,
   command: Command,
@@ -49,14 +49,14 @@ export const outcomeOf = <Problem, Returned>(
       client.keys.add(command)
       return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
     }
-    // The first run of a repeated command may be the reason why a guard fails now, so its outcome takes precedence.
+    // A stored outcome takes precedence over a failed guard: the guard may fail only because of the first run.
     return Effect.flatMap(client.stored(command), (first) => {
       if (first !== undefined) {
         client.keys.add(command)
         return replay(command, first)
       }
       if (attempt.failure !== null) return problemOf(attempt, attempt.failure, problems)
-      // The key was taken at the attempt and pruned before the look-up: it is free at the next attempt.
+      // The key was taken during the attempt, and was pruned before the look-up. It is free for the next attempt.
       return outcomeOf(client, command, problems, run)
     })
   })

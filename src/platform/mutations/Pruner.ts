@@ -1,4 +1,4 @@
-/** Deletes stored outcomes after `IDEMPOTENCY_RETENTION`, in batches small enough that no command waits for them. */
+/** Deletes stored outcomes after `IDEMPOTENCY_RETENTION`. The batches are so small that no command waits for them. */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../background/Periodic.ts"
@@ -6,13 +6,13 @@ import { Settings } from "../Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { isAwake } from "../Moves.ts"
 
-/** Outcomes deleted by one statement. */
+/** Maximum number of outcomes that one statement deletes. */
 export const batch = 1_000
 const pause = Duration.minutes(1)
 
 /**
- * Deletes one batch, oldest first in each project; SKIP LOCKED lets replicas share the work. Rows that are locked stay where
- * they are, so `ctid` names them: a join by key could be planned as a read of the whole table.
+ * Deletes one batch, in each project the oldest outcomes first. SKIP LOCKED lets replicas share the work. `ctid` identifies the
+ * rows, because it does not change while they are locked; a join by key could be planned as a read of the whole table.
  */
 export const prune = (sql: SqlClient.SqlClient, horizon: Date) => sql`
   DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(
