@@ -1,6 +1,6 @@
 /**
- * Page cursors: a position in a list, authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`,
- * and bound to the project, operation and filters that it was made for. Cursors of `SECRET_KEY_PREVIOUS` are accepted, too.
+ * Page cursors. A cursor is a position in a list. It is authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`, and
+ * is bound to the project, operation and filters of the list. Cursors of `SECRET_KEY_PREVIOUS` are accepted, too.
  */
 import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHash, createHmac, timingSafeEqual } from "node:crypto"
@@ -9,33 +9,33 @@ import { CursorInvalid } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
 import { SecretKey } from "../secrets/SecretKey.ts"
 
-/** A record's place in the order of every list: newest first, then by id. */
+/** The position of a record in a list. Records are ordered by time of creation and id, descending. */
 export interface Position {
   readonly createdAt: Date
   readonly id: string
 }
 
-/** The place of a cursor: its id; or the first characters and the SHA-256 of an id that is too long for a cursor. */
+/** The position in a cursor. Instead of an id that is too long for a cursor, it has the id's first characters and SHA-256. */
 export type Place = Position | { readonly createdAt: Date; readonly idStart: string; readonly idDigest: Uint8Array }
 
-/** The list that a cursor belongs to. An omitted filter is given as its default. */
+/** The list that a cursor belongs to. `filters` contains the default of each filter that the request omits. */
 export interface List {
   readonly projectId: ProjectId
   readonly operation: string
   readonly filters: Record<string, string>
 }
 
-/** 128 bits of the MAC: far beyond guessing, and short enough for the longest ids. */
+/** The MAC is cut to 128 bits. They can't be guessed, and leave space for long ids. */
 const macLength = 16
 const timeLength = 6
-/** Year 1, so that no time is negative. 48 bits last until year 8921; the following byte has the 49th bit. */
+/** Times count from year 1, so that none is negative. 48 bits last until 8920; a flag in the next byte is the 49th bit. */
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 const timeRange = 2 ** (8 * timeLength)
 
-/** 512 characters of base64url are 384 bytes. Ids of 160 characters can have 640 bytes; longer ids are cut. */
+/** Maximum size of an id that is not cut. A cursor has up to 512 characters of base64url (384 bytes), an id up to 640 bytes. */
 const longestId = 384 - macLength - timeLength - 1
 const digestLength = 32
-/** Flags in the byte after the time. The first one marked a digest alone, by earlier versions. */
+/** Flags in the byte after the time. Earlier versions set `digestBit` for a digest without the start of the id. */
 const digestBit = 1
 const lateBit = 2
 const cutBit = 4
@@ -56,7 +56,7 @@ export class Cursors extends Context.Service<
       const open = (list: List, cursor: string) => {
         const bytes = Buffer.from(cursor, "base64url")
         const body = bytes.subarray(macLength)
-        // Some bytes have several spellings in base64; only the canonical one is accepted.
+        // The same bytes can be written in base64 in several ways. Only the canonical one is accepted.
         if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
         const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
         return isAuthentic ? read(body) : Option.none()
@@ -98,7 +98,7 @@ const write = ({ createdAt, id }: Position): Buffer => {
   return Buffer.concat([head, createHash("sha256").update(text).digest(), startOf(text, longestId - digestLength)])
 }
 
-/** Returns the whole characters of a text in UTF-8 that at most `length` bytes hold. */
+/** Returns the start of a UTF-8 text: at most `length` bytes, without a partial character. */
 const startOf = (text: Buffer, length: number): Buffer => {
   let end = length
   while (((text[end] ?? 0) & 0xc0) === 0x80) end--

@@ -1,4 +1,4 @@
-/** The handlers of a group, typed by its endpoints, and handlers of the usual operations: a page, a record, a command. */
+/** Types the handlers of a group by its endpoints, and makes the usual handlers: for a page, a record and a command. */
 import { Effect } from "effect"
 import type { HttpServerRequest, HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -17,7 +17,7 @@ type Handler<Endpoint extends HttpApiEndpoint.Constraint> = HttpApiEndpoint.Hand
   Principal
 >
 
-/** Takes the decoded request of an endpoint; returns its success, or fails with one of its problems. */
+/** A handler takes the decoded request of an endpoint. It returns the endpoint's success or fails with one of its problems. */
 type HandlerOf<Endpoint> = Endpoint extends HttpApiEndpoint.Constraint
   ? (
       ...request: Parameters<Handler<Endpoint>>
@@ -33,13 +33,13 @@ export type HandlersOf<Group extends keyof Groups> = {
   readonly [Name in keyof Groups[Group]["endpoints"]]: HandlerOf<Groups[Group]["endpoints"][Name]>
 }
 
-/** Makes the handlers of a group. A missing handler, or one of another type than its endpoint's, is a type error. */
+/** Makes the handlers of a group. A missing handler, or a handler that does not fit its endpoint, is a type error. */
 export const handlersOf = <const Group extends keyof Groups, E, R>(
   _group: Group,
   make: (define: (handlers: HandlersOf<Group>) => HandlersOf<Group>) => Effect.Effect<HandlersOf<Group>, E, R>
 ): Effect.Effect<HandlersOf<Group>, E, R> => make((handlers) => handlers)
 
-/** Handles a list. */
+/** Makes a handler that answers a page of a list. */
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(
     list: (projectId: ProjectId, request: Request) => Effect.Effect<Page<Item>, E, R>
@@ -49,7 +49,7 @@ export const pageHandler =
       Effect.flatMap(list(projectId, request), (page) => pageAnswer(page, request.request))
     )
 
-/** Handles the read of a record with a version. */
+/** Makes a handler that answers a record with a version. */
 export const recordHandler =
   <Request, Item extends { readonly version: number }, E, R>(
     get: (projectId: ProjectId, request: Request) => Effect.Effect<Item, E, R>
@@ -57,7 +57,7 @@ export const recordHandler =
   (request: Request) =>
     Principal.use(({ projectId }) => Effect.map(get(projectId, request), recordAnswer))
 
-/** Handles a command that answers a receipt. */
+/** Makes a handler that runs a command and answers its receipt. */
 export const commandHandler =
   <Request extends Parameters<typeof command>[1], E, R>(
     run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Outcome<unknown>, E, R>

@@ -1,4 +1,4 @@
-/** Keyset pages (contract §6): a page deep in the list costs what the first costs. */
+/** Keyset pages (contract §6). A page costs the same wherever it is in the list. */
 import { Context, Effect, Layer } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -14,7 +14,7 @@ export interface Page<Item> {
 /** The range of a page: up to `limit` records after `after`, in the order of the list. */
 export interface Window {
   readonly after: Place | undefined
-  /** One of few numbers, for the text of the statement (`pageLimit`). */
+  /** One of a few numbers, because it is in the text of the statement (`pageLimit`). */
   readonly limit: number
 }
 
@@ -23,16 +23,16 @@ const byAge = (item: { readonly id: string; readonly createdAt: string }): Posit
   id: item.id
 })
 
-/** The order has no time, but every cursor has one. */
+/** Returns the position in a list by id. Such a list ignores the time, but every cursor has one. */
 const byId = ({ id }: { readonly id: string }): Position => ({ createdAt: new Date(0), id })
 
-/** The sizes of pages that statements read; a page of another size is a part of the next larger one. */
+/** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */
 const sizes = [10, 50, 100]
 
 export class Pages extends Context.Service<
   Pages,
   {
-    /** Reads the page of a query. `fetch` gets a limit of at least one more record, which shows whether there is a next page. */
+    /** Reads the page of a query. `fetch` reads at least one record more than the page, to find out if there is a next page. */
     readonly read: <Item extends { readonly id: string; readonly createdAt: string }, E, R>(
       list: List,
       query: { readonly limit: number; readonly cursor: string | undefined },
@@ -75,12 +75,12 @@ export class Pages extends Context.Service<
 }
 
 /**
- * The conditions `AND …` of a list: its records follow the position (none for the first page), and the condition of its
- * partial index (`migrations/0002_crm.ts`).
+ * Returns two conditions of a list, as `AND …`: the condition of its partial index (`migrations/0002_crm.ts`), and, except on the
+ * first page, that the records follow the position.
  *
- * A plan for any values must look as cheap as one for the values of a call: otherwise PostgreSQL plans the statement again for
- * each page, which takes a third of the time of a page of 50. So the place is in subqueries, whose values the planner does not
- * know, and the limit (`pageLimit`) and filters with indexes of their own are in the text.
+ * The generic plan must look as cheap as a plan for the values of a call. Otherwise PostgreSQL plans the statement again for
+ * each page, which takes a third of the time of a page of 50. So the position is in subqueries, whose values the planner does
+ * not know. The limit (`pageLimit`), and each filter that has its own index, are in the text of the statement.
  */
 export const pageCondition = (
   sql: SqlClient.SqlClient,
@@ -93,7 +93,7 @@ export const pageCondition = (
   return sql`${sql.literal(listed)} AND (created_at, id) < ((SELECT ${after.createdAt}::timestamptz), ${id})`
 }
 
-/** The condition `AND …` of a list in the order of `id`: its records follow the position (none for the first page). */
+/** Returns the condition `AND …` that the records of a list by `id` follow the position. Empty for the first page. */
 export const pageConditionById = (
   sql: SqlClient.SqlClient,
   table: string,
@@ -114,8 +114,8 @@ const idOf = (
 ): Statement.Fragment => ("id" in after ? sql`(SELECT ${after.id}::text)` : longId(sql, table, projectId, after, order))
 
 /**
- * The id of a place that has its start alone. If the record is gone, the first id with this start in the order of the list:
- * other records with the same start and time may then be repeated, but none is missed.
+ * Returns a query of the id of a position that has only the start of the id. If the record no longer exists, the query returns
+ * a bound before all ids with this start. Records with the same start and time may then be repeated, but none is missed.
  */
 const longId = (
   sql: SqlClient.SqlClient,
@@ -131,11 +131,11 @@ const longId = (
   ), ${order === "ASC" ? idStart : idStart + greatest})
 )`
 
-/** The greatest text by its bytes that is as long as the longest id. */
+/** The greatest possible id, in the order of bytes: no id sorts after it. */
 const greatest = "\u{10ffff}".repeat(160)
 
 const listed = "AND created_at > '-infinity'"
 
-/** The LIMIT of a list, which is in the text of the statement: see `pageCondition`. */
+/** Returns the LIMIT of a list. The number is in the text of the statement, for the reason that `pageCondition` names. */
 export const pageLimit = (sql: SqlClient.SqlClient, { limit }: Window): Statement.Fragment =>
   sql.literal(`LIMIT ${limit}`)

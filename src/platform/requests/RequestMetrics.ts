@@ -2,7 +2,7 @@
 import { Context, Effect, Layer, Metric } from "effect"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
-/** Seconds, as OpenTelemetry's semantic conventions advise for HTTP. */
+/** The boundaries are those that OpenTelemetry's semantic conventions advise for HTTP, in seconds. */
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
 /** One answered request. */
@@ -10,15 +10,14 @@ interface Measurement {
   /** The route's template; empty for an unknown route. */
   readonly route: string
   readonly method: string
-  /** The protocol of the caller, by which the operation was requested. */
+  /** The protocol by which the caller requested the operation. */
   readonly protocol: "http" | "mcp"
   readonly status: number
   readonly seconds: number
-  /** Whether the answer is a replay. */
   readonly replayed: boolean
 }
 
-/** Records a request; undefined when metrics are disabled. */
+/** Records answered requests. `record` is undefined if metrics are disabled. */
 export class RequestMetrics extends Context.Service<
   RequestMetrics,
   { readonly record: ((measurement: Measurement) => void) | undefined }

@@ -1,4 +1,4 @@
-/** Bodies and headers of successful answers: records, receipts and pages. */
+/** Makes the bodies and headers of successful answers: records, receipts and pages. */
 import { Context, Effect, type Fiber } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -7,7 +7,7 @@ import { CurrentRequest } from "../CurrentRequest.ts"
 import type { Outcome } from "../mutations/Idempotency.ts"
 import type { Page } from "./Pages.ts"
 
-/** Base URL that callers use (`PUBLIC_URL`); undefined: the `Host` of each request. */
+/** The base URL of links in answers (`PUBLIC_URL`). Undefined: the base is taken from the `Host` of each request. */
 export const PublicUrl = Context.Reference<string | undefined>("developer-api/platform/PublicUrl", {
   defaultValue: () => undefined
 })
@@ -32,7 +32,7 @@ export const unversionedReceiptAnswer = (outcome: Applied) =>
     headers: replayHeader(outcome.replayed)
   })
 
-/** Answers the receipt of a command, with the version that it left as `ETag`. */
+/** Answers the receipt of a command, with the version after the command as `ETag`. */
 export const receiptAnswer = (outcome: Applied) => receiptWith(outcome, {})
 
 /** Answers the receipt of a command as `receiptAnswer` does, with further members. */
@@ -49,7 +49,7 @@ interface LinkHeader {
   readonly link?: string
 }
 
-/** Answers a page, with a `Link` to the next one while there is one. */
+/** Answers a page, with a `Link` to the next page if there is one. */
 export const pageAnswer = <Item>(page: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
   Effect.withFiber((fiber) => Effect.succeed(pageWith(page, linkTo(page.nextCursor, request, fiber))))
 
@@ -65,7 +65,7 @@ const linkTo = (
   return { link: `<${origin}${nextTarget(fiber.getRef(CurrentRequest).target, cursor)}>; rel="next"` }
 }
 
-/** Replaces the cursor of a target. The path stays as it was sent: a URL parser would resolve ids of dots. */
+/** Replaces the cursor in a target. The target is not parsed as a URL, because a parser would resolve an id such as `..`. */
 const nextTarget = (target: string, cursor: string) => {
   const [path = "", ...rest] = target.split("?")
   const query = new URLSearchParams(rest.join("?"))
@@ -74,9 +74,9 @@ const nextTarget = (target: string, cursor: string) => {
   return `${path.replace(notInPath, encodeURIComponent)}?${query}`
 }
 
-/** Characters that are not allowed in the path of a URI (RFC 3986, appendix A), though HTTP servers accept them. */
+/** Characters that HTTP servers accept in a path although a URI must not contain them (RFC 3986, appendix A). */
 const notInPath = /[^\x21-\x7E]|[#<>"\\^`{|}]/g
 
-/** Origin of a `Host` header; empty for a malformed one, which makes the link relative (RFC 8288). */
+/** Returns the origin of a `Host` header. It is empty for a malformed header, so that the link is relative (RFC 8288). */
 const originOf = (host: string | undefined) =>
   host !== undefined && /^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?$/.test(host) ? `http://${host}` : ""

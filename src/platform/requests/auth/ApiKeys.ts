@@ -9,7 +9,7 @@ import { type Found, pageOf, type Range } from "../../operators/Search.ts"
 import { livesHere } from "../../Moves.ts"
 import * as Token from "./Token.ts"
 
-/** A key as operators see it, without its token, which is not stored. */
+/** A key as operators see it. Its token is not stored, so it is not shown. */
 export interface ApiKey {
   readonly keyId: KeyId
   readonly name: string
@@ -21,7 +21,7 @@ export interface ApiKey {
   readonly createdAt: Date
 }
 
-/** A new key with its token, which is shown only now. */
+/** A new key with its token, which can't be shown later. */
 export interface IssuedKey {
   readonly keyId: KeyId
   readonly token: Redacted.Redacted
@@ -29,7 +29,7 @@ export interface IssuedKey {
   readonly expiresAt: Date
 }
 
-/** A key can't be issued for a member who is inactive, or of another project. */
+/** The key can't be issued, because the project does not have the member or because the member is inactive. */
 export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   readonly memberId: string
   readonly reason: "unknown" | "inactive"
@@ -54,7 +54,7 @@ export class KeyUnknown extends Data.TaggedError("KeyUnknown") {
     "There is no such key: its id is the 12 characters of the token between `dk_` and the next `_`"
 }
 
-/** A revoked or expired key can't be rotated. */
+/** The key can't be rotated, because it is revoked or has expired. */
 export class KeyUnusable extends Data.TaggedError("KeyUnusable")<{
   readonly keyId: KeyId
   readonly reason: "revoked" | "expired"
@@ -88,8 +88,8 @@ export class ApiKeys extends Context.Service<
     readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
 
     /**
-     * Issues a key with the same rights and lifetime, counted from now. The old key expires after `grace`, unless it
-     * expires earlier.
+     * Issues a key with the same rights and the same lifetime, which starts now. The old key expires after `grace`, or earlier
+     * if its own lifetime ends before.
      */
     readonly rotate: (
       keyId: KeyId,
@@ -99,7 +99,7 @@ export class ApiKeys extends Context.Service<
 >()("developer-api/platform/requests/auth/ApiKeys") {
   static readonly layer = Layer.unwrap(Effect.map(Settings, ({ cell }) => ApiKeys.layerOf(cell)))
 
-  /** The keys of an installation, which is a cell or not. */
+  /** Provides the service. The ids of new keys begin with the name of the cell, if the installation has one. */
   static readonly layerOf = (cell: Option.Option<string>) =>
     Layer.effect(
       ApiKeys,
@@ -116,12 +116,12 @@ export class ApiKeys extends Context.Service<
             const member = Option.getOrNull(memberId)
             const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
             WITH project AS MATERIALIZED (
-              -- The project is locked before its records, as by a project file.
+              -- The project is locked before its records, in the same order as a project file locks them.
               SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
               FOR KEY SHARE
             ),
             member AS MATERIALIZED (
-              -- Locked until the key exists, so that the member is not deactivated in between.
+              -- The member is locked until the key exists, so that nobody deactivates the member in between.
               SELECT locked.active FROM project, LATERAL (
                 SELECT active FROM members WHERE project_id = project.project_id AND id = ${member}::text FOR SHARE
               ) locked
@@ -177,7 +177,7 @@ export class ApiKeys extends Context.Service<
             const { keyId: newKeyId, token } = yield* Token.generate(cell)
             const millis = yield* Clock.currentTimeMillis
             const now = new Date(millis)
-            // A longer grace has no effect, and its end might not be a valid date.
+            // A grace beyond the maximum lifetime has no effect, and its end might not be a valid date.
             const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, maxLifetime)))
             const [verdict] = yield* sql<RotationVerdict>`
             WITH project AS MATERIALIZED (
@@ -187,7 +187,7 @@ export class ApiKeys extends Context.Service<
               FOR KEY SHARE
             ),
             old AS MATERIALIZED (
-              -- Locked, so that rotations and revocations of a key are serialized.
+              -- The key is locked, so that its rotations and revocations run one after the other.
               SELECT locked.* FROM project, LATERAL (
                 SELECT * FROM api_keys WHERE project_id = project.project_id AND key_id = ${keyId} FOR UPDATE
               ) locked
@@ -232,6 +232,6 @@ interface RotationVerdict {
   readonly memberId: MemberId | null
   readonly revoked: boolean
   readonly expired: boolean
-  /** When the new key expires; null when there is none. */
+  /** Expiry of the new key; null if none was issued. */
   readonly expiresAt: Date | null
 }

@@ -1,4 +1,4 @@
-/** Authentication and authorization of a request: `Authorization` header → principal (contract §3). */
+/** Authenticates and authorizes a request by its `Authorization` header (contract §3). */
 import { Effect, Option } from "effect"
 import type { Access } from "../../../api/Access.ts"
 import {
@@ -16,7 +16,7 @@ import { present, type Presented } from "./Token.ts"
 type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
 type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
 
-/** Verifies the token of an `Authorization` header that arrived on a connection at the monotonic time `now`, in milliseconds. */
+/** Verifies the token of an `Authorization` header. `now` is the monotonic time of its arrival, in milliseconds. */
 type Authenticate = (
   authorization: string | undefined,
   connection: object,
@@ -41,7 +41,7 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
     }
 )
 
-/** Verifies a token as `Authenticate` does, and its right to an operation. */
+/** Verifies a token as `Authenticate` does, and checks its right to an operation. */
 type Authorize = (
   authorization: string | undefined,
   connection: object,
@@ -73,12 +73,12 @@ interface LastToken {
 }
 
 /**
- * The last token of each connection. It is parsed and hashed again only if the next request has another one, and verified again
- * when its verification ends.
+ * The last token of each connection. While the requests of a connection have the same token, it is parsed and hashed once, and is
+ * verified again only after the end of its last verification (`Verified.until`).
  */
 const lastTokens = new WeakMap<object, LastToken>()
 
-/** Parses an `Authorization` header; undefined for a malformed one. */
+/** Parses an `Authorization` header, and remembers its token for the connection. Undefined for a malformed header. */
 const parse = (authorization: string, connection: object): LastToken | undefined => {
   const text = bearer.exec(authorization)?.[1]
   const token = text === undefined ? undefined : present(text)
@@ -90,13 +90,13 @@ const parse = (authorization: string, connection: object): LastToken | undefined
 
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
 
-/** One answer for every token that is not accepted, so that answers do not tell which tokens exist. */
+/** Makes the same problem for every token that is not accepted, so that it does not reveal which tokens exist. */
 const invalid = () =>
   new CredentialInvalid({
     detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
   })
 
-/** Checks entitlement, module, membership and scope, in the order of the contract; undefined if the credential has them. */
+/** Checks entitlement, module, membership and scope, in the order of the contract. Undefined if the access is allowed. */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
   if (!credential.entitlements.includes("developer_api")) {
     return new EntitlementUnavailable({ detail: "The project lacks the entitlement developer_api." })

@@ -1,4 +1,4 @@
-/** Verifies bearer tokens. A cache keeps keys for less than a second, so that a revocation is in force within a second. */
+/** Verifies bearer tokens. Keys are cached for less than a second, so that a revocation takes effect within a second. */
 import { Clock, Context, Duration, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../../api/Access.ts"
@@ -26,7 +26,7 @@ export interface Credential {
   readonly timeZone: string
 }
 
-/** A credential, and the monotonic time until which its key need not be read again, in milliseconds. */
+/** A credential. Until the monotonic time `until`, in milliseconds, its key need not be read again. */
 export interface Verified {
   readonly credential: Credential
   readonly until: number
@@ -49,15 +49,15 @@ interface Entry extends Verified {
 }
 
 /**
- * Time for which a key is cached. A revocation, and a change of modules, members or entitlements, is in force within a second,
- * which includes the statement that reads the key.
+ * Time for which a key is cached. A revocation, or a change of modules, members or entitlements, has to take effect within a
+ * second. The rest of the second is for the statement that reads the key.
  */
 const timeToLive = Duration.millis(850)
 
-/** Resolution of `lastUsedAt`, and minimum time between two writes of it, in milliseconds. */
+/** Minimum time between two writes of `lastUsedAt`, in milliseconds. */
 const usageResolution = 60_000
 
-/** The limits of a project that sets none (contract §4). */
+/** The limits of a project that has no limits of its own (contract §4). */
 const defaultRateLimits: Record<Policy, RateLimit> = {
   read: { limit: 1200, windowSeconds: 60 },
   write: { limit: 300, windowSeconds: 60 },
@@ -67,7 +67,7 @@ const defaultRateLimits: Record<Policy, RateLimit> = {
 export class Credentials extends Context.Service<
   Credentials,
   {
-    /** Returns the credential of a token; none for one that is unknown, expired or revoked. */
+    /** Returns the credential of a token; none if the token is unknown, expired or revoked. */
     readonly verify: (token: Presented) => Effect.Effect<Option.Option<Verified>, ServiceUnavailable>
   }
 >()("developer-api/platform/requests/auth/Credentials") {
@@ -90,7 +90,7 @@ export class Credentials extends Context.Service<
 
       const find = yield* cachedFor(
         Effect.fnUntraced(function* (keyId: KeyId) {
-          // The time of the read counts as age.
+          // The duration of the read counts as part of the time in the cache.
           const { row, took } = yield* readOne(keyId)
           const left = Duration.max(Duration.zero, Duration.subtract(timeToLive, took))
           const clock = yield* Clock.Clock

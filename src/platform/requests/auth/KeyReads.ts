@@ -1,11 +1,11 @@
 /**
- * Reads of API keys from the database, at a bounded rate for keys that this process has not found before. Invented tokens
- * would cost a statement each: beyond a burst, unknown keys wait for the next read, which is one statement for all of them.
- * Keys that were found recently are read at once.
+ * Reads API keys from the database. Keys that this process has found recently are read at once. Other keys are unknown, and
+ * each invented token has an unknown key. So that invented tokens do not cost a statement each, only a burst of unknown keys is
+ * read at once. Beyond the burst, unknown keys wait for the next read, which is one statement for all waiting keys.
  *
- * The burst, and the room for keys that wait, are shared by the networks that callers connect from, so that what one of them
- * invents does not delay or refuse the new tokens of others. Behind a load balancer, whose address all callers share, only the
- * wait is left: no header is trusted.
+ * Each network that callers connect from has its own burst and an equal share of the waiting keys. So invented tokens of one
+ * network do not delay or refuse new tokens of other networks. Behind a load balancer, all callers share one address and so one
+ * burst, because no header with another address is trusted.
  */
 import { Clock, Deferred, Duration, Effect, Exit, Option, Result, type Scope } from "effect"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
@@ -16,7 +16,7 @@ import { monotonicMillis } from "../../MonotonicTime.ts"
 import { RecentSet } from "./RecentSet.ts"
 import { TokenBuckets } from "../rateLimit/TokenBuckets.ts"
 
-/** The result of a read, and its duration. */
+/** The row of a key, if the key exists, and the duration of the read. */
 interface Found<Row> {
   readonly row: Option.Option<Row>
   readonly took: Duration.Duration
@@ -24,22 +24,22 @@ interface Found<Row> {
 
 type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<Row>, ServiceUnavailable>
 
-/** Unknown keys of one network that are read at once: 20 in a row, then 10 a second. */
+/** The burst of one network: 20 unknown keys are read at once, then 10 a second. */
 const atOnce = { limit: 20, windowSeconds: 2 }
 
-/** Unknown keys of all networks that are read at once. */
+/** The burst of all networks together. */
 const atOnceInAll = { limit: 200, windowSeconds: 2 }
 
-/** Time from the first waiting key to the read of all waiting keys. */
+/** Time between the first waiting key and the read of all waiting keys. */
 const pause = Duration.millis(50)
 
-/** Number of waiting keys, more than a process gets in `pause`, at which networks with an equal share of them add no more. */
+/** Number of waiting keys at which a network with its equal share adds no more. A process gets fewer requests in `pause`. */
 const maxWaiting = 5_000
 
 const tooMany = () =>
   new ServiceUnavailable({ detail: "Too many unknown tokens are sent from this address. Send the request again." })
 
-/** Returns the name of an address's network: an IPv4 address itself, or the /64 of an IPv6 address, which one caller has. */
+/** Returns the network of an address: an IPv4 address itself, or the /64 of an IPv6 address, because one caller has a /64. */
 export const networkOf = (address: string): string => {
   const [host = ""] = address.split("%")
   const parsed = NetAddress.ipv6FromString(host)
@@ -56,7 +56,7 @@ const currentNetwork = Effect.map(Effect.serviceOption(HttpServerRequest.HttpSer
   )
 )
 
-/** Makes a function that reads one key, for the request of the current fiber. */
+/** Makes a function that reads one key, for the network of the current request. */
 export const pacedReads = <Row extends { readonly keyId: KeyId }>(
   read: Read<Row>
 ): Effect.Effect<(keyId: KeyId) => Effect.Effect<Found<Row>, ServiceUnavailable>, never, Scope.Scope> =>

@@ -1,7 +1,7 @@
 /**
- * Sessions of the console: a signed cookie, and a CSRF token for the forms of the session. Every replica accepts the cookie, and
- * a new `SECRET_KEY` ends all sessions. The database stores only the sessions that have been ended, until their cookies expire.
- * All times are read from the database's clock, because replicas share them.
+ * Sessions of the console. A session is a signed cookie, and has a CSRF token for its forms. Every replica accepts the cookie,
+ * and a new `SECRET_KEY` ends all sessions. The database stores only sessions that an operator has ended, until their cookies
+ * expire. All times come from the database's clock, because replicas share it.
  */
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"
@@ -40,7 +40,7 @@ type Response = HttpServerResponse.HttpServerResponse
 export class OperatorSessions extends Context.Service<
   OperatorSessions,
   {
-    /** Redeems the code of a link: starts a session and sets its cookie in the response. None for an invalid code. */
+    /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
     readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
     /** Returns the session of a request's cookies; none if it has ended or its signature is invalid. */
     readonly find: (
@@ -101,7 +101,7 @@ export class OperatorSessions extends Context.Service<
         }),
         extend: ({ id, now, startedAt }, response) =>
           withCookie(response, { id, startedAt, expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration) }),
-        // Expired ones are deleted here, as this statement alone adds any.
+        // Expired rows are deleted here, because only this statement adds rows.
         end: ({ id, startedAt }) =>
           Effect.asVoid(
             statement(sql`
@@ -118,10 +118,10 @@ export class OperatorSessions extends Context.Service<
 
 const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
 
-/** Removes the cookie of a session in the response. */
+/** Makes the response remove the cookie. */
 export const withoutCookie = (response: Response): Response => setCookie(response, "", 0)
 
-/** Sets the cookie: hidden from scripts, not sent with cross-site requests, and sent only to the console. */
+/** Sets the cookie. It is hidden from scripts, is not sent with cross-site requests, and is sent only to the console. */
 const setCookie = (response: Response, value: string, maxAge = maxDuration) =>
   HttpServerResponse.setCookieUnsafe(response, cookie, value, {
     httpOnly: true,

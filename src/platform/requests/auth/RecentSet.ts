@@ -1,7 +1,7 @@
-/** Entries of one generation; at most two generations are kept. */
+/** Maximum number of texts in a generation. Two generations are kept. */
 const generation = 8_192
 
-/** A bounded set of texts that forgets the oldest ones, a generation at a time. */
+/** A bounded set of texts. When the current generation is full, the previous one is dropped. */
 export class RecentSet {
   private young = new Set<string>()
   private old = new Set<string>()

@@ -1,4 +1,4 @@
-/** Sign-in links to the console. Each works once and expires. The database stores only the digest of its code. */
+/** Sign-in links to the console. A link works once, and expires. The database stores only the digest of its code. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createHash, randomBytes } from "node:crypto"
@@ -6,7 +6,7 @@ import { createHash, randomBytes } from "node:crypto"
 /** Lifetime of a link. */
 const lifetime = "10 minutes"
 
-/** The path of a link. A GET shows a form, which a POST submits: what opens links by itself redeems none. */
+/** The path of a link. A GET only shows a form, and its POST redeems the link. So software that previews links redeems none. */
 export const signInPath = "/console/enter"
 
 const digestOf = (code: string) => createHash("sha256").update(code).digest()
@@ -27,8 +27,8 @@ export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.Sq
 })
 
 /**
- * Redeems a link. Returns one row with the time, in milliseconds since 1970, or none if the link is invalid; of concurrent
- * requests with one link, only one redeems it.
+ * Redeems a link. Returns one row with the current time, in milliseconds since 1970, or no row if the link is invalid. If several
+ * requests use a link at once, only one redeems it.
  */
 export const redeem = (sql: SqlClient.SqlClient, code: string) => sql<{ readonly now: number }>`
   DELETE FROM console_links WHERE digest = ${digestOf(code)}::bytea AND expires_at > now()

@@ -1,6 +1,6 @@
 /**
- * API tokens (contract §3): `dk_` + 12 characters key id + `_` + 32 characters secret + 6 characters CRC-32 of
- * everything before them. The checksum lets a mistyped or invented token be refused without a statement.
+ * API tokens (contract §3): `dk_`, the key id (12 characters), `_`, the secret (32 characters), and the CRC-32 of all this (6
+ * characters). Because of the checksum, a mistyped token is refused without a statement.
  */
 import { Effect, Option, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
@@ -9,7 +9,7 @@ import { KeyId } from "../../../api/schema/Ids.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-/** The form of a token; the groups are its key id and its checksum. */
+/** The form of a token. The groups are the key id and the checksum. */
 const pattern = /^dk_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/
 
 const randomText = (length: number) => {
@@ -46,7 +46,7 @@ export interface Presented {
   readonly hash: Uint8Array
 }
 
-/** Parses a token; undefined for one that is malformed or has a wrong checksum. */
+/** Parses a token. Undefined if the token is malformed or has a wrong checksum. */
 export const present = (text: string): Presented | undefined => {
   const match = pattern.exec(text)
   return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))
@@ -54,7 +54,7 @@ export const present = (text: string): Presented | undefined => {
     : undefined
 }
 
-/** SHA-256 of the whole token, which is stored instead of it. */
+/** Returns the SHA-256 of the whole token. The database stores it instead of the token. */
 export const hash = (token: Redacted.Redacted): Uint8Array => hashOf(Redacted.value(token))
 
 const hashOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")

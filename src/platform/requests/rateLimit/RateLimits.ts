@@ -1,6 +1,6 @@
 /**
- * Token buckets per project and policy (contract §4): shared by all replicas through Redis when `REDIS_URL` is set,
- * else in the process, where a token is taken synchronously.
+ * Token buckets per project and policy (contract §4). If `REDIS_URL` is set, all replicas share the buckets through Redis.
+ * Otherwise each process has its own buckets.
  */
 import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
 import * as RateLimiter from "effect/persistence/RateLimiter"
@@ -17,7 +17,7 @@ export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {
 /** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
 const storeTimeout = Duration.millis(500)
 
-/** The store in Redis. Its client is loaded only here: it has more modules than the rest of the process. */
+/** The store in Redis. The Redis client is loaded only if it is used: it has more modules than the rest of the process. */
 const redisStore = (url: Redacted.Redacted) =>
   Layer.unwrap(
     Effect.map(
@@ -30,7 +30,7 @@ const redisStore = (url: Redacted.Redacted) =>
 export interface Bucket extends RateLimit {
   readonly policy: Policy
   readonly key: string
-  /** Describes it in the header `ratelimit-policy`. */
+  /** The value of the header `ratelimit-policy`. */
   readonly description: string
 }
 
@@ -43,8 +43,8 @@ export const bucketsOf = (
     limit,
     windowSeconds,
     policy,
-    // The key contains the limit: a lowered limit starts a new bucket instead of using the tokens of the old one. The
-    // store derives a second key by appending `:refill`; braces make both keys of one slot of a Redis cluster.
+    // The key contains the limit, so that a lowered limit starts a new bucket without the tokens of the old one. The store has
+    // a second key, which ends with `:refill`. The braces put both keys into one slot of a Redis cluster.
     key: `{${encodeURIComponent(projectId)}:${policy}:${limit}/${windowSeconds}}`,
     description: `"${policy}";q=${limit};w=${windowSeconds}`
   }))
@@ -55,12 +55,12 @@ export class RateLimits extends Context.Service<
   RateLimits,
   {
     /**
-     * Takes one token at the monotonic time `now`, in milliseconds; a refused request takes none. The token of a
-     * bucket in memory is taken by the call itself. For `messages`, buckets of this process stand in for a shared
-     * store that does not answer.
+     * Takes one token at the monotonic time `now`, in milliseconds. A refused request takes none. With buckets in memory, the
+     * call itself takes the token, not the effect that it returns. For the policy `messages`, buckets in memory are used
+     * while the shared store does not answer.
      */
     readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
-    /** Fails while the shared store does not answer. */
+    /** Fails if the shared store does not answer. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
 >()("developer-api/platform/requests/rateLimit/RateLimits") {
@@ -78,7 +78,7 @@ export class RateLimits extends Context.Service<
   )
 }
 
-/** Limits on one kind of buckets, with a fallback for `messages` where that kind can fail. */
+/** Makes the service from `take`. If `take` fails for the policy `messages`, `fallback` is used. */
 const limitsOf = (take: Take, fallback?: Take) => {
   const takeMessage: Take =
     fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
@@ -100,8 +100,8 @@ const takeShared =
   ({ key, limit, windowSeconds }) => {
     const perToken = (windowSeconds * 1_000) / limit
     return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-      // `resetAfter` is the time until the bucket is full. Subtracting the time for all missing tokens but one leaves the
-      // time until the next token.
+      // `resetAfter` is the time until the bucket is full. Without the time for all missing tokens except one, it is the time
+      // until the next token.
       Effect.map(({ remaining, resetAfter }): Decision => ({
         allowed: true,
         remaining,

@@ -1,16 +1,16 @@
-/** The connection to Redis: one server, or a cluster where the server at `REDIS_URL` is a node of one. */
+/** The connection to Redis: to the server at `REDIS_URL`, or to its whole cluster if it is a node of one. */
 import * as NodeRedis from "@effect/platform-node/NodeRedis"
 import { Context, Duration, Effect, Exit, Layer, Redacted, Schedule, Scope } from "effect"
 import { Redis } from "effect/persistence"
 import { createCluster, ErrorReply, type RedisClientOptions } from "redis"
 
 const options = {
-  // Commands never queue while disconnected: they fail at once.
+  // While there is no connection, commands fail at once instead of waiting in a queue.
   disableOfflineQueue: true,
   pingInterval: 1_000,
   socket: {
     connectTimeout: 1_000,
-    // A connection without answers to its pings is dead, even if TCP has not noticed.
+    // A connection on which pings get no answer is closed, even if TCP has not detected the loss.
     socketTimeout: 3_000,
     reconnectStrategy: (retries: number) => Math.min(50 * 2 ** retries, 1_000)
   }
@@ -18,7 +18,7 @@ const options = {
 
 const everySecond = Schedule.spaced(Duration.seconds(1))
 
-/** Connects, and retries without a limit. */
+/** Provides the connection. Retries without a limit until it is established. */
 export const layer = (redacted: Redacted.Redacted) => {
   const url = Redacted.value(redacted)
   return Layer.effect(
@@ -28,7 +28,7 @@ export const layer = (redacted: Redacted.Redacted) => {
       const alone = yield* Scope.fork(scope)
       const redis = Context.get(yield* Layer.buildWithScope(NodeRedis.layer({ url, ...options }), alone), Redis.Redis)
       const info = yield* redis.send<string>("INFO", "cluster").pipe(
-        // Without the permission for this command, a single server is assumed.
+        // If the user may not run this command, the server is used as a single server.
         Effect.catchIf(
           ({ cause }) => cause instanceof ErrorReply,
           () => Effect.succeed("")
@@ -42,7 +42,7 @@ export const layer = (redacted: Redacted.Redacted) => {
   )
 }
 
-/** Makes a client that sends each command to the node of its keys, also after they have moved. */
+/** Makes a client of a cluster. It sends each command to the node that has the command's keys, also after the keys have moved. */
 const connectCluster = Effect.fnUntraced(function* (url: string) {
   const cluster = yield* Effect.acquireRelease(
     Effect.sync(() => createCluster({ rootNodes: [{ ...options, url }], defaults: { ...options, ...accessOf(url) } })),
@@ -54,7 +54,7 @@ const connectCluster = Effect.fnUntraced(function* (url: string) {
     Effect.tryPromise({ try: call, catch: (cause) => new Redis.RedisError({ cause }) })
   yield* attempt(() => cluster.connect())
 
-  /** Loads a script on every node, as its keys may be on any of them. */
+  /** Loads a script on every node, because the keys of a later call may be on any node. */
   const load = async <A>(args: Array<string>): Promise<A> => {
     const nodes = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node)))
     const loaded = await Promise.allSettled(nodes.map((node) => node.sendCommand<A>(args)))
@@ -66,7 +66,8 @@ const connectCluster = Effect.fnUntraced(function* (url: string) {
   return yield* Redis.make({
     send: <A>(command: string, ...args: ReadonlyArray<string>) => {
       const all = [command, ...args]
-      // `EVALSHA sha numkeys key …`: the keys of a script are in one slot, so the first determines the node.
+      // The other commands are `EVALSHA sha numkeys key …`. All keys of a call are in one slot, so the first key determines
+      // the node.
       return attempt(() => (command === "SCRIPT" ? load<A>(all) : cluster.sendCommand<A>(args[2], false, all)))
     },
     connect: unused,
@@ -74,7 +75,7 @@ const connectCluster = Effect.fnUntraced(function* (url: string) {
   })
 })
 
-/** Returns the credentials and TLS of a URL, for the nodes that are discovered later. */
+/** Returns the client options for the nodes of a cluster: the credentials and TLS of `REDIS_URL`. */
 const accessOf = (url: string): RedisClientOptions => {
   const { password, protocol, username } = new URL(url)
   return {

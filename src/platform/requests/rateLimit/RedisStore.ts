@@ -1,4 +1,4 @@
-/** Token buckets in Redis, which replicas share. While Redis is unreachable or slow, a request fails after a timeout. */
+/** Token buckets in Redis, which replicas share. A request fails at once without a connection, else after a timeout. */
 import { type Duration, Effect, Exit, Fiber, Layer, type Redacted, Scope } from "effect"
 import { RateLimiter } from "effect/persistence"
 import { layer as connect } from "./RedisConnection.ts"
@@ -9,8 +9,8 @@ const unavailable = (message: string, cause?: unknown) =>
   new RateLimiter.RateLimiterError({ reason: new RateLimiter.RateLimitStoreError({ message, cause }) })
 
 /**
- * Connects in the background and retries without a limit, so that the service starts and recovers without Redis. Commands
- * never queue while disconnected: they fail at once.
+ * Provides the store. It connects in the background and retries without a limit, so that the process can start before Redis.
+ * `timeout` is the maximum time for an answer of Redis.
  */
 export const layer = (url: Redacted.Redacted, timeout: Duration.Duration): Layer.Layer<RateLimiter.RateLimiterStore> =>
   Layer.effect(
@@ -28,7 +28,7 @@ export const layer = (url: Redacted.Redacted, timeout: Duration.Duration): Layer
         Effect.ignore,
         Effect.forkDetach
       )
-      // Closing waits for outstanding answers, which a Redis that hangs does not send.
+      // Closing has a timeout, because it waits for outstanding answers, and a Redis that hangs sends none.
       yield* Effect.addFinalizer(() =>
         Effect.andThen(Fiber.interrupt(connecting), Scope.close(connection, Exit.void)).pipe(
           Effect.forkDetach,

@@ -12,7 +12,7 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
   incremental: true
 })
 
-/** Takes a token for a request at the time `now`, as `RateLimits.take` does, and adds the bucket's headers to its answer. */
+/** Takes a token by `RateLimits.take`, and adds the headers of the bucket to the answer. Refuses a request without a token. */
 type Throttle = (
   bucket: Bucket,
   request: CurrentRequestShape,
@@ -48,9 +48,9 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
 const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
 
 /**
- * Structured fields of draft-ietf-httpapi-ratelimit-headers-11. `t` is the effective window: a client that spreads its
- * `r` requests over `t` seconds keeps to the policy's rate, however large the burst that is left (§8.5 of the draft).
- * Without a request left it is the time until the next one, which `Retry-After` never precedes (§6).
+ * Sets the headers of draft-ietf-httpapi-ratelimit-headers-11. `r` is the number of requests that are left. `t` is the effective
+ * window in seconds: a client that spreads `r` requests over `t` seconds keeps to the rate of the policy (§8.5 of the draft). If
+ * no request is left, `t` is the time until the next one. `Retry-After` is never shorter than `t` (§6).
  */
 const setHeaders = (
   headers: Record<string, string>,

@@ -1,32 +1,32 @@
 /** Token buckets in the memory of this process. */
 import type { RateLimit } from "../../../api/Authentication.ts"
 
-/** Result of taking a token; times in milliseconds. */
+/** The result of an attempt to take a token. */
 export interface Decision {
   readonly allowed: boolean
-  /** Tokens left in the bucket. */
+  /** Number of tokens that are left. */
   readonly remaining: number
-  /** Time until the next token comes back. */
+  /** Time until the next token is added, in milliseconds. */
   readonly nextAfter: number
 }
 
 interface Bucket {
   tokens: number
-  /** Monotonic time at which the last token came back, in milliseconds. */
+  /** Monotonic time at which the last token was added, in milliseconds. */
   refilledAt: number
-  /** Milliseconds for one token. */
+  /** Time in which one token is added, in milliseconds. */
   readonly perToken: number
   readonly limit: number
 }
 
-/** Number of buckets above which the full ones, which hold no state, are dropped. */
+/** Minimum number of buckets from which full buckets are dropped. A full bucket is the same as a new one. */
 const minSweep = 10_000
 
 export class TokenBuckets {
   private readonly buckets = new Map<string, Bucket>()
   private sweepAbove = minSweep
 
-  /** Takes one token of the bucket `key` at the monotonic time `now`, in milliseconds; a refused request takes none. */
+  /** Takes one token of the bucket `key` if there is one. `now` is the monotonic time in milliseconds. */
   take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
     const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
     refill(bucket, now)
@@ -43,7 +43,7 @@ export class TokenBuckets {
     return bucket
   }
 
-  /** Drops full buckets. The next sweep is due when the number has doubled, so that its cost is amortized. */
+  /** Drops full buckets. The next sweep comes when the number of buckets has doubled, so its cost per bucket stays small. */
   private sweep(now: number) {
     for (const [key, bucket] of this.buckets) {
       refill(bucket, now)
@@ -53,7 +53,7 @@ export class TokenBuckets {
   }
 }
 
-/** Adds the whole tokens that have come back since the last refill. */
+/** Adds the whole tokens for the time since the last refill. */
 const refill = (bucket: Bucket, now: number) => {
   const returned = Math.floor((now - bucket.refilledAt) / bucket.perToken)
   if (returned > 0) {
