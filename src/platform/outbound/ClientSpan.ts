@@ -4,8 +4,8 @@ import { traceparentOf } from "../telemetry/TraceContext.ts"
 import { hostOf } from "./Host.ts"
 
 /**
- * Attributes of OpenTelemetry's semantic conventions for HTTP clients. Path and query are left out, as they often
- * contain a secret.
+ * Returns the attributes of a POST (OpenTelemetry's semantic conventions for HTTP clients). The path and the query are left out,
+ * because they often contain a secret.
  */
 export const postAttributes = (url: URL) => ({
   "http.request.method": "POST",
@@ -15,8 +15,8 @@ export const postAttributes = (url: URL) => ({
 })
 
 /**
- * Runs a request in a span of its own. `errorOf` returns the error type of an outcome, or undefined for a success; the
- * span then ends with an error of that type. The outcome itself is returned unchanged.
+ * Runs a request in a new span, and returns its outcome. `errorOf` returns the error type of an outcome, or undefined for a
+ * success. If there is an error type, the span ends with an error of this type.
  */
 export const inClientSpan =
   <A>(errorOf: (outcome: A) => string | undefined, options: Tracer.SpanOptions) =>
@@ -34,7 +34,7 @@ export const inClientSpan =
 const failing = <A>(outcome: A, type: string) =>
   Effect.andThen(Effect.annotateCurrentSpan("error.type", type), Effect.fail({ outcome, message: type }))
 
-/** The `traceparent` (W3C Trace Context) of the current span; none when tracing is disabled. */
+/** Returns the `traceparent` (W3C Trace Context) of the current span; none if tracing is disabled. */
 export const currentTraceparent: Effect.Effect<Option.Option<string>> = Effect.gen(function* () {
   const span = (yield* References.TracerEnabled) ? yield* Effect.option(Effect.currentParentSpan) : Option.none()
   return Option.map(span, traceparentOf)

@@ -1,4 +1,4 @@
-/** Connections of outbound requests: `undici` clients of one connection each, with one request in flight. */
+/** Connections of outbound requests. Each is an `undici` client with one connection and at most one request in flight. */
 import { Effect } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
@@ -6,13 +6,13 @@ import { Client } from "undici"
 import { hostOf } from "./Host.ts"
 import { skipInterim } from "./Interim.ts"
 
-/** The phase that a connection has reached, named by what a failure in it means. */
+/** The phase of a connection. Its name is the error code of a failure in this phase. */
 export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection_lost"
 
-/** The target of requests, built once for any number of them: the getters of a URL assemble text at each access. */
+/** The target of requests. It is made once for many requests, because the getters of a URL make a new text at each access. */
 export interface Destination {
   readonly url: URL
-  /** Addresses of the host, at least one, to connect to. Absent: the system resolves the host. */
+  /** The addresses to connect to, at least one. Undefined: the system resolves the host. */
   readonly addresses: ReadonlyArray<string> | undefined
   readonly origin: string
   readonly path: string
@@ -30,8 +30,8 @@ export const destinationOf = (url: URL, addresses?: ReadonlyArray<string>): Dest
 })
 
 /**
- * A client and its one connection. undici opens the connection when a request is dispatched, and again after it has
- * closed.
+ * A client and its connection. undici opens the connection when a request is dispatched. If the connection has closed, the
+ * next request opens another.
  */
 export interface Connection {
   readonly client: Client
@@ -42,11 +42,11 @@ export interface Connection {
   readonly state: {
     socket: Socket | undefined
     phase: Phase
-    /** Requests answered on the connection. */
+    /** Number of requests that were answered on the current connection. */
     served: number
-    /** The time of `performance.now()` at which it became idle. */
+    /** Time at which the connection became idle, in milliseconds of `performance.now()`. */
     idleSince: number
-    /** Prepares the socket for the next answer. */
+    /** Makes the socket skip interim answers again. To be called before each request. */
     expectAnswer: () => void
   }
 }
@@ -54,34 +54,34 @@ export interface Connection {
 export interface Connections {
   /** Returns a connection without a request in flight. */
   readonly take: (to: Destination) => Connection
-  /** Takes back a connection whose answer is complete. */
+  /** Takes back a connection after a complete answer. */
   readonly keep: (connection: Connection) => void
 }
 
 /** Maximum size of an answer's header section, and of its trailers, in bytes. */
 const headerLimit = 16_384
 
-/** Time before the next address is tried, in ms; the last address has until the deadline. */
+/** Time in ms after which the next address is tried. The last address has the time until the deadline. */
 const attemptTimeout = 1_000
 
-/** Limits of idle connections: time in ms, number per origin, number in all. */
+/** Limits of idle connections: the time in ms, the number for each destination key, and the total number. */
 const idleFor = 15_000
 const idlePerOrigin = 8
 const idleInAll = 256
-/** Time, in ms, for which a connection may be idle beyond these limits. */
+/** Delay in ms before idle connections beyond these numbers are closed. */
 const trimAfter = 100
 
 /** Closes a connection in any phase. */
 export const destroy = ({ client, state }: Connection): void => {
-  // The client has no reference to a socket that is still connecting.
+  // The socket is destroyed as well, because the client does not know a socket that is still connecting.
   state.socket?.destroy()
   void client.destroy()
 }
 
-/** Opens a connection for each request. */
+/** Opens a connection for each request, and closes it after the answer. */
 export const freshConnections: Connections = { take: (to) => open(to, false), keep: destroy }
 
-/** Keeps idle connections for the next request to the same origin at the same addresses. All close with the scope. */
+/** Keeps idle connections for later requests to the same origin at the same addresses. Closes them with the scope. */
 export const keptConnections = Effect.acquireRelease(
   Effect.sync(() => {
     const idle = new Map<string, Array<Connection>>()
@@ -133,7 +133,7 @@ export const keptConnections = Effect.acquireRelease(
         const list = idle.get(connection.key) ?? []
         if (list.push(connection) === 1) idle.set(connection.key, list)
         connection.state.idleSince = performance.now()
-        // Answers arrive in bursts, and most connections are reused at once.
+        // The excess is closed later, because answers arrive in bursts and most connections are reused at once.
         if (list.length > idlePerOrigin || idle.size * idlePerOrigin > idleInAll) {
           trimming ??= setTimeout(trim, trimAfter).unref()
         }
@@ -175,7 +175,7 @@ const open = ({ addresses, key, origin, url }: Destination, isKept: boolean): Co
           waiting = false
           callback(null, socket)
         })
-        // After the callback the client installs its own listeners.
+        // An error after the callback is handled by the client's own listeners.
         .on("error", (error) => {
           if (waiting) callback(error, null)
           waiting = false
@@ -195,12 +195,12 @@ const connect = (url: URL, addresses: ReadonlyArray<string> | undefined): Socket
     ...(addresses === undefined ? {} : { lookup: pinned(addresses) })
   }
   if (url.protocol === "http:") return overTcp({ ...options, port: Number(url.port || 80) })
-  // A TLS server name has no trailing dot (RFC 6066, section 3) and is never an address.
+  // A TLS server name has no trailing dot and is not an address (RFC 6066, section 3).
   const servername = isIP(host) === 0 ? host.replace(/\.$/, "") : ""
   return overTls({ ...options, port: Number(url.port || 443), servername, ALPNProtocols: ["http/1.1"] })
 }
 
-/** Replaces the DNS look-up by the checked addresses. */
+/** Makes a look-up function that returns the given addresses without DNS. */
 const pinned =
   (addresses: ReadonlyArray<string>): LookupFunction =>
   (_, __, callback) =>

@@ -12,32 +12,32 @@ export interface Post {
   readonly headers: Readonly<Record<string, string>>
   /** Text is sent as UTF-8, in one write with the headers. */
   readonly body: string | Uint8Array
-  /** Maximum size of the answer's body in bytes; a longer body is cut off. */
+  /** Size in bytes from which the body of the answer is cut off. */
   readonly bodyLimit: number
-  /** Deadline of the answer, measured by `performance.now()`. Absent: the caller interrupts. */
+  /** Deadline of the answer, in milliseconds of `performance.now()`. Undefined: the caller interrupts the request. */
   readonly until?: number
 }
 
-/** A complete answer, or one that reached the limit of its body. */
+/** A complete answer, or an answer whose body was cut off at its limit. */
 export interface Answer {
   readonly status: number
-  /** The unparsed header. */
+  /** The text of the header `Retry-After`. */
   readonly retryAfter: Option.Option<string>
   readonly body: Uint8Array
-  /** Whether the body is complete: it may have been cut off at its limit. */
+  /** False if the body was cut off. */
   readonly isWhole: boolean
 }
 
-/** The request got no answer, or an incomplete one. */
+/** The request got no answer, or an incomplete answer. */
 export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
   readonly code: Phase | "invalid_response" | "timeout"
-  /** Whether a reused connection ended before the answer began; a fresh connection may succeed. */
+  /** Whether a reused connection ended before the answer began. The request may succeed on a new connection. */
   readonly stale: boolean
 }> {}
 
 /**
- * Makes the request on a connection of `connections`. Interruption destroys the connection. `onReady` is called when
- * the connection is established, TLS included: nothing of the request is written before.
+ * Sends the request on a connection of `connections`. An interruption destroys the connection. `onReady` is called once the
+ * connection is established, including TLS. Before that, no part of the request is written.
  */
 export const exchange = (
   connections: Connections,
@@ -53,8 +53,8 @@ export const exchange = (
 const noBytes = Buffer.alloc(0)
 
 /**
- * A request in flight, as the handler that undici calls: one object, as a closure for each event costs more than what the
- * event does. It resumes the caller once.
+ * A request in flight, which is the handler that undici calls. It is one object, because a closure for each event would cost more
+ * than the work of the event. It resumes the caller once.
  */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly connections: Connections
@@ -62,7 +62,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly connection: Connection
   readonly onRequestStart: () => void
   readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
-  /** Of the connection, before the request: requests answered, bytes received. */
+  /** The state of the connection before the request: the number of answered requests and of received bytes. */
   readonly served: number
   readonly bytesBefore: number
   timer: NodeJS.Timeout | undefined
@@ -100,7 +100,7 @@ class Exchange implements Dispatcher.DispatchHandler {
         origin: to.origin,
         method: "POST",
         path: to.path,
-        // The limit counts received bytes, so the answer must not be compressed.
+        // The answer must not be compressed, because the limit counts received bytes.
         headers: { ...headers, "accept-encoding": "identity" },
         body,
         reset: !isKept
@@ -115,7 +115,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(_: Dispatcher.DispatchController, statusCode: number, headers: IncomingHttpHeaders) {
-    // Interim answers precede the answer.
+    // Interim answers have a status below 200. The final answer follows them.
     if (statusCode < 200) return
     this.status = statusCode
     const header = headers["retry-after"]
@@ -134,17 +134,16 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_: Dispatcher.DispatchController, error: Error) {
     const { state } = this.connection
-    // A reused connection that was open until now, and has received nothing of the answer.
+    // The connection is stale if it is reused, was open until now, and has received nothing of the answer.
     const stale = this.served > 0 && state.served > 0 && (state.socket?.bytesRead ?? 0) === this.bytesBefore
     this.fail(codeOf(error, this.connection), stale)
   }
 
-  /** Ends with an answer. */
   answer(isWhole: boolean) {
     const { chunks, connection, connections, read, retryAfter, status } = this
     if (!this.ends()) return
     if (isWhole) connection.state.served++
-    // An answer that came before the whole request was written: the rest of the request would stay in the socket.
+    // If the answer came before the whole request was written, the rest of the request is still in the socket.
     if (isWhole && connection.state.socket?.writableLength === 0) connections.keep(connection)
     else destroy(connection)
     this.resume(Effect.succeed({ status, retryAfter, body: read === 0 ? noBytes : Buffer.concat(chunks), isWhole }))
@@ -156,12 +155,12 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.resume(Effect.fail(new ExchangeFailed({ code, stale })))
   }
 
-  /** Ends without a result, as the caller is interrupted. */
+  /** Ends without a result, because the caller is interrupted. */
   abandon() {
     if (this.ends()) destroy(this.connection)
   }
 
-  /** Whether this call ends it. */
+  /** Marks the exchange as over. Returns false if it was over already. */
   ends() {
     if (this.over) return false
     this.over = true
@@ -180,7 +179,7 @@ const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => 
   if (error.name === "HTTPParserError" || invalid.has(code) || /^bad (?:response|upgrade)$/.test(error.message)) {
     return "invalid_response"
   }
-  // For example the alert by which a TLS 1.3 server rejects the client after the handshake.
+  // A TLS 1.3 server, for example, may reject the client by an alert after the handshake.
   return code.startsWith("ERR_SSL_") ? "tls_failed" : state.phase
 }
 
@@ -188,8 +187,8 @@ const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => 
 export const userAgent = `developer-api/${manifest.version}`
 
 /**
- * Returns the delay of a `Retry-After` header, in either form of RFC 9110 (section 10.2.3), from `now` in milliseconds. None
- * for a header that cannot be parsed.
+ * Returns the delay of a `Retry-After` header, in seconds or as a date (RFC 9110, section 10.2.3). `now` is in milliseconds since
+ * 1970. None for a header that can't be parsed.
  */
 export const retryDelay = (header: Option.Option<string>, now: number): Option.Option<Duration.Duration> =>
   header.pipe(

@@ -1,22 +1,22 @@
 /**
- * Skips interim answers with status 100. A client must accept them even if it asked for none (RFC 9110, section 15.2);
- * undici closes the connection instead.
+ * Skips interim answers with status 100. A client must accept them even if it did not ask for them (RFC 9110, section 15.2),
+ * but undici closes the connection.
  */
 import type { Socket } from "node:net"
 
-/** Maximum size of an interim answer in bytes; a longer one is passed to the parser. */
+/** Maximum size of an interim answer in bytes. A longer one is passed on to undici. */
 const limit = 16_384
 const interim = /^HTTP\/1\.[01] 100[^\r\n]*(?:\r|$)/
 const start = "HTTP/1.1 100"
 const end = "\r\n\r\n"
-/** Position of the status, and the first digit of an interim one. */
+/** Position of the status in an answer, and the code of its first digit in an interim answer. */
 const statusAt = 9
 const one = 0x31
 
 /** Whether a non-empty text is, or may become, the beginning of an interim answer. */
 const isPart = (text: string) => text.length < limit && interim.test(text + start.slice(text.length))
 
-/** Removes complete interim answers from the front; `held` may be the beginning of another. */
+/** Removes complete interim answers from the front. `held` may be the beginning of another, and waits for more bytes. */
 const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer } => {
   const text = bytes.toString("latin1")
   let at = 0
@@ -30,8 +30,8 @@ const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer 
 }
 
 /**
- * Makes a socket's `read` skip interim answers. Returns a function to call before each request: the next bytes are then
- * the beginning of an answer.
+ * Makes a socket's `read` skip interim answers. Returns a function that has to be called before each request, when the next bytes
+ * are the beginning of an answer.
  */
 export const skipInterim = (socket: Socket): (() => void) => {
   const read = socket.read.bind(socket)

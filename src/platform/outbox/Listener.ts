@@ -11,7 +11,7 @@ const reconnectAfter = Duration.seconds(1)
 const progressEvery = Duration.seconds(10)
 const stalledAfter = Duration.minutes(1)
 
-/** Passes on each notice once. The connection for the notices of other processes is opened again when it breaks. */
+/** Calls `receive` once for each notice. When the connection for notices of other processes breaks, it is opened again. */
 export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => void) {
   const supervisor = yield* Supervisor
   const notifier = yield* Notifier

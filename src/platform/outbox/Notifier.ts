@@ -1,9 +1,10 @@
 /**
  * Notifies the delivery workers of every replica that endpoints have new deliveries, or that a webhook has changed.
  *
- * The worker of the same process receives a notice at once, the others by a NOTIFY. This is a statement of its own, sent after
- * the commit: inside the transaction of a change it would serialize all such commits. A notice only shortens the wait. When a
- * process ends before it notifies, the sweep of the delivery worker finds the deliveries (see `src/integrations/README.md`).
+ * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
+ * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A notice
+ * only shortens the wait. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries (see
+ * `src/integrations/README.md`).
  */
 import { Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope } from "effect"
 import { SqlClient } from "effect/sql"
@@ -17,7 +18,7 @@ const Notice = Schema.Struct({
   on: Schema.Literals(["appended", "changed"]),
   projectId: ProjectId,
   installationIds: Schema.Array(InstallationId),
-  /** The process whose worker has received the notice without a NOTIFY. */
+  /** The process that sent the notice. Its worker has received the notice without a NOTIFY. */
   receivedBy: Schema.optionalKey(Schema.String)
 })
 export type Notice = typeof Notice.Type
@@ -31,10 +32,10 @@ export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decod
 /** Maximum number of queued notices. The sweep finds the deliveries of a dropped notice. */
 const maxNotices = 10_000
 
-/** Maximum number of installations in one payload. PostgreSQL takes 8,000 bytes; an id has up to 160. */
+/** Maximum number of installations in one payload. A payload has less than 8,000 bytes, enough for ids of 160 ASCII characters. */
 const installationsPerNotice = 40
 
-/** Longest wait for a notice before the notifier reports progress. */
+/** Maximum wait for a notice, after which the notifier reports progress. */
 const idleAfter = Duration.seconds(5)
 const stalledAfter = Duration.seconds(30)
 
@@ -45,13 +46,13 @@ export class Notifier extends Context.Service<
     readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
     /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
-    /** Passes on the notices of this process, until the scope is closed. */
+    /** Calls `receive` for each notice of this process, until the scope is closed. */
     readonly subscribe: (receive: (notice: Notice) => void) => Effect.Effect<void, never, Scope.Scope>
     /** Whether a notice came from this process, whose subscribers have received it. */
     readonly isOwn: (notice: Notice) => boolean
   }
 >()("developer-api/platform/outbox/Notifier") {
-  /** For requests, which do not wait for the NOTIFY. Notices that queue up while one is sent are merged. */
+  /** Provides the notifier for requests, which do not wait for the NOTIFY. Notices that wait in the queue are merged. */
   static readonly layer = Layer.effect(
     Notifier,
     Effect.gen(function* () {
@@ -88,7 +89,7 @@ export class Notifier extends Context.Service<
     })
   )
 
-  /** For commands, whose process ends after them. */
+  /** Provides the notifier for commands, which wait for the NOTIFY, because their process ends afterwards. */
   static readonly layerInline = Layer.effect(
     Notifier,
     Effect.map(SqlClient.SqlClient, (sql) => ({
@@ -107,7 +108,7 @@ const notifierBy = (
   changed: (projectId, installationId) => send({ on: "changed", projectId, installationIds: [installationId] })
 })
 
-/** Merges notices of one kind and project, then splits them to the size of a payload. */
+/** Merges the notices of each kind and project, and splits a notice that is too large for a payload. */
 const mergeNotices = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
   [...Map.groupBy(notices, ({ on, projectId }) => `${on} ${projectId}`).values()].flatMap((group) => {
     const installationIds = [...new Set(group.flatMap((notice) => notice.installationIds))]

@@ -1,6 +1,6 @@
 /**
- * The transactional outbox (contract §10). The statement of a change also appends its events and their deliveries, so
- * that all of it is committed or nothing.
+ * The transactional outbox (contract §10). The statement of a change also appends the events of the change and the deliveries of
+ * these events. So either all of them are committed or none.
  */
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
@@ -8,7 +8,7 @@ import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import { currentOrNewTraceparent } from "../telemetry/TraceContext.ts"
 
-/** The context that the events of a change share. */
+/** What the events of a change have in common. */
 export interface EventContext {
   readonly projectId: ProjectId
   readonly at: Date
@@ -24,12 +24,12 @@ export const eventContext = Effect.fnUntraced(function* (projectId: ProjectId): 
 /** An event type as an SQL literal. */
 export const eventType = (sql: SqlClient.SqlClient, type: EventType): Statement.Fragment => sql.literal(`'${type}'`)
 
-/** Installations that have new deliveries. */
+/** The installations for which a statement has appended deliveries. */
 export type Appended = ReadonlyArray<InstallationId>
 
 /**
- * The installations of a project for which the statement that contains `append` has appended deliveries, as `text[]`.
- * `distinct` is empty for a statement that appends one event: it has one delivery for each installation.
+ * Returns an SQL expression (`text[]`): the installations of a project for which the statement has appended deliveries by
+ * `append`. `distinct` is empty for a statement that appends one event, which has one delivery for each installation.
  */
 export const appendedInstallations = (
   sql: SqlClient.SqlClient,
@@ -39,10 +39,10 @@ export const appendedInstallations = (
   sql`ARRAY(SELECT ${distinct} installation_id FROM delivery WHERE delivery.project_id = ${projectId})`
 
 /**
- * Common table expressions that append each event of `happened`, a query of project, `type`, `data` (json), time and
- * traceparent, with a delivery for every enabled webhook of its project that subscribes to its type. An event without a
- * subscriber leaves no row. A delivery is due at once by the database's clock, which claims use. A webhook that is disabled
- * concurrently may still get a delivery, as its row is not locked.
+ * Returns common table expressions that append events and deliveries. `happened` is a query of the events: project, `type`,
+ * `data` (json), time and traceparent. An event gets a delivery for every enabled webhook of its project that subscribes to its
+ * type. An event without a subscriber is not stored. A delivery is due at once, by the database's clock, which claims use. A
+ * webhook that is disabled concurrently may still get a delivery, because its row is not locked.
  */
 export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (
