@@ -1,16 +1,16 @@
-/** Redacts tokens, signing secrets and codes of links in text that is logged, traced or answered. */
+/** Redacts tokens, signing secrets and codes of sign-in links in text that is logged, traced or answered. */
 
-/** `~` stands for characters of a secret in the locations of faults (RFC 6901). */
+/** Includes `~`, because the location of a fault (RFC 6901) contains `~1` for each `/` of a secret. */
 const secret = /((?:dk|whsec)_)[A-Za-z0-9+/=_%~-]{6,}/gi
 
-/** The code in a link to the console. */
+/** The code in a sign-in link to the console. */
 const code = /\b(code=)[A-Za-z0-9_-]{43}/g
 
 const redactPlain = (text: string): string => text.replace(secret, "$1[redacted]").replace(code, "$1[redacted]")
 
 /**
- * `dk_…` becomes `dk_[redacted]`, `whsec_…` `whsec_[redacted]`, and the code of a link `code=[redacted]`. Each of their characters
- * may be percent-encoded, any number of times.
+ * Replaces secrets in a text by `dk_[redacted]`, `whsec_[redacted]` and `code=[redacted]`. Also finds secrets with characters that
+ * are percent-encoded, once or several times.
  */
 export const redactSecrets = (text: string): string => (text.includes("%") ? redactEncoded(text) : redactPlain(text))
 
@@ -31,8 +31,8 @@ const redactEncoded = (text: string): string => {
 const percent = 37
 
 /**
- * Decodes the percent-encoded characters of ASCII until none is left, in one pass: a character that ends an encoding is replaced
- * with the two before it, and may itself end another. `starts` has the index in the text of each decoded character.
+ * Decodes percent-encoded printable ASCII characters until none is left. One pass is enough: a decoded character takes the place
+ * of its encoding, and may then be the end of another encoding. `starts` has the index in `text` of each decoded character.
  */
 const decodedAscii = (text: string): { readonly text: string; readonly starts: ReadonlyArray<number> } => {
   const codes: Array<number> = []
@@ -42,7 +42,7 @@ const decodedAscii = (text: string): { readonly text: string; readonly starts: R
     starts.push(i)
     for (let at = codes.length - 3; codes[at] === percent; at = codes.length - 3) {
       const decoded = hexDigit(codes[at + 1]) * 16 + hexDigit(codes[at + 2])
-      // An encoded control character, or a byte of a longer character, is part of no secret.
+      // Secrets contain neither control characters nor characters beyond ASCII.
       if (!(decoded >= 32 && decoded < 127)) break
       codes.length = starts.length = at + 1
       codes[at] = decoded
@@ -55,7 +55,7 @@ const decodedAscii = (text: string): { readonly text: string; readonly starts: R
 const hexDigit = (code = 0): number =>
   code >= 48 && code <= 57 ? code - 48 : (code | 32) >= 97 && (code | 32) <= 102 ? (code | 32) - 87 : Number.NaN
 
-/** A call takes some ten thousand arguments at most. */
+/** Maximum number of arguments of one call. Calls with some ten thousand arguments or more fail. */
 const chunk = 8_192
 
 const textOf = (codes: ReadonlyArray<number>): string => {

@@ -1,4 +1,4 @@
-/** The sealed values of the database: finds the key of each, and reseals them under the current key. */
+/** Counts the sealed values of the database by key, and reseals them under the current key. */
 import { Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { type Opened, SecretBox, type SecretUnreadable } from "./SecretBox.ts"
@@ -10,12 +10,12 @@ interface Place {
   readonly version: number
 }
 
-/** A sealed secret of a row. Its owner is the table's kind, the project and the id. */
+/** A sealed secret of a row. Its owner, as in `SecretBox`, is the kind of the table, the project and the id. */
 export interface SealedValue extends Place {
   readonly sealed: Uint8Array
 }
 
-/** The current and the next values of rows, as columns. */
+/** The current and the new sealed values of rows. Each member is one column of these rows. */
 interface Replacements {
   readonly projectIds: ReadonlyArray<string>
   readonly ids: ReadonlyArray<string>
@@ -28,22 +28,22 @@ type Query<A> = Effect.Effect<A, SqlError.SqlError>
 
 /** A table with a column of sealed values. */
 export interface SealedTable {
-  /** The first part of the owner of its values. */
+  /** The first part of the owner of the table's values. */
   readonly kind: string
-  /** Returns the values in use that follow a place. */
+  /** Returns up to `limit` values in use that follow a place, in order. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
   /**
-   * Replaces the values that have not changed, and returns their number. Values of projects that do not live here stay: a
-   * replacement would be replicated over the values of the database that serves the project.
+   * Replaces the values that have not changed since they were read, and returns their number. Values of a project that another
+   * database serves are not replaced: a replacement would be replicated over the values in that database.
    */
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
 
-/** The keys of the values of some tables. */
+/** Number of values of tables by key. */
 interface KeyCounts {
   /** The number of values of each key, in the order of `SecretBox.keyIds`. */
   readonly byKey: ReadonlyArray<number>
-  /** Values that no key opens, as `kind project/id`. */
+  /** The values that no key opens, each as `kind project/id`. */
   readonly unreadable: ReadonlyArray<string>
 }
 
@@ -66,7 +66,7 @@ const examine = (
   { id, projectId, sealed }: SealedValue
 ): Effect.Effect<Opened, SecretUnreadable> => box.examine([kind, projectId, id], sealed)
 
-/** Opens every value of the tables, and counts the values of each key. */
+/** Counts the values of each key. For this it opens every value of the tables. */
 export const countByKey = Effect.fn("SealedValues.countByKey")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
@@ -100,7 +100,7 @@ export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (
   return unreadable
 })
 
-/** Reseals a value that another key has sealed, or that has no key id. Returns `undefined` for other values. */
+/** Reseals a value under the current key. Returns `undefined` if the value has the id of the current key. */
 const resealValue = Effect.fnUntraced(function* (box: SecretBox["Service"], table: SealedTable, value: SealedValue) {
   const { identified, key, secret } = yield* examine(box, table, value)
   if (key === 0 && identified) return undefined
@@ -108,9 +108,9 @@ const resealValue = Effect.fnUntraced(function* (box: SecretBox["Service"], tabl
 })
 
 /**
- * Reseals the values of the tables under the current key, each batch in a statement of its own. A value that is changed
- * concurrently is skipped, as the change has sealed it. Returns the number of resealed values, and the values that no key
- * opens.
+ * Reseals the values of the tables under the current key, each batch in a separate statement. Skips a value that is changed
+ * concurrently, because the change seals it under the current key. Returns the number of resealed values, and the values that
+ * no key opens.
  */
 export const reseal = Effect.fn("SealedValues.reseal")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient

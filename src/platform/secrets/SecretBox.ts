@@ -1,13 +1,12 @@
 /**
- * Secrets at rest: AES-256-GCM under keys derived from `SECRET_KEY` and `SECRET_KEY_PREVIOUS`, bound to the record that
- * holds them.
+ * Secrets at rest. A secret is sealed with AES-256-GCM under a key derived from `SECRET_KEY` or `SECRET_KEY_PREVIOUS`, and is
+ * bound to the record that holds it.
  *
  * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of the key, so that the right key is
- * tried first. Values that were sealed before keys had ids have a random nonce; they are opened by trying every key. The rest
- * of the nonce is random: among a million secrets of one key, two have the same nonce with a probability of 10^-10 (72 bits;
- * NIST SP 800-38D, 8.2).
+ * tried first. Older values have a random nonce without a key id; every key is tried for them. The other 72 bits of the nonce
+ * are random: among a million secrets of one key, two have the same nonce with a probability of 10^-10 (NIST SP 800-38D, 8.2).
  *
- * `node:crypto` rather than `effect/crypto`, which is asynchronous: every signed delivery opens a secret.
+ * Secrets are opened with `node:crypto`, because every signed delivery opens a secret and `effect/crypto` is asynchronous.
  */
 import { Array, Context, Data, Effect, Layer, Redacted } from "effect"
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto"
@@ -40,7 +39,7 @@ interface Key {
 export class SecretBox extends Context.Service<
   SecretBox,
   {
-    /** Seals under the current key. The same secret is sealed differently each time. */
+    /** Seals a secret under the current key. The result differs each time. */
     readonly seal: (owner: Owner, secret: Redacted.Redacted) => Effect.Effect<Uint8Array>
     readonly open: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
     /** Opens a secret, and also returns the key that sealed it. */
@@ -93,7 +92,7 @@ const encrypted = ({ id, secret }: Key, owner: Owner, text: string): Uint8Array 
   return Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Returns the text; undefined if this key has not sealed it for this owner. */
+/** Returns the secret; undefined if the value was sealed under another key or for another owner. */
 const decrypted = (key: Uint8Array, owner: Owner, sealed: Uint8Array): string | undefined => {
   try {
     const decipher = createDecipheriv("aes-256-gcm", key, sealed.subarray(0, nonceLength))

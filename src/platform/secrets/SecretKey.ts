@@ -1,4 +1,4 @@
-/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`), from which every other key is derived. */
+/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`). Every other key is derived from them. */
 import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { hkdfSync, randomBytes } from "node:crypto"
 import { Settings } from "../Settings.ts"
@@ -16,13 +16,13 @@ type Derived = Redacted.Redacted<Uint8Array>
 export class SecretKey extends Context.Service<
   SecretKey,
   {
-    /** Derives 32 bytes for one purpose (HKDF-SHA-256), the same on every replica and after every restart. */
+    /** Derives 32 bytes from the current key for a purpose (HKDF-SHA-256). They are the same on every replica. */
     readonly derive: (purpose: string) => Derived
     /** Derives 32 bytes from each key: first the current key, then the keys of `SECRET_KEY_PREVIOUS` in their order. */
     readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
   }
 >()("developer-api/platform/secrets/SecretKey") {
-  /** A service that derives from 32 bytes in base64, and from older keys. */
+  /** Makes a service from the current key and older keys, each 32 bytes in base64. */
   static readonly make = (current: Redacted.Redacted, previous: ReadonlyArray<Redacted.Redacted> = []) => {
     const keys = Array.dedupe<Array.NonEmptyReadonlyArray<Redacted.Redacted>>([current, ...previous])
     return SecretKey.of({
@@ -46,7 +46,7 @@ const derived = (key: Redacted.Redacted, purpose: string): Derived =>
     new Uint8Array(hkdfSync("sha256", Buffer.from(Redacted.value(key), "base64"), "developer-api", purpose, 32))
   )
 
-/** Reads the key file, and creates it on first use, atomically: of two concurrent processes, the first to link it wins. */
+/** Reads the key file, and creates it on first use. Concurrent processes get the same key, because only one link succeeds. */
 const keyUnder = Effect.fnUntraced(function* (directory: string) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path

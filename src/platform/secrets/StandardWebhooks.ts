@@ -4,15 +4,15 @@ import { createHmac, createSecretKey, type KeyObject, randomBytes } from "node:c
 
 const prefix = "whsec_"
 
-/** A signing secret: `whsec_`, then 32 random bytes in base64. */
+/** Makes a signing secret: `whsec_`, then 32 random bytes in base64. */
 export const newSecret: Effect.Effect<Redacted.Redacted> = Effect.sync(() =>
   Redacted.make(`${prefix}${randomBytes(32).toString("base64")}`)
 )
 
-/** Keys of the secrets that are still referenced. */
+/** Decoded keys by secret. An entry lasts as long as its secret is referenced. */
 const keys = new WeakMap<Redacted.Redacted, KeyObject>()
 
-/** Decodes a secret, once. One that was made elsewhere may have no prefix, and either base64 alphabet. */
+/** Decodes a secret, once. A secret from another system may lack the prefix, and may use either base64 alphabet. */
 const keyOf = (secret: Redacted.Redacted) => {
   const known = keys.get(secret)
   if (known !== undefined) return known
@@ -23,8 +23,8 @@ const keyOf = (secret: Redacted.Redacted) => {
 }
 
 /**
- * Returns the value of `webhook-signature`: for each secret, in order, `v1,` and the base64 HMAC-SHA-256 of
- * `id.timestamp.body`, separated by spaces. The timestamp is in seconds; the body has the bytes that are sent.
+ * Returns the value of `webhook-signature`: one signature for each secret, in order, separated by spaces. A signature is `v1,` and
+ * the HMAC-SHA-256 of `id.timestamp.body` in base64. The timestamp is in seconds. The body is what is sent, byte for byte.
  */
 export const signatures = (
   secrets: ReadonlyArray<Redacted.Redacted>,
