@@ -1,4 +1,4 @@
-/** Maintenance at intervals: pruning, measuring, repairs. */
+/** Runs maintenance at intervals, such as pruning, measurements and repairs. */
 import { Duration, Effect, Metric, Schedule } from "effect"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 import { minDelay, maxDelay, Supervisor } from "./Supervisor.ts"
@@ -10,10 +10,10 @@ interface Options {
   readonly stalledAfter?: Duration.Duration
 }
 
-/** Minimum of `stalledAfter`: a run may wait for the database that long. */
+/** Minimum of the default of `stalledAfter`. A run may wait for the database this long. */
 const minStall = Duration.minutes(1)
 
-/** Bounds of the longest pause before a failed run is retried, without jitter. Between them it is the interval. */
+/** Bounds of the maximum backoff after a failed run, without jitter. Within the bounds, the maximum is the interval. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {
@@ -22,8 +22,8 @@ const failures = Metric.counter("background_failures_total", {
 })
 
 /**
- * Runs an effect at intervals, under supervision, until the scope is closed. A run that fails is logged, counted and
- * tried again with backoff, jitter included; a defect restarts the loop.
+ * Runs an effect at intervals, under supervision, until the scope is closed. A failed run is logged, counted and retried with
+ * backoff and jitter. After a defect, the supervisor restarts the loop.
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   name: string,

@@ -1,24 +1,25 @@
 /**
  * Fair permits for calls in flight. A call belongs to a key (a channel, an endpoint) of a tenant (a project).
  *
- *  - Each key starts with `initial` permits. Each answer that finds all of them taken adds one, up to `perKey`.
- *  - A key is suspect from a failure until its next success, and while a call of it has run for `slowAfter`. Suspect keys
- *    together hold at most `failingShare` of all permits. A failure sets the key back to `initial`.
+ *  - The limit of a key is `initial` permits at first. If a call succeeds while all permits of the key are taken, the limit grows
+ *    by one, up to `perKey`. A failure sets the limit back to `initial`.
+ *  - A key is suspect from a failure until its next success, and while one of its calls has run for `slowAfter` or longer. Suspect
+ *    keys get no new permits while together they hold `failingShare` of all permits.
  *  - The keys of one tenant together hold at most `perTenant` permits.
  *
- * So a provider that hangs takes the permits that its key had grown to once, and at most its share from then on; a key
- * without recent failures finds a permit. The numbers apply to one process. A claim passes `limits` to its statement and
- * takes a permit for each row that the statement returns.
+ * So if a provider hangs, its key holds at most the permits of its limit, and gets only a share of the permits from then on. Keys
+ * without recent failures still find permits. The numbers apply to one process. A claim passes `limits` to its statement and takes
+ * a permit for each row that the statement returns.
  */
 import { Clock, Duration, Effect } from "effect"
 
 export interface Options {
-  /** Permits in all. */
+  /** Number of all permits. */
   readonly total: number
-  /** Permits of a key that always answers quickly. */
+  /** Maximum limit of a key. */
   readonly perKey: number
   readonly perTenant: number
-  /** Permits of a key without history, or after a failure. */
+  /** Limit of a new key, and of a key after a failure. */
   readonly initial: number
   /** Share of `total` that all suspect keys may hold together, from 0 to 1. */
   readonly failingShare: number
@@ -26,13 +27,13 @@ export interface Options {
   readonly slowAfter: Duration.Duration
 }
 
-/** The end of a call. An `unused` permit does not change the limit of its key. */
+/** How a call ended. `unused` means that there was no call: it changes neither the limit of the key nor whether it is suspect. */
 export type End = "succeeded" | "failed" | "unused"
 
 export interface Permit {
-  /** The call starts: its run time counts from here. */
+  /** Starts the run time of the call. */
   readonly begin: () => void
-  /** Returns the permit. Has an effect once. */
+  /** Returns the permit. A second call has no effect. */
   readonly end: (how: End) => void
 }
 
@@ -43,7 +44,7 @@ interface KeyLimit {
   readonly free: number
 }
 
-/** The numbers of free permits. A key or tenant that is not listed has the number of a new one. */
+/** The numbers of free permits. A key or tenant that is not listed has `newKey` or `newTenant` free permits. */
 export interface Limits {
   readonly free: number
   readonly keys: ReadonlyArray<KeyLimit>
@@ -53,18 +54,18 @@ export interface Limits {
 }
 
 export interface Slots {
-  /** Takes a permit, which the caller has found in `limits`. */
+  /** Takes a permit. The caller has checked in `limits` that one is free. */
   readonly take: (tenant: string, key: string) => Permit
   readonly limits: () => Limits
 }
 
-/** A key is forgotten once nothing of it is in flight and its last call ended this long ago. */
+/** Time since the end of a key's last call after which the key is forgotten, if no permit of it is taken. */
 const forgetAfter = Duration.minutes(10)
 
 interface Entry {
   readonly tenant: string
   readonly key: string
-  /** The current maximum number of its permits. */
+  /** The limit of the key. */
   size: number
   held: number
   failed: boolean

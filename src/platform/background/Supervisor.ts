@@ -5,15 +5,15 @@
  *      └──────────── the scope closes ───────────────────┴──▶ ended
  *
  * Each failure is logged with its cause and counted. The backoff doubles from `minDelay` to `maxDelay`, with jitter,
- * and starts anew after a run of at least `maxDelay`. A loop that reports no progress for its `stalledAfter`, whatever
- * the reason, is stalled: readiness fails and a gauge is set until it reports progress again.
+ * and is `minDelay` again after a run of at least `maxDelay`. A loop that reports no progress for its `stalledAfter` is
+ * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
 export const minDelay = Duration.millis(250)
 export const maxDelay = Duration.seconds(30)
-/** Interval between two updates of the gauge and of the log. */
+/** Interval at which stalled loops are looked for. */
 const watchEvery = Duration.seconds(1)
 
 interface Options {
@@ -21,7 +21,7 @@ interface Options {
   readonly stalledAfter: Duration.Duration
 }
 
-/** A loop under supervision. Resources of its scope are released after each run. */
+/** A loop under supervision. It reports progress by `progress`. The resources of its scope are released after each run. */
 type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
 
 export class Supervisor extends Context.Service<
@@ -33,7 +33,7 @@ export class Supervisor extends Context.Service<
       options: Options,
       loop: Loop<E, R>
     ) => Effect.Effect<Fiber.Fiber<void>, never, Exclude<R, Scope.Scope> | Scope.Scope>
-    /** Names the loops that have reported no progress for their `stalledAfter`. */
+    /** Returns the names of the stalled loops. */
     readonly stalled: () => ReadonlyArray<string>
   }
 >()("developer-api/platform/background/Supervisor") {
@@ -43,7 +43,7 @@ export class Supervisor extends Context.Service<
   )
 }
 
-/** A loop as the supervisor sees it. Times are monotonic, in nanoseconds. */
+/** The state of a loop. Times are monotonic, in nanoseconds. */
 interface Entry {
   readonly name: string
   readonly stalledAfter: bigint
@@ -89,7 +89,7 @@ const make = Effect.gen(function* () {
   )
   yield* Effect.forkScoped(Effect.forever(Effect.delay(watch, watchEvery)))
 
-  /** Delays by 80 to 120 % of `minDelay`, doubled with each failure since the last long run. */
+  /** Returns the backoff: 80 to 120 % of a delay that begins at `minDelay` and doubles with each further failure. */
   const delayAfter = (failures: number) =>
     Effect.map(Random.next, (random) => {
       const full = Math.min(Duration.toMillis(minDelay) * 2 ** (failures - 1), Duration.toMillis(maxDelay))

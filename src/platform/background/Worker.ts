@@ -1,21 +1,21 @@
 /**
- * The identity of this process among the workers of one database, and the lock that proves that it is alive.
+ * The id of this process among the workers of one database, and the lock that shows that the process is alive.
  *
- * A worker holds a session-level advisory lock, named by its id, on a connection of its own: PostgreSQL releases it when
- * the process or its host dies. Leases carry the id of their worker; a lease whose worker no longer holds its lock may be
- * taken over before it expires. A lease without an id ends by its time alone.
+ * A worker holds a session-level advisory lock for its id on a separate connection. PostgreSQL releases the lock when the
+ * process or its host dies. A lease has the id of its worker. If the worker no longer holds its lock, the lease may be taken
+ * over before it expires. A lease without an id ends only when it expires.
  *
  *   starting ── lock taken ──▶ alive ── connection lost ──▶ reconnecting ── lock taken ──▶ alive
  *
- * Two rules keep a short loss of connections from being read as a death:
- *  - a worker counts as dead only `graceAfterLoss` after this process last saw its lock;
- *  - a process judges others only after it has held its own lock for `graceAfterStart`, so that after a restart of the
- *    database all workers have time to take theirs.
- * A takeover that is wrong nevertheless does no harm beyond a repeated attempt, as every lease is fenced.
+ * A worker with a short loss of its connection does not count as dead, because of two rules:
+ *  - A worker counts as dead only `graceAfterLoss` after this process last saw its lock.
+ *  - A process regards others as dead only after it has held its own lock for `graceAfterStart`. So after a restart of the
+ *    database, all workers have time to take their locks.
+ * If a lease is taken over wrongly nevertheless, the only harm is a repeated attempt, because every lease is fenced.
  *
- * Keys: an id of 63 bits is split over the two keys of `pg_advisory_lock_shared(int4, int4)`. PostgreSQL keeps locks of two
- * keys apart from locks of one (`objsubid` 2 and 1), so they never collide with those of projects and migrations. The
- * lock is shared, so that a new session takes it at once while the backend of a lost one still holds it.
+ * The 63 bits of the id are split over the two keys of `pg_advisory_lock_shared(int4, int4)`. The locks of projects and
+ * migrations have one key. PostgreSQL keeps both kinds apart (`objsubid` 2 and 1), so they never collide. The lock is shared,
+ * so that a new session can take it while the backend of a lost session still holds it.
  */
 import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
@@ -27,7 +27,7 @@ import { Supervisor } from "./Supervisor.ts"
 
 const heartbeatEvery = Duration.millis(500)
 const reconnectAfter = Duration.millis(100)
-/** Covers a heartbeat of the observer, one of the worker that has to notice its loss, and the way to a new session. */
+/** Covers a heartbeat of the observer, a heartbeat in which the worker notices the loss, and the start of a new session. */
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
 const stalledAfter = Duration.seconds(15)
@@ -39,9 +39,9 @@ export class Worker extends Context.Service<
   {
     /** A random number of 63 bits, new with each start of the process. */
     readonly id: bigint
-    /** Returns the id for leases; null while the lock is not held, as a lease with the id would be taken over at once. */
+    /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
-    /** SQL condition: the worker in this column (bigint, null for none) has died. Reads pg_locks once per statement. */
+    /** Returns an SQL condition: the worker in this column (bigint, nullable) is dead. Reads pg_locks once a statement. */
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
   }
 >()("developer-api/platform/background/Worker") {
@@ -51,10 +51,10 @@ export class Worker extends Context.Service<
   )
 }
 
-/** This worker's lock is gone although its connection works. */
+/** The lock of this worker is gone, although the client has a connection. */
 class LockLost extends Data.TaggedError("LockLost") {}
 
-/** The ids of all workers that hold their lock. */
+/** Returns a query of the ids of all workers that hold their lock. */
 const liveIds = (sql: SqlClient.SqlClient) => sql`
   SELECT (classid::bigint << 32) | objid::bigint AS id FROM pg_locks
   WHERE locktype = 'advisory' AND objsubid = 2 AND granted
@@ -64,7 +64,7 @@ const make = Effect.gen(function* () {
   const supervisor = yield* Supervisor
   const clock = yield* Clock.Clock
   const id = randomBytes(8).readBigUInt64BE() >> 1n
-  /** When each lock was last seen, this worker's own included. Monotonic, in nanoseconds. */
+  /** The time at which each lock was last seen, including the lock of this worker. Monotonic, in nanoseconds. */
   const seen = new Map<bigint, bigint>()
   let aliveSince: bigint | undefined
   const started = yield* Latch.make(false)
@@ -77,7 +77,7 @@ const make = Effect.gen(function* () {
     const live = rows.map((row) => BigInt(row.id))
     for (const id of live) seen.set(id, clock.monotonicTimeNanosUnsafe())
     for (const [id, at] of seen) if (isOlder(at, graceAfterLoss)) seen.delete(id)
-    // The client opens another connection by itself, and that one holds no lock.
+    // After a loss, the client opens another connection by itself. The new session does not hold the lock.
     if (!live.includes(id)) return yield* new LockLost()
   })
 
