@@ -1,4 +1,4 @@
-/** The audit of what operators do (contract §13): each action is recorded by the statement that carries it out. */
+/** The audit of operators' actions (contract §13). The statement that carries out an action also records it. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -6,12 +6,11 @@ import { selectList } from "../database/Columns.ts"
 import { type ProjectUnknown, requireProject } from "./ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "./Search.ts"
 
-/** The person who acts: the user of the operating system for a command, `console session` for the console. */
+/** The operator who acts. `actor` is the user of the operating system for a command, `console session` for the console. */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
   "developer-api/platform/operators/Audit/Operator"
 ) {}
 
-/** The actions that are recorded. */
 const actions = [
   "delivery.retry",
   "replay.start",
@@ -34,7 +33,7 @@ interface Audited {
   /** Id of the record that the action changes. */
   readonly target: string
   readonly detail?: Readonly<Record<string, unknown>>
-  /** Columns of the changed rows that are members of the detail too, by their names there. */
+  /** Columns of the changed rows that are added to the detail. The keys are the names of the members there. */
   readonly columns?: Readonly<Record<string, string>>
 }
 
@@ -47,7 +46,7 @@ interface Entry {
   readonly detail: Readonly<Record<string, unknown>>
 }
 
-/** Returns a common table expression that records an action for each row of `changed (project_id)`, at the database's time. */
+/** Returns a common table expression that records the action for each row of `changed (project_id)`, at the database's time. */
 export const recordAction = (
   sql: SqlClient.SqlClient,
   { action, actor, columns = {}, detail = {}, target }: Audited,
@@ -67,7 +66,7 @@ export class Audit extends Context.Service<
   {
     /** Records an action that changes no record. */
     readonly record: (projectId: ProjectId, action: Omit<Audited, "actor">) => Effect.Effect<void, never, Operator>
-    /** Returns entries of a project, newest first. */
+    /** Lists the entries of a project, newest first. */
     readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Entry>, ProjectUnknown>
   }
 >()("developer-api/platform/operators/Audit") {

@@ -1,6 +1,6 @@
 /**
- * Lists for operators, newest first. A page starts after an id, the last one of the page before. A statement of a filtered
- * list reads at most `scanLimit` records, so that it takes as long however few match; a search repeats it.
+ * Lists for operators, newest first. A page starts after the last id of the previous page. A statement of a filtered list reads
+ * at most `scanLimit` records, so its duration does not depend on how many records match. A search repeats the statement.
  */
 import { Effect } from "effect"
 
@@ -13,7 +13,7 @@ export interface Range {
   readonly limit: number
 }
 
-/** Up to `limit` records that match, and the id after which the list goes on; null at its end. */
+/** Up to `limit` records that match. The list continues after the id `next`; null at its end. */
 export interface Found<Item> {
   readonly items: ReadonlyArray<Item>
   readonly next: string | null
@@ -26,7 +26,7 @@ export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (it
   return { items, next: rows.length > limit && last !== undefined ? idOf(last) : null }
 }
 
-/** Makes a page of a search. `scanned` is the number of records that it has read, and `last` the id of the last one. */
+/** Makes a page of a search. `scanned` is the number of records that the statement has read, and `last` the last id of these. */
 export const foundOf = <Item>(
   rows: ReadonlyArray<Item>,
   limit: number,

@@ -1,4 +1,4 @@
-/** Log lines on standard error: level, message, annotations, trace id; secrets are redacted. */
+/** Writes log lines to standard error, with level, message, annotations and trace id. Secrets are redacted. */
 import { Cause, Context, Effect, Layer, Logger, References, Tracer } from "effect"
 import { redactSecrets } from "../secrets/Redaction.ts"
 import { Settings } from "../Settings.ts"

@@ -1,4 +1,4 @@
-/** Whether metrics are recorded: only with an admin server or a telemetry endpoint. */
+/** Whether metrics are recorded: if an admin server runs (always with the embedded PostgreSQL), or if they are exported. */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "../Settings.ts"
 

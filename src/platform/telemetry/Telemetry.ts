@@ -3,8 +3,8 @@ import { Context, Effect, Layer, Option, Predicate, References, Tracer } from "e
 import { Settings } from "../Settings.ts"
 
 /**
- * Provides the exporters of the settings. The SDK is loaded only when it is used: loading it takes longer than the rest
- * of a start.
+ * Provides the exporters of the settings. The SDK is loaded only if an endpoint is set, because loading it takes longer than
+ * the rest of a start.
  */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
@@ -16,13 +16,13 @@ export const layer = Layer.unwrap(
 )
 
 /**
- * Disables tracing of the statements by which background fibers poll for work several times a second. Each would be a trace
- * of its own, most of them without work. The work itself is traced.
+ * Disables tracing, for the statements by which background fibers poll for work several times a second. Each poll would be a
+ * separate trace, and most polls find no work. The work itself is traced.
  */
 export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Names the server span of a request `METHOD <route template>` and adds attributes to it, once the route is known. */
+/** Renames the server span of a request, and adds attributes to it. Called once the route is known. */
 export const nameServerSpan = (
   context: Context.Context<never>,
   name: string,

@@ -1,11 +1,9 @@
-/** Positions in traces as text, which is stored with queued work (W3C Trace Context). */
+/** The `traceparent` of spans (W3C Trace Context). It is stored with queued work, so that later spans continue the trace. */
 import { Context, Effect, Option, Tracer } from "effect"
 import { Headers, HttpServerRequest, HttpTraceContext } from "effect/http"
 import { randomUUID } from "node:crypto"
 
-/**
- * The `traceparent` of the current span; without a span, the `traceparent` of the request; without either, a new one.
- */
+/** Returns the `traceparent` of the current span; without a span, of the current request; without either, a new one. */
 export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith((context: Context.Context<never>) => {
   const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)
   return Context.getOption(context, Tracer.ParentSpan).pipe(
@@ -19,7 +17,7 @@ export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith
 export const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan): string =>
   `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
 
-/** Returns the span of a stored `traceparent`, as a parent for later spans. */
+/** Returns the span of a stored `traceparent`, as a parent for later spans. Undefined for an invalid one. */
 export const spanOf = (traceparent: string): Tracer.AnySpan | undefined =>
   Option.getOrUndefined(HttpTraceContext.w3c(Headers.fromRecordUnsafe({ traceparent })))
 

@@ -1,6 +1,6 @@
 /**
- * Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. The exporters of `effect/observability` have no bound
- * for what they queue and no timeout: when a collector hangs, each span would take 2 KB until the process ends.
+ * Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. The exporters of `effect/observability` are not used. They
+ * have no bound for their queue and no timeout, so while a collector hangs, each span would take 2 KB until the process ends.
  */
 import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
 import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
@@ -20,7 +20,7 @@ import {
 import { redactSecrets } from "../../secrets/Redaction.ts"
 import type { TelemetrySettings } from "../../Settings.ts"
 
-/** Exports traces, metrics and logs to `<endpoint>/v1/…`, flushed when the layer's scope closes. */
+/** Exports traces, metrics and logs to `<endpoint>/v1/…`. Flushes them when the scope of the layer closes. */
 export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgument, serviceName }: TelemetrySettings) =>
   NodeSdk.layer(() => ({
     resource: { serviceName, attributes: resourceAttributes },
@@ -35,9 +35,9 @@ export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgume
   }))
 
 /**
- * Samples every span with a sampled parent; `root` decides for the others. Callers of a public API can't disable its traces:
- * an unsampled remote parent counts as none, but its trace id is kept. A span that continues an unsampled trace from our own
- * queues gets the same decision again, as it depends on the trace id alone.
+ * Samples every span with a sampled parent. For a span without one, `root` decides. It also decides for a span with an unsampled
+ * remote parent, so that callers of a public API can't disable its traces; the trace id is kept. A span that continues an
+ * unsampled trace from our own queues gets the same decision again, because `root` decides by the trace id alone.
  */
 const parentBased = (root: Sampler) => new ParentBasedSampler({ root, remoteParentNotSampled: root })
 
@@ -50,7 +50,7 @@ const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampl
   parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
 }
 
-/** A path or a query may contain a token, so attributes of URLs and messages of errors may, too. */
+/** Exports spans without secrets. A URL may contain a token, so attributes and error messages may contain one, too. */
 class RedactingSpans extends BatchSpanProcessor {
   override onEnd(span: ReadableSpan): void {
     redactAttributes(span.attributes)
