@@ -12,16 +12,16 @@ export interface CurrentRequestShape {
   readonly headers: Record<string, string>
   /** Route template; empty until a route is matched. */
   route: string
-  /** The call of a tool that the request carries, named and measured as a request of its operation; undefined for HTTP. */
+  /** The tool call in the request: it is named and measured like a request of its operation. Undefined for HTTP. */
   call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined
   /**
-   * Time of arrival, in milliseconds of `performance.now()`; the time in which the body arrives is added to it. Undefined
-   * outside a request, and for work of a request that has its own time.
+   * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive. Undefined outside a
+   * request and within `withOwnTime`.
    */
   arrivedAt: number | undefined
-  /** Makes the 503 of this route for an outage of the service itself. */
+  /** Makes the problem with which this route answers when the service itself is unavailable. */
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
 
@@ -43,7 +43,7 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
 
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
 
-/** Starts the state of a request from its `x-request-id` header and its target. */
+/** Makes the state of a request that has arrived, from its `x-request-id` header and its target. */
 export const newRequestState = (
   header: string | ReadonlyArray<string> | undefined,
   target: string
@@ -61,7 +61,7 @@ export const newRequestState = (
   }
 }
 
-/** Runs a part of a request that may take longer than a request may wait, such as a provider's call. */
+/** Runs a part of a request, such as a call to a provider, in which each statement has the whole time of a request. */
 export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))
 

@@ -1,6 +1,6 @@
 /**
- * Monotonic time, by which durations are measured: the time of day can be set back. Parts of the library that measure durations
- * by the time of day are used through this module. Both times follow a test clock.
+ * Monotonic time. Durations are measured by it, because the time of day can be set back. Parts of Effect that measure
+ * durations by the time of day are used through this module. A test clock controls both times.
  */
 import { Cache, Clock, Duration, Effect, Exit, Option } from "effect"
 
@@ -20,8 +20,8 @@ interface Entry<A> {
 }
 
 /**
- * Makes a function that looks up a key and caches its result for a monotonic time. Concurrent look-ups of a key are one.
- * Failures are not cached.
+ * Makes a function that looks up a key and caches the result for `timeToLive`, measured by monotonic time. Concurrent look-ups
+ * of a key share one call. Failures are not cached.
  */
 export const cachedFor = <Key, A, E>(
   lookup: (key: Key) => Effect.Effect<A, E>,
@@ -52,7 +52,7 @@ export const cachedFor = <Key, A, E>(
       })
   })
 
-/** Runs a part of the library that measures durations by the time of day, and does nothing else, by monotonic time. */
+/** Runs an effect whose clock returns monotonic time as the time of day. The effect may use the clock only for durations. */
 export const byMonotonicTime = <A, E, R>(part: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.clockWith((clock) => Effect.provideService(part, Clock.Clock, monotonicClock(clock)))
 

@@ -1,46 +1,45 @@
 /**
- * The connection pools of a process, and the session settings of each. Together they open at most
- * `DATABASE_MAX_CONNECTIONS` connections, in any role. The layers, the metrics and `doctor` derive from this table.
+ * The connection pools of a process, and the session settings of each pool. In every role of the process, all pools together
+ * open at most `DATABASE_MAX_CONNECTIONS` connections. The layers, the metrics and `doctor` derive from this table.
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Duration, Record } from "effect"
 
 export interface Pool {
-  /** `application_name` of its sessions, and the pool's name in metrics. */
+  /** The `application_name` of the pool's sessions, and the name of the pool in metrics. */
   readonly name: string
   readonly purpose: string
-  /** Connections of a process that keeps the default of `DATABASE_MAX_CONNECTIONS`. */
+  /** Number of connections if `DATABASE_MAX_CONNECTIONS` has its default. */
   readonly size: number
-  /** Maximum number of pipelined statements on a connection. Undefined: one. */
+  /** Maximum number of statements in flight on a connection. Default: 1. */
   readonly pipelined?: number
   readonly session?: Readonly<Record<string, string>>
-  /** Whether its transactions are read-only. */
   readonly readOnly?: boolean
-  /** Whether it needs sessions. It then connects to `DATABASE_DIRECT_URL` if that is set, not to the pooler. */
+  /** Whether the pool needs sessions. It then connects to `DATABASE_DIRECT_URL` if that is set, not to the pooler. */
   readonly direct?: boolean
   /** Time without an answer after which a connection counts as dead; null: no limit. Default: 5 s. */
   readonly deadAfter?: Duration.Duration | null
 }
 
 /**
- * Timeouts of PostgreSQL. Callers wait longer, so that no statement runs on after its caller has got an answer. A
- * statement that waits for a row for `lock_timeout` is sent again, behind the statements that followed it.
+ * Timeouts of PostgreSQL. They are shorter than the time that callers wait, so that no statement runs on after its caller has
+ * an answer. A statement that has waited for a row for `lock_timeout` is sent again, behind the statements that followed it.
  */
 const limits = { lock_timeout: "200ms", statement_timeout: "3500ms" }
 
 /**
- * A plan is kept until a table's statistics change, and a table that was empty or never analyzed when the plan was made may
- * have grown since. So plans that read whole tables are never right; nor are bitmaps, which read all records of a project for
- * one page and sort them, where an index has them in order.
+ * PostgreSQL keeps a plan until the statistics of a table change. A table that was small when the plan was made may have grown
+ * since, so a plan must not read a whole table. It must not use a bitmap either: a bitmap scan reads and sorts all records of
+ * a project for one page, while an index returns the page in order.
  */
 const indexed = { enable_seqscan: "off", enable_bitmapscan: "off" }
 
-/** For statements that find their rows by keys: each join looks them up. */
+/** Settings for statements that find their rows by keys: each join looks up rows by an index. */
 export const keyed = { ...indexed, enable_hashjoin: "off", enable_mergejoin: "off", enable_material: "off" }
 
 /**
- * They end the session of a lost host, and with it its locks, after about five seconds. No keepalives are sent while an answer is
- * not acknowledged, hence `tcp_user_timeout`.
+ * Settings that end the session of a lost host, and release the locks of the session, after about five seconds. TCP sends no
+ * keepalives while an answer is not acknowledged; `tcp_user_timeout` covers this case.
  */
 const keepalives = {
   tcp_keepalives_idle: "2",
@@ -71,8 +70,8 @@ export const pools = {
     session: { ...limits, ...indexed, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
     deadAfter: Duration.seconds(31)
   },
-  // For a project that is not in the statistics yet the planner expects one row, and a nested loop of two tables would read
-  // every pair of their rows. No parallel workers, which would take CPU from requests.
+  // If the statistics do not contain a project yet, the planner expects one row of it. A nested loop of two tables would then
+  // read every pair of rows. Parallel workers are off because they would take CPU time from requests.
   reports: {
     name: "developer-api reports",
     purpose: "Reads of many rows, such as the import preview.",
@@ -100,9 +99,8 @@ export const pools = {
     pipelined: 4,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  // A claim that is lost in a crash of PostgreSQL does no harm: its delivery is pending again, and the fence refuses the
-  // result of its attempt. Recording a result flushes its claim as well. So a delivery does not wait for a flush before it is
-  // sent.
+  // A claim need not be on disk before its delivery is sent. If a crash of PostgreSQL loses the claim, the delivery is pending
+  // again, and the fence refuses the result of the attempt. The commit of a result also flushes the claim.
   claims: {
     name: "developer-api delivery claims",
     purpose: "Claims of the delivery loop, which do not wait until they are on disk.",
@@ -115,14 +113,15 @@ export const pools = {
       synchronous_commit: "off"
     }
   },
-  // Not pipelined, so that no statement waits behind a long one while the other connection is free.
+  // The pool is not pipelined, so that no statement waits behind a long one while the other connection is free.
   maintenance: {
     name: "developer-api maintenance",
     purpose: "The sweep, dead-lettering, replays and pruning, whose batches take longer than a claim may wait.",
     size: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  // The statements of the listener are answered at once. While it only listens, no answer is due.
+  // `deadAfter` is short because PostgreSQL answers the statements of the listener at once. It does not end a connection that
+  // only listens, because no answer is due.
   listener: {
     name: "developer-api listener",
     purpose: "LISTEN for new deliveries.",
@@ -137,8 +136,8 @@ export const pools = {
     direct: true,
     session: { ...limits, ...keepalives }
   },
-  // A statement may take long. A process that leaves its transaction idle for a minute has stopped, and holds the locks of a
-  // project. An export, which waits for its reader and holds no such lock, has no limit.
+  // Statements may take long, so they have no timeout. A process whose transaction is idle for a minute has stopped: its session
+  // ends, because it may hold the locks of a project. An export lifts this limit, because it waits for its reader.
   operator: {
     name: "developer-api operator",
     purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",
@@ -161,8 +160,9 @@ export const defaultConnections = Object.values(defaults).reduce((sum, size) => 
 export const leastConnections = 12
 
 /**
- * Returns the connections of each pool for a process that may open `max`. Connections beyond the default go to reads and
- * mutations, two to three; missing ones are taken from the largest pools, one after the other.
+ * Returns the number of connections of each pool for a process that may open `max`. If `max` exceeds the default, reads get
+ * two fifths and mutations three fifths of what the other pools leave. If `max` is less, the largest pool loses a connection,
+ * again and again, until the sum is right.
  */
 export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   const shared = max - defaultConnections + defaults.reads + defaults.mutations

@@ -115,26 +115,26 @@ const settingsOf = (given: typeof Variables.Type) => ({
   /** 0 lets the system choose. */
   port: given.PORT ?? 3000,
   publicUrl: Option.map(Option.fromUndefinedOr(given.PUBLIC_URL), withoutTrailingSlashes),
-  /** None: the embedded PostgreSQL under `dataDir`. */
+  /** If none, the embedded PostgreSQL under `dataDir` is used. */
   databaseUrl: redacted(given.DATABASE_URL),
-  /** The database itself, for sessions; some if `databaseUrl` is a pooler in transaction mode. */
+  /** The URL of PostgreSQL itself, for pools that need sessions. Needed if `databaseUrl` is a pooler in transaction mode. */
   databaseDirectUrl: redacted(given.DATABASE_DIRECT_URL),
-  /** Maximum number of connections of the process, in any role. */
+  /** Maximum number of connections of the process to PostgreSQL, in every role. */
   databaseMaxConnections: given.DATABASE_MAX_CONNECTIONS ?? defaultConnections,
   migrateOnStart: given.MIGRATE_ON_START ?? true,
   dataDir: given.DATA_DIR ?? ".data",
-  /** Without one, a key is generated and stored under `dataDir`. */
+  /** If none, a key is generated and stored under `dataDir`. */
   secretKey: redacted(given.SECRET_KEY),
-  /** Keys that open stored secrets and cursors, and seal nothing. */
+  /** Keys that still open stored secrets and cursors. They seal no new ones. */
   secretKeyPrevious: (given.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
-  /** The cell of this installation: the ids of the keys that are issued here begin with it. */
+  /** The name of this installation's cell. The ids of API keys that are issued here begin with it. */
   cell: Option.fromUndefinedOr(given.CELL),
-  /** Whether agents are served at `/mcp`. */
+  /** Whether `/mcp` is served (Model Context Protocol). */
   mcp: given.MCP ?? true,
-  /** The address of a trace, with `{traceId}` in place of its id. */
+  /** The address at which an operator opens a trace; `{traceId}` stands for the id of the trace. */
   traceUrlTemplate: Option.fromUndefinedOr(given.TRACE_URL_TEMPLATE),
   logLevel: logLevels[given.LOG_LEVEL ?? "info"],
   logFormat: given.LOG_FORMAT ?? "pretty",
@@ -145,21 +145,21 @@ const settingsOf = (given: typeof Variables.Type) => ({
   /** Maximum duration of a call of a messaging provider, from DNS to the end of the answer. */
   providerTimeout: given.PROVIDER_TIMEOUT ?? Duration.seconds(10),
   webhooks: {
-    /** Maximum duration of an attempt, from DNS to the end of the answer. */
+    /** Maximum duration of a delivery attempt, from DNS to the end of the answer. */
     timeout: given.WEBHOOK_TIMEOUT ?? Duration.seconds(15),
-    /** Time for which the old secret signs after a rotation. */
+    /** Time after a rotation for which deliveries are also signed with the old secret. */
     secretOverlap: given.WEBHOOK_SECRET_OVERLAP ?? Duration.hours(24),
     /** The delay before each retry. After the last retry a delivery is dead. */
     retrySchedule: given.WEBHOOK_RETRY_SCHEDULE ?? defaultRetrySchedule,
-    /** Time without a success after which a failing endpoint's webhook is disabled. */
+    /** Time without a success after which the webhook of a failing endpoint is disabled. */
     disableAfter: given.WEBHOOK_DISABLE_AFTER ?? Duration.days(5),
     /** Maximum number of deliveries in flight to one endpoint, over all replicas. */
     endpointConcurrency: given.WEBHOOK_ENDPOINT_CONCURRENCY ?? 4,
-    /** Networks that are not public and that webhooks may reach. By default loopback, unless a database is configured. */
+    /** Networks that webhooks may reach although they are not public. Default: loopback if `databaseUrl` is none. */
     allowedNetworks:
       given.WEBHOOK_ALLOWED_NETWORKS ?? (given.DATABASE_URL === undefined ? ["127.0.0.0/8", "::1/128"] : [])
   },
-  /** The destination of traces, metrics and logs; none: they are not exported. */
+  /** The destination of traces, metrics and logs. If none, they are not exported. */
   telemetry: Option.map(Option.fromUndefinedOr(given.OTEL_EXPORTER_OTLP_ENDPOINT), (endpoint) => ({
     endpoint: withoutTrailingSlashes(endpoint),
     serviceName: given.OTEL_SERVICE_NAME ?? given.OTEL_RESOURCE_ATTRIBUTES?.["service.name"] ?? "developer-api",
@@ -172,7 +172,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
 type SettingsShape = Readonly<ReturnType<typeof settingsOf>>
 export type TelemetrySettings = Option.Option.Value<SettingsShape["telemetry"]>
 
-/** The faults of the environment, one line for each variable. */
+/** The environment has invalid variables. Each fault is one line, which begins with the name of its variable. */
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{ readonly faults: ReadonlyArray<string> }> {
   override get message() {
     return this.faults.join("\n")
@@ -203,7 +203,7 @@ export class Settings extends Context.Service<Settings, SettingsShape>()("develo
   )
 }
 
-/** Reads the variables that are set. An empty one counts as absent, as compose files write absent ones. */
+/** Reads the variables that are set. An empty variable counts as absent, because compose files write absent variables so. */
 const readEnvironment = Effect.gen(function* () {
   const provider = yield* ConfigProvider.ConfigProvider
   const read = Config.all(Record.map(variables, (_, name) => Config.option(Config.String(name))))

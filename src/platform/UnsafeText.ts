@@ -1,4 +1,4 @@
-/** Characters that no string may contain (contract §1), and those that a text shown to an operator does not contain. */
+/** Characters that no string may contain (contract §1), and characters that are not shown to an operator. */
 
 /** U+0000 and unpaired surrogates. */
 // oxlint-disable-next-line no-control-regex -- the pattern matches U+0000

@@ -1,8 +1,8 @@
-/** The formats in which settings are written, as schemas from their text. */
+/** Schemas that decode the text of settings. */
 import { Duration, Result, Schema, SchemaGetter } from "effect"
 import * as IpInterface from "effect/net/IpInterface"
 
-/** Zero of any unit is refused. */
+/** The lookahead refuses zero in any unit. */
 const durationPattern = /^(?!0+[a-z])[0-9]{1,9}(?:ms|s|m|h|d)$/
 
 const unitMillis: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -78,7 +78,7 @@ export const Flag = Schema.Literals(["true", "false"]).pipe(
   })
 )
 
-/** The name of a cell: the first characters of the ids of its keys. */
+/** The name of a cell. The ids of the API keys that the cell issues begin with it. */
 export const CellName = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{2}$/, { expected: "two characters of 0-9, A-Z and a-z" })
 )
@@ -92,7 +92,6 @@ export const SecretKey = Schema.String.check(
 
 export const SecretKeys = list(isSecretKey, "a list of keys, 32 bytes in base64 each")
 
-/** A number from 0 to 1. */
 export const Ratio = Schema.String.check(
   Schema.isPattern(/^(?:0(?:\.[0-9]+)?|1(?:\.0+)?|\.[0-9]+)$/, { expected: "a number from 0 to 1" })
 ).pipe(Schema.decodeTo(Schema.FiniteFromString))
