@@ -1,4 +1,4 @@
-/** The columns of clients. */
+/** The columns of clients, by who can set them. */
 import { Struct } from "effect"
 import { type Client, setByPatch } from "../api/crm/Clients.ts"
 import type { Columns } from "../platform/database/Columns.ts"
@@ -29,7 +29,7 @@ export const columns = {
   archivedAt: ["archived_at", "timestamptz"]
 } as const satisfies Columns<keyof Client>
 
-/** The columns that a project file can set. The client record of the API has no members for consent, merging and loyalty. */
+/** The columns that a project file can set. The client record of the API lacks consent, merging and loyalty. */
 export const fileColumns = {
   ...writable,
   ...Struct.pick(columns, ["createdAt"]),

@@ -1,4 +1,4 @@
-/** The columns of deals. */
+/** The columns of deals, by who can set them, and the deals in events. */
 import { Struct } from "effect"
 import { type Deal, setByPatch } from "../api/crm/Deals.ts"
 import { alteredObject, type Columns, jsonObject } from "../platform/database/Columns.ts"
@@ -31,14 +31,14 @@ export const columns = {
   updatedAt: ["updated_at", "timestamptz"]
 } as const satisfies Columns<keyof Deal>
 
-/** The columns that a change alters, beside the version and the time of every change. */
+/** The columns that a patch can alter, without `version` and `updatedAt`, which every change alters. */
 const alterable = { ...writable, closedAt: columns.closedAt } as const
 
 /** The columns that a project file can set. */
 export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) } as const
 
-/** The member `deal` of an event's data, from a row that a create or a patch returns. */
+/** Returns the member `deal` of an event's data, for json_build_object. `row` names a row that a create or a patch returns. */
 export const eventDeal = (row: string) => `'deal', ${jsonObject(columns, row)}`
 
-/** The member `previous` of an event's data: the members that a change altered, with the values of the row `before`. */
+/** Returns the member `previous` of an event's data: the members that a change has altered, with their values in `before`. */
 export const eventPrevious = (before: string, after: string) => `'previous', ${alteredObject(alterable, before, after)}`

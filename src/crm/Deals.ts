@@ -1,4 +1,4 @@
-/** Deals on the stages of pipelines (contract §7). */
+/** Deals, which are on the stages of pipelines (contract §7). */
 import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
@@ -43,8 +43,8 @@ export class Deals extends Context.Service<
     readonly get: (projectId: ProjectId, id: DealId) => Effect.Effect<Deal, DealNotFound | ServiceUnavailable>
 
     /**
-     * Creates an open deal. `pipelineId` defaults to the project's default pipeline, `stageId` to the pipeline's first
-     * stage.
+     * Creates an open deal. The default of `pipelineId` is the project's default pipeline. The default of `stageId` is the
+     * first stage of the pipeline.
      */
     readonly create: (
       command: Command,
@@ -77,7 +77,7 @@ export class Deals extends Context.Service<
       const find = lookup<Deal>(sql, "deals", columns)
       const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
       const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
-      /** Notifies the delivery workers of the deliveries that the first run of a command has appended. */
+      /** Runs a mutation, then notifies the delivery workers of the deliveries that it has appended. A replay appends none. */
       const notifyAfter = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
         Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 

@@ -1,4 +1,4 @@
-/** Notes on deals. A change or removal names the version that the caller has read (contract §7). */
+/** Notes on deals. A patch or a removal names the version of the note that the caller has read (contract §7). */
 import { Context, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
@@ -107,7 +107,7 @@ const columns = {
 
 const record = selectList(columns)
 
-/** Reads the notes after a position, and whether the deal exists: a deal without notes is one row of nulls. */
+/** Reads the notes after a position, and whether the deal exists. A deal without such notes gives one row of nulls. */
 const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (
@@ -159,7 +159,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
 
 interface NoteChange extends NotePatch, NotePath {}
 
-/** Concurrent patches of a note run one after the other; each sees the version that the previous patch has written. */
+/** Concurrent patches of a note run one after the other. Each patch sees the version that the previous patch has written. */
 const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
   record: ({ id }) => id,

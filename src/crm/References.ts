@@ -8,7 +8,6 @@ interface Reference {
   readonly table: string
 }
 
-/** References that several records share. */
 export const client: Reference = { member: "clientId", column: "client_id", table: "clients" }
 export const organization: Reference = { member: "organizationId", column: "organization_id", table: "organizations" }
 export const responsibleMember: Reference = {
@@ -19,9 +18,9 @@ export const responsibleMember: Reference = {
 export const deal: Reference = { member: "dealId", column: "deal_id", table: "deals" }
 
 /**
- * Returns the members, each after a space, whose column in `row` references a record that does not exist in the row's
- * project. Records of these tables are never removed, so none has to be locked. `row` has the values of the request: a
- * reference of a locked row may be newer than the statement's snapshot.
+ * Returns SQL expressions, one for each reference: a space and the member if the column in `row` references a record that does
+ * not exist in the row's project, otherwise null. Records of these tables are never removed, so they are not locked. `row` must
+ * have only values of the request: a reference in a locked row can be newer than the snapshot of the statement.
  */
 export const missingReferences = (
   sql: SqlClient.SqlClient,

@@ -1,4 +1,4 @@
-/** Tasks. Operators create and complete them with commands, which emit events (contract §7, §13). */
+/** Tasks. Operators create and complete tasks with commands, which emit events (contract §7, §13). */
 import { Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/schema/Ids.ts"
@@ -28,7 +28,7 @@ export interface NewTask {
   readonly dueAt: string | null
 }
 
-/** The command names a task, deal or client that the project does not have. */
+/** The project does not have a task, deal or client that the command names. */
 export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown")<{
   readonly projectId: ProjectId
   readonly unknown: ReadonlyArray<{ readonly kind: "task" | "deal" | "client"; readonly id: string }>
@@ -92,11 +92,11 @@ const columns = {
   createdAt: ["created_at", "timestamptz"]
 } as const
 
-/** The `data` of the task events, from the rows that the two statements return. */
+/** The `data` of the two task events, from the rows `created` and `completed` of the statements. */
 const createdData = `json_build_object('task', ${jsonObject(columns, "created")})`
 const completedData = `json_build_object('task', ${jsonObject(columns, "completed")})`
 
-/** Locks the project before its records, in the same order as a project file. */
+/** Locks the project before its records, which is the lock order of a project file. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
   project AS MATERIALIZED (
     SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
@@ -104,8 +104,8 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
   )`
 
 /**
- * Creates the task, unless a reference is missing; `members` names the missing ones. Returns no row if the project does not
- * exist.
+ * Creates the task if the records that it references exist; otherwise `members` names the references that are missing. Returns
+ * no row if the project does not exist.
  */
 const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
   const { at, projectId, traceparent } = context

@@ -3,8 +3,8 @@ import type { SqlClient, Statement } from "effect/sql"
 import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
- * Locks the rows of the limited projects among `projects`, a query of distinct ids in their order, and reads their free
- * capacity. The lock comes before the read: of two concurrent statements, the second sees the clients of the first.
+ * Locks the rows of `projects`, a query of distinct ids of projects with a limit, in order. Reads the free capacity of each.
+ * The lock comes before the read, so the second of two concurrent statements counts the clients of the first.
  */
 export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`
   capacity AS MATERIALIZED (
@@ -15,7 +15,7 @@ export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragm
     ) AS counter
   )`
 
-/** Adds the changes of active clients to the projects' counters; `moves` is a query of projects, each with its change. */
+/** Changes the projects' counters of active clients. `moves` is a query of `project_id` and `change`, one row for a project. */
 export const addActiveClients = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => sql`
   counted AS (
     UPDATE projects SET active_clients = active_clients + moves.change

@@ -13,8 +13,8 @@ interface NewClient extends ClientCreate {
 }
 
 /**
- * In a group, a command that exceeds the remaining capacity is undecided, as it depends on the commands before it;
- * without any capacity left, it is refused.
+ * If no capacity is left, all commands are refused. If a group has more commands than the capacity that is left, the later ones
+ * are undecided, because their outcome depends on the commands before them.
  */
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
   args: { id: "text", ...argumentsOf(creatable) },

@@ -16,7 +16,7 @@ export interface NewDeal extends DealCreate {
   readonly traceparent: string
 }
 
-/** Columns that take the values of the command unchanged. Pipeline and stage have defaults. */
+/** Columns that take the values of the command unchanged. Pipeline and stage are left out, because they have defaults. */
 const given = Struct.omit(creatable, ["pipelineId", "stageId"])
 
 const createdData = `json_build_object(${eventDeal("created")})`

@@ -11,7 +11,7 @@ import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
-/** Columns that a patch sets to its own values. The other two also depend on the current record. */
+/** Columns that a patch sets to its own values. `lostReason` and `stageId` also depend on the current record. */
 const { lostReason: _, stageId: __, ...patchable } = writable
 
 const patchedValues = patchList(patchable)
@@ -19,12 +19,12 @@ const differs = differ(writable, "next", "target")
 const assignments = assignmentList(writable, "claim")
 const nextValues = qualifiedList(writable, "checked")
 
-/** `before` is the row before the change. */
+/** The column `before` of `updated` is the whole row before the change. */
 const previous = eventPrevious("(updated.before)", "updated")
 
 export const noSuchDeal = "The project has no deal with the id in the path: GET …/crm/deals lists its deals."
 
-/** The moves of `status` as pairs for an SQL IN. */
+/** The allowed moves of `status`, as pairs for an SQL IN. */
 const statusMoves = dealStatuses.states
   .flatMap((from) => targetsOf(dealStatuses, from).map((to) => `('${from}', '${to}')`))
   .join(", ")
@@ -90,7 +90,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   }
 })
 
-/** Computes the deals as the patches would leave them. */
+/** Locks the deals, and computes their rows after the patches. */
 const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
   next AS MATERIALIZED (
     SELECT command.ord, command.project_id, command.p, target.status AS old_status, target.version AS old_version,
@@ -116,7 +116,7 @@ const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
     ) AS next
   )`
 
-/** Checks the resulting deals: rules between fields, references, and the move of the status. */
+/** Checks the rows of `next`: the rules between fields, the references, and the move of the status. */
 const checkedDeals = (sql: SqlClient.SqlClient) => sql`
   checked AS (
     SELECT

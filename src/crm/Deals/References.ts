@@ -6,7 +6,7 @@ import { client, organization, responsibleMember } from "../References.ts"
 
 export const references = [client, organization, responsibleMember]
 
-/** The detail of each missing reference, by its name in a failure. */
+/** The detail for each missing reference, by the word for it in a failure. */
 const missingDetails: Readonly<Record<string, string>> = {
   clientId: "The project has no client with the id in clientId.",
   organizationId: "The project has no organization with the id in organizationId.",
