@@ -32,8 +32,8 @@ export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decod
 /** Maximum number of queued notices. The sweep finds the deliveries of a dropped notice. */
 const maxNotices = 10_000
 
-/** Maximum number of installations in one payload. A payload has less than 8,000 bytes, enough for ids of 160 ASCII characters. */
-const installationsPerNotice = 40
+/** Maximum number of bytes of the installations in one payload. A payload has less than 8,000 bytes, its project's id included. */
+const installationBytes = 6_500
 
 /** Maximum wait for a notice, after which the notifier reports progress. */
 const idleAfter = Duration.seconds(5)
@@ -111,11 +111,18 @@ const notifierBy = (
 /** Merges the notices of each kind and project, and splits a notice that is too large for a payload. */
 const mergeNotices = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
   [...Map.groupBy(notices, ({ on, projectId }) => `${on} ${projectId}`).values()].flatMap((group) => {
-    const installationIds = [...new Set(group.flatMap((notice) => notice.installationIds))]
-    const parts = Array.from({ length: Math.ceil(installationIds.length / installationsPerNotice) }, (_, n) =>
-      installationIds.slice(n * installationsPerNotice, (n + 1) * installationsPerNotice)
-    )
-    return group.slice(0, 1).flatMap((notice) => parts.map((part) => ({ ...notice, installationIds: part })))
+    const parts: Array<Array<InstallationId>> = []
+    let left = 0
+    for (const id of new Set(group.flatMap(({ installationIds }) => installationIds))) {
+      const bytes = Buffer.byteLength(JSON.stringify(id)) + 1
+      if (bytes > left) {
+        parts.push([])
+        left = installationBytes
+      }
+      parts.at(-1)?.push(id)
+      left -= bytes
+    }
+    return group.slice(0, 1).flatMap((notice) => parts.map((installationIds) => ({ ...notice, installationIds })))
   })
 
 const notify = (sql: SqlClient.SqlClient, notice: Notice) =>

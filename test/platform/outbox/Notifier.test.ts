@@ -35,4 +35,21 @@ layer(Layer.provideMerge(client, TestDatabase.layer), { excludeTestServices: tru
       assert.lengthOf(received, 1)
     }).pipe(Effect.scoped)
   )
+
+  it.effect("splits a notice whose ids are too long for one NOTIFY", () =>
+    Effect.gen(function* () {
+      const { appended } = Context.get(yield* Layer.build(notifier), Notifier)
+      const notifications = yield* (yield* PgClient.PgClient).listen(channel)
+      const ids = Array.from({ length: 40 }, (_, n) =>
+        InstallationId.make("店".repeat(157) + String(n).padStart(3, "0"))
+      )
+      yield* appended(ProjectId.make("店".repeat(160)), ids)
+      const received: Array<string> = []
+      while (received.length < ids.length) {
+        const { payload } = yield* Queue.take(notifications)
+        received.push(...Option.getOrThrow(noticeOf(payload)).installationIds)
+      }
+      assert.deepStrictEqual(received, ids)
+    }).pipe(Effect.scoped)
+  )
 })
