@@ -1,4 +1,4 @@
-/** Webhooks for operators, who list, enable and disable them (contract §13). */
+/** The commands with which operators list, show, enable and disable webhooks (contract §13). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
@@ -12,7 +12,7 @@ import { recovered } from "./deliveries/DeliveryLoop/States.ts"
 import { type Details, details, list, type Listed } from "./endpoints/WebhookList.ts"
 import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
 
-/** A webhook that was disabled, and the number of deliveries that this ends. */
+/** A disabled webhook, and the number of its deliveries that were pending and are dead-lettered. */
 export interface Disabled {
   readonly webhook: Listed
   readonly deadLettered: number
@@ -29,7 +29,7 @@ export class WebhookControl extends Context.Service<
     readonly enable: (projectId: ProjectId, installationId: string) => Effect.Effect<Listed, Failure, Operator>
     /** Disables a webhook and dead-letters its pending deliveries. A disabled webhook is unchanged. */
     readonly disable: (projectId: ProjectId, installationId: string) => Effect.Effect<Disabled, Failure, Operator>
-    /** Shows a webhook with what waits for its endpoint. */
+    /** Shows a webhook with the number of its open deliveries and the time of its next attempt. */
     readonly show: (projectId: ProjectId, installationId: string) => Effect.Effect<Details, Failure>
   }
 >()("developer-api/integrations/WebhookControl") {
@@ -45,7 +45,7 @@ export class WebhookControl extends Context.Service<
         return webhook ?? (yield* new WebhookUnknown({ projectId, installationId }))
       })
 
-      /** Changes a webhook; returns it as it is then, and what the change has returned. */
+      /** Changes a webhook. Returns the webhook after the change, and the value of `change`. */
       const changeWebhook = Effect.fnUntraced(function* <A>(
         projectId: ProjectId,
         installationId: string,
@@ -95,7 +95,7 @@ interface Endpoint {
 
 const ofInstallation = (sql: SqlClient.SqlClient, id: string) => sql`webhooks.installation_id = ${id}`
 
-/** Disables a webhook, and counts the pending deliveries that this ends. Those in flight end with their attempt. */
+/** Disables a webhook, and counts its pending deliveries. Deliveries in flight are not counted: their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
   readonly deadLettered: number
 }>`

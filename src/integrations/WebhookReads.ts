@@ -1,4 +1,4 @@
-/** Webhooks and their deliveries for callers: what a command names can be found, and what it did can be seen (contract §10). */
+/** Reads webhooks and deliveries for callers of the API (contract §10). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
@@ -102,7 +102,7 @@ const delivery_not_found = () =>
       "The installation in the path has no delivery with the id in the path: GET …/deliveries lists its deliveries."
   })
 
-/** Returns a delivery as callers see it. */
+/** Returns a delivery as callers see it: a delivery in flight is `pending`. */
 const deliveryOf = ({ status, ...delivery }: DeliveryList.Delivery): Delivery => ({
   id: delivery.id,
   eventId: delivery.eventId,

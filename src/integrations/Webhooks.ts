@@ -73,8 +73,8 @@ export class Webhooks extends Context.Service<
       const allowed = networksOf(webhooks.allowedNetworks)
 
       /**
-       * Caches the current secret of each webhook, which is opened before anything is changed. The statement that configures a
-       * webhook checks that its secret is still the cached one; otherwise the secret is read again.
+       * Caches the current secret of each webhook. A webhook is changed only if its secret can be opened, so the secret is read
+       * before the change. If the statement that changes the webhook finds another secret, the secret is read again.
        */
       const currentSecrets = yield* Cache.makeWith(
         Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
@@ -129,7 +129,7 @@ export class Webhooks extends Context.Service<
             yield* notifier.changed(command.projectId, id)
             return outcome
           },
-          // The SECRET_KEY of the service is wrong.
+          // SECRET_KEY is wrong (`SecretNotOpened`), or the secret was replaced at each of the tries (`SecretReplaced`).
           Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
         ),
         rotate: Effect.fnUntraced(function* (command, id, { expectedVersion }) {

@@ -7,7 +7,7 @@ import { receiptWith, unversionedReceiptAnswer } from "../../platform/requests/R
 import { WebhookReads } from "../WebhookReads.ts"
 import { type WebhookOutcome, Webhooks } from "../Webhooks.ts"
 
-/** Answers the receipt, with the signing secret unless it is a replay. */
+/** Returns the receipt of a command, with the signing secret unless the outcome is a replay. */
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 

@@ -17,8 +17,8 @@ import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The installation, and its webhook, locked; each has no row if it does not exist. `seen` is the webhook in the statement's
- * snapshot, from which secrets are read. If the locked webhook has another version, the command gets no verdict and is tried again.
+ * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, from
+ * which the secrets are read. If the locked webhook has another version, the command gets no verdict and is tried again.
  */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (
@@ -54,11 +54,11 @@ export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
 
 /** The new state of a webhook. */
 interface Configuration extends WebhookConfigure {
-  /** The fault of its URL. */
+  /** Why the URL is not allowed; none if it is allowed. */
   readonly fault: Option.Option<string>
-  /** The secret of a new webhook. */
+  /** The secret for the webhook, if it is new. */
   readonly sealed: Uint8Array
-  /** The current secret as it was read, and whether it could be opened; null if there was none. */
+  /** The current secret before the statement, and whether it could be opened; null if there was none. */
   readonly current: { readonly sealed: Uint8Array; readonly opens: boolean } | null
 }
 
@@ -79,7 +79,7 @@ export const configure = (
     verdict AS (
       SELECT
         CASE
-          -- Checked as a guard, so that a repeated command returns its outcome even if the URL is no longer allowed.
+          -- Checked here, so that a repeated command returns its first outcome even if the URL is no longer allowed.
           WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
@@ -132,7 +132,7 @@ export const configure = (
   }
 })
 
-/** A new secret, for the webhook at an expected version. */
+/** A new secret for a webhook. */
 interface Rotation {
   readonly expectedVersion: number
   readonly sealed: Uint8Array
@@ -169,7 +169,7 @@ export const rotate = (
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id}
       RETURNING webhooks.version
     ),
-    -- Secrets whose overlap has ended, and the oldest if the new secret exceeds the maximum.
+    -- Deletes secrets whose overlap has ended, and the oldest secret if there would be more than the maximum.
     expired AS (
       DELETE FROM webhook_secrets USING claim
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}

@@ -28,7 +28,7 @@ interface Parts {
   readonly sender: Sender["Service"]
 }
 
-/** Signs and sends a claimed delivery, as a client of the trace that caused it. `now` is in milliseconds. */
+/** Signs and sends a claimed delivery, in a client span of the trace that caused it. `now` is in milliseconds. */
 export const attempt = (parts: Parts, claim: Claim, now: number): Effect.Effect<Outcome> =>
   Effect.withFiber((fiber) =>
     fiber.getRef(References.TracerEnabled) ? traced(parts, claim, now) : send(parts, claim, now, claim.traceparent)
@@ -57,7 +57,7 @@ const traced = (parts: Parts, claim: Claim, now: number) =>
 
 const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent: string) =>
   Effect.flatMap(secrets(claim), (opened) => {
-    // Bytes, as text would be encoded once for the signature and once for the connection.
+    // Bytes, because text would be encoded twice: for the signature and for the connection.
     const body = Buffer.from(bodyOf(claim))
     return sender.send({
       url: claim.endpointUrl,
@@ -96,9 +96,9 @@ export type Secrets = (
 const remembered = 10_000
 
 /**
- * Opens secrets and remembers those that an endpoint had last: they are the same for its next delivery, unless they were
- * rotated. A secret in force that no key opens is a fault of the operator's SECRET_KEY: nothing can be signed. An older one
- * in its overlap is left out then, as receivers have the one in force.
+ * Opens secrets, and caches the last ones of each endpoint: only a rotation changes them. If no key opens the secret in force,
+ * the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older secret that no key opens is left
+ * out, because receivers also have the secret in force.
  */
 export const secretsOf = (box: SecretBox["Service"]): Secrets => {
   const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()

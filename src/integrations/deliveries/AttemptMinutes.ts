@@ -1,12 +1,12 @@
 /**
  * Attempts of deliveries by minute: their numbers by outcome, and their durations in ranges. The statement that records results
- * counts them, so an attempt is counted if and only if its result is recorded. One that a shutdown interrupts has no result.
+ * counts them, so an attempt is counted only if its result is recorded. An attempt that a shutdown interrupts is not counted.
  */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** Ranges of durations for each doubling: a range ends 19 % above its start. */
+/** Number of ranges in which a duration doubles: a range ends 19 % above its start. */
 const perDoubling = 4
 
 /** Returns the range of a duration. Range 0 ends at 1 ms. */
@@ -84,7 +84,7 @@ export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): Reado
 /** Maximum number of rows that one statement removes. */
 const pruneBatch = 5_000
 
-/** Removes a batch of rows that are older than their retention, the oldest of each project first. Returns whether there may be more. */
+/** Removes a batch of rows after their retention, the oldest of each project first. Returns whether there may be more. */
 export const prune = (sql: SqlClient.SqlClient) => {
   const batch = sql.literal(String(pruneBatch))
   return sql<{ readonly more: boolean }>`

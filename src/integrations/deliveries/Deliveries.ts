@@ -54,7 +54,7 @@ export class Deliveries extends Context.Service<
 
     readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Details, ProjectUnknown | DeliveryUnknown>
 
-    /** Returns a dead delivery to the queue, its retry schedule anew. */
+    /** Returns a dead delivery to the queue, at the start of its retry schedule. */
     readonly retry: (
       projectId: ProjectId,
       id: string
@@ -105,7 +105,10 @@ const requireInstallation = Effect.fnUntraced(function* (
   if (!exists) return yield* new InstallationUnknown({ projectId, installationId })
 })
 
-/** Counts, over all projects, the dead deliveries (to 10,000), and those whose lease ended a minute ago without a takeover. */
+/**
+ * Counts two kinds of deliveries of all projects: dead ones (up to 10,000; `project` is one of their projects), and deliveries
+ * whose lease ended more than a minute ago without a takeover.
+ */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`
     SELECT counted.*, (

@@ -11,7 +11,7 @@ export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"
 
 export interface Details extends Delivery {
   readonly log: ReadonlyArray<LoggedAttempt>
-  /** Why it was dead-lettered without an attempt. */
+  /** The error code of a delivery that was dead-lettered other than by its last attempt; otherwise null. */
   readonly deadCode: string | null
   readonly eventTime: string
   readonly eventData: DeliveryDetails["event"]["data"]
@@ -21,7 +21,7 @@ export interface Details extends Delivery {
 const columns = `${columnsOf("deliveries")}, deliveries.attempt_log AS log, dead_code AS "deadCode",
   events.data AS "eventData", traceparent, ${selectList({ eventTime: ["occurred_at", "timestamptz"] })}`
 
-/** Looks up deliveries. */
+/** Looks up deliveries by project and id. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>
@@ -32,7 +32,7 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Returns the attempts of a delivery with all members, in the order of the contract: jsonb has another. */
+/** Returns the attempts of a delivery with all members, in the order of the contract, which jsonb does not keep. */
 export const attemptsOf = ({ log }: Details): ReadonlyArray<DeliveryAttempt> =>
   log.map(
     ({

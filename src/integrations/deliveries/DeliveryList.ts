@@ -12,7 +12,7 @@ import { type Found, foundOf, type Range, scanLimit } from "../../platform/opera
 import type { State } from "./DeliveryLoop/States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
-/** A delivery, with what its last attempt came to. */
+/** A delivery, with the outcome of its last attempt. */
 export interface Delivery {
   readonly id: DeliveryId
   readonly installationId: InstallationId
@@ -20,11 +20,11 @@ export interface Delivery {
   readonly eventType: EventType
   readonly status: State
   readonly attempts: number
-  /** RFC 3339; null unless it is open at an enabled webhook. */
+  /** RFC 3339; null if the delivery is finished or its webhook is disabled. */
   readonly nextAttemptAt: string | null
   readonly lastStatusCode: number | null
   readonly lastErrorCode: string | null
-  /** The delivery that it repeats, where a replay has made it. */
+  /** The delivery that this one repeats; null if no replay has made this one. */
   readonly replayOf: DeliveryId | null
   readonly createdAt: string
   readonly finishedAt: string | null
@@ -48,7 +48,7 @@ const state = `(CASE
   ELSE 'dead'
 END)`
 
-/** The columns of a delivery, from `deliveries` or a part of it. */
+/** The columns of a delivery. `delivery` names a table with the columns of `deliveries`. */
 export const columnsOf = (delivery: string) => `
   ${selectList(
     {
@@ -73,8 +73,9 @@ export const columnsOf = (delivery: string) => `
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds deliveries of a page, newest first, among the next `scanLimit`. Dead ones have an index, and so have all of an installation:
- * of these no others are read. Only the deliveries of the page are read with all of their columns.
+ * Finds the deliveries of a page, newest first. With a filter by state or type it reads at most the next `scanLimit` deliveries.
+ * Dead deliveries, and without such a filter the deliveries of an installation, are read by an index of their own. Only
+ * the deliveries of the page are read with all columns.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -85,7 +86,7 @@ export const find = (
   const { installationId, since, status, type, until } = filter
   const isFiltered = type !== null || status !== null
   const isOfInstallation = installationId !== null && !isFiltered
-  // In the text of the statement, so that a plan for any values is as good as one for these.
+  // A missing end is left out of the text, so that a plan for any values is as good as a plan for these.
   const ends = [after, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null)
   return sql<Row>`
     WITH scanned AS MATERIALIZED (
@@ -127,8 +128,8 @@ export interface PageFilter {
 
 /**
  * Reads a page of the deliveries of an installation, by id from the newest on. Without a filter it reads the index
- * `deliveries_by_installation`. With a filter it merges one part of `deliveries_by_state` for each state and type that match; the
- * index has each part in the order of the ids.
+ * `deliveries_by_installation`. With a filter it merges one part of `deliveries_by_state` for each matching state and type. Each
+ * part is in the order of the ids.
  */
 export const page = (
   sql: SqlClient.SqlClient,

@@ -12,14 +12,14 @@
  *
  *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
  *
- * - waiting: a result, a notice (new deliveries, a changed webhook) or the timer ends it, whichever comes first.
- * - disabling: the webhooks whose endpoints answered 410, before these answers are recorded: a dead delivery of an enabled
- *   webhook could be retried.
- * - recording: a batch of results, in one statement; then the webhooks are disabled that have failed for too long. A failure of
- *   the database keeps the results, a defect drops them: their leases expire. The result of an expired lease is discarded. Results of
- *   endpoints whose rows other transactions have locked are held, and recorded later: those of other endpoints do not wait.
- * - claiming: as many as `Slots` has free, for endpoints that are due by their row and for those that are named: by a notice,
- *   by a record after which they are due, or by an endpoint queue that runs low. While none is named, every `pollEvery`.
+ * - waiting: until a result, a notice (new deliveries, a changed webhook) or the timer, whichever comes first.
+ * - disabling: the webhooks whose endpoints answered 410 are disabled before the answers are recorded. A dead delivery of a
+ *   webhook that is still enabled could be retried.
+ * - recording: one statement records a batch of results. Then webhooks that have failed for too long are disabled. If the
+ *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
+ *   is discarded. If another transaction has locked the row of an endpoint, only the results of this endpoint are held.
+ * - claiming: as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints. A notice, a
+ *   record that leaves a delivery due, or a short endpoint queue names an endpoint. Otherwise a claim runs every `pollEvery`.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
@@ -46,21 +46,21 @@ import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "./Sender.ts"
 
-/** Interval of claims without a notice: half of the maximum delay of a retry. */
+/** Interval of claims without a notice: half of the 500 ms within which a due retry starts (contract §10). */
 const pollEvery = Duration.millis(250)
-/** Pause before a claim visits an endpoint again whose row was locked. */
+/** Pause before a claim visits an endpoint again after it found the row locked. */
 const lockedFor = Duration.millis(25)
-/** Time that a lease lasts beyond its attempt. It is never extended. */
+/** Time that a lease lasts beyond the timeout of its attempt. A lease is never extended. */
 const leaseMargin = Duration.seconds(15)
-/** Pause before results are recorded again. */
+/** Pause after a failure of the database. */
 const againAfter = Duration.millis(500)
-/** A statement may take 4 s and be tried again. */
+/** Maximum time without progress. A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.seconds(30)
 
 export class DeliveryLoop extends Context.Service<
   DeliveryLoop,
   {
-    /** Claims nothing more, and waits until what is being sent is recorded. */
+    /** Stops claiming, and waits until the results of all leased deliveries are recorded. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/integrations/deliveries/DeliveryLoop") {
@@ -85,7 +85,7 @@ const make = Effect.gen(function* () {
   const measured = yield* MetricsEnabled
   const clock = yield* Clock.Clock
   const random = yield* Random.Random
-  /** The time of day, which the attempt log and the signatures have. */
+  /** The time of day, for the attempt log and the signatures. */
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
@@ -94,9 +94,9 @@ const make = Effect.gen(function* () {
 
   const slots = Slots.make()
   const results = Results.make()
-  /** Endpoints whose webhook has changed since the last claim began: deliveries claimed ahead of it are returned. */
+  /** Endpoints whose webhook has changed since the last claim began. What that claim leases for them is returned. */
   const changed = new Map<string, Endpoint>()
-  /** Time of the next claim if no endpoint is named before. Monotonic, in nanoseconds. */
+  /** Time of the next claim if no endpoint is named earlier. Monotonic, in nanoseconds. */
   let pollAt = 0n
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
@@ -127,7 +127,7 @@ const make = Effect.gen(function* () {
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  /** Adds the result of an attempt; returns what is sent next to the endpoint. */
+  /** Adds the result of an attempt. Returns the delivery to send next to the endpoint, if there is one. */
   const endAttempt = (lease: Leased, outcome: Outcome) => {
     slots.release(lease)
     const at = monotonicMillis(clock)
@@ -183,8 +183,8 @@ const make = Effect.gen(function* () {
   })
 
   /**
-   * Claims what there are slots for, if an endpoint is named or nothing was claimed for `pollEvery`. What a claim has leased
-   * is known here, even if the fiber is interrupted meanwhile.
+   * Claims as many deliveries as there are free slots, if an endpoint is named or the last claim began `pollEvery` ago. A claim
+   * is not interruptible, so the deliveries that it leases are always added to the queues.
    */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()

@@ -14,10 +14,10 @@ import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMain
 import * as Metrics from "./DeliveryMetrics.ts"
 
 const reclaimEvery = Duration.millis(500)
-/** After a round of the sweep, and between two statements of a round. 100,000 endpoints take 25 s. */
+/** Pauses after a round of the sweep, and between two statements of a round: 100,000 endpoints take 25 s. */
 const sweepEvery = Duration.seconds(1)
 const sweepPause = Duration.millis(250)
-/** Maximum number of batches in one run. */
+/** Maximum number of batches in one run of the sweep, of dead-lettering and of expiry. */
 const batchesPerRun = 100
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
@@ -33,9 +33,9 @@ interface Options {
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => void
 }
 
-/** Runs until the scope is closed. */
+/** Runs the periodic work until the scope is closed. */
 export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql, visit }: Options) {
-  /** For the sweep, dead-lettering, retention and measuring. */
+  /** The client of all periodic work except the takeover. */
   const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
   const worker = yield* Worker
   const measured = yield* MetricsEnabled
@@ -65,7 +65,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     )
   )
 
-  /** Runs batches until nothing is left, at most `batchesPerRun`: a fiber reports progress between two runs. */
+  /** Runs batches until no delivery is left. The number is limited, because a fiber reports progress only between two runs. */
   const batches = (outcome: "disabled" | "expired", batch: Effect.Effect<ReadonlyArray<Batch>, SqlError.SqlError>) =>
     Effect.map(statement(batch), ([done = { count: 0, more: false }]) => done).pipe(
       Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),

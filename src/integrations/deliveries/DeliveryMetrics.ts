@@ -33,7 +33,7 @@ const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
   description: "For how long the oldest unfinished replay has run"
 })
 
-/** Counts results, but for those whose attempt was not made. */
+/** Counts results, except deliveries that were returned unsent. */
 export const countResults = (results: ReadonlyArray<Result>) =>
   Effect.forEach(
     results.filter(({ on }) => on !== "unsent"),
@@ -50,8 +50,8 @@ export const countDead = (outcome: "disabled" | "expired", count: number) =>
   Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
 
 /**
- * Counts pending deliveries, to a limit, and measures how late the oldest due one is, in seconds. What waits for a parked,
- * resting or saturated endpoint is not late: its `claim_at` says so. Nor is what another database delivers by now.
+ * Counts pending deliveries, up to a limit, and measures how late the oldest due delivery is, in seconds. The condition on
+ * `claim_at` leaves out parked, resting and saturated endpoints, whose deliveries are not late. Projects at rest are left out.
  */
 export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`
@@ -71,13 +71,13 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
         ) first
       ), 0)::float8 AS seconds`
 
-/** Adds up what the unfinished replays have left, and measures the age of the oldest in seconds. */
+/** Adds up the deliveries that unfinished replays still have to make, and measures the age of the oldest replay in seconds. */
 const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: number; readonly seconds: number }>`
   SELECT coalesce(sum(greatest(0, matched - queued)), 0)::int AS depth,
     coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
   FROM replays WHERE state IN ('running', 'cancelling')`
 
-/** Measures the queue and the replays. */
+/** Sets the gauges of the queue and of the replays. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* measureQueue(sql, maxDepth)
   yield* Metric.update(depth, queue?.depth ?? 0)

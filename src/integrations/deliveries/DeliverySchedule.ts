@@ -1,4 +1,4 @@
-/** The move that the outcome of an attempt makes: delivered, tried again after a delay of the retry schedule, or dead. */
+/** What follows the outcome of an attempt: the delivery is delivered, dead, or retried after a delay of the retry schedule. */
 import { Duration, Option } from "effect"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
 import type { Failing } from "./DeliveryLoop/Record.ts"
@@ -6,7 +6,7 @@ import type { Result } from "./DeliveryLoop/Results.ts"
 import { longestPause } from "./DeliveryLoop/States.ts"
 import { isSuccess, type Outcome } from "./Sender.ts"
 
-/** Strikes of a failed attempt. A timeout holds a slot for longest and counts most. */
+/** Strikes of a failed attempt: three make an endpoint suspect. A timeout counts most, because it holds a slot for longest. */
 const strikesOf = { failure: 1, timeout: 3 }
 
 /** Maximum rest, in milliseconds, that an endpoint gets by `Retry-After`. */
@@ -44,7 +44,7 @@ export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule:
   return { ...result, on: "failed", retryIn: Duration.toMillis(delay) * result.jitter, restFor, strikes }
 }
 
-/** Returns the result that ends a lease without an outcome of its attempt. */
+/** Returns the result of a lease that ends without an outcome. */
 export const returnedBy = (
   { attempt, endpointUrl, id, installationId, leasedUntil, projectId, urlVersion }: Claim,
   on: "released" | "unsent",
@@ -69,12 +69,12 @@ export const returnedBy = (
   jitter: 1
 })
 
-/** Sum of the longest delays of a retry schedule and of a day: the age at which a delivery expires. */
+/** Returns the age at which a delivery expires: the sum of the delays of a retry schedule, without jitter, and a day. */
 export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
 
 /**
- * Returns when endpoints have failed for `disableAfter`. Retries and probes follow each other within the longest delay or pause,
- * jitter included; a rest and what is late by other work are at most an hour.
+ * Returns the rule by which webhooks are disabled. Two attempts are at most the longest delay or pause apart, with jitter. A rest
+ * that `Retry-After` requests, or a delay by other work, adds at most an hour.
  */
 export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): Failing => ({
   forMillis: Duration.toMillis(disableAfter),
@@ -82,7 +82,7 @@ export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): 
   attempts: schedule.length + 1
 })
 
-/** Delay that a busy endpoint requests by `Retry-After`, in milliseconds. */
+/** Returns the delay that a busy endpoint requests by `Retry-After`, in milliseconds; 0 without one. */
 const restOf = (outcome: Outcome): number =>
   outcome._tag === "answered" && (outcome.status === 429 || outcome.status === 503)
     ? Math.min(Option.match(outcome.retryAfter, { onNone: () => 0, onSome: Duration.toMillis }), longestRetryAfter)

@@ -9,8 +9,8 @@ import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
 import { isGone } from "./DeliverySchedule.ts"
 
 /**
- * Common table expressions that disable a webhook if the condition on its row holds, and mark what is pending for
- * dead-lettering. Takes effect at once: a claim reads `enabled`. `disabled` has a row if it was enabled.
+ * Common table expressions that disable a webhook if it is enabled and its row satisfies the condition, and mark its pending
+ * deliveries for dead-lettering. `disabled` has a row if the webhook was disabled. The next claim reads `enabled`.
  */
 export const disableWebhook = (
   sql: SqlClient.SqlClient,
@@ -29,18 +29,18 @@ export const disableWebhook = (
     WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id
   )`
 
-/** The endpoint of an attempt, at the URL that the attempt was made to. */
+/** The endpoint of an attempt, with the number of the URL that the attempt called. */
 interface Attempted extends Endpoint {
   readonly urlVersion: number
 }
 
-/** Disables the webhook of an endpoint that has answered 410, unless it was configured to go elsewhere meanwhile. */
+/** Disables the webhook of an endpoint that has answered 410, unless its URL has changed meanwhile. */
 export const disableGone = (sql: SqlClient.SqlClient, endpoint: Attempted) => sql`
   WITH ${disableWebhook(sql, endpoint, "gone", sql`url_version = ${endpoint.urlVersion}::int`)} SELECT FROM disabled`
 
 /**
  * Disables the webhook of an endpoint that has failed for too long, unless it was configured meanwhile. Both rows are locked
- * before the condition is checked, in the order in which a configure locks them.
+ * before the condition is checked, in the same order as by the configure operation.
  */
 export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, failing: Failing) => sql`
   WITH webhook AS MATERIALIZED (
@@ -70,7 +70,7 @@ export const disableAllGone = Effect.fnUntraced(function* (sql: SqlClient.SqlCli
   return locked
 })
 
-/** Disables the webhooks of endpoints that have failed for too long. If this fails, the next failure of the endpoint does it. */
+/** Disables the webhooks of endpoints that have failed for too long. If this fails, the next failed attempt tries it again. */
 export const disableAllFailing = (
   sql: SqlClient.SqlClient,
   endpoints: ReadonlyArray<Recorded>,

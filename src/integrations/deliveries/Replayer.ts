@@ -1,4 +1,4 @@
-/** The fiber that makes the deliveries of replays. Each replay is locked by one worker at a time. */
+/** The fiber that makes the deliveries of replays. One worker at a time locks a replay. */
 import { Cause, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
@@ -8,11 +8,11 @@ import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import { empty, end, release, type Replay, type Waiting, listRunnable } from "./Replays/Release.ts"
 
-/** Pauses: while deliveries are made, while there is no room for any, and while no replay is unfinished. */
+/** Pauses after a run: `interval` if it made deliveries, `whenFull` if it made none, `whenIdle` if no replay could go on. */
 const interval = Duration.millis(100)
 const whenFull = Duration.millis(250)
 const whenIdle = Duration.seconds(1)
-/** A statement may take 4 s and be tried again. */
+/** Maximum time without progress. A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.minutes(1)
 
 export const layer = Layer.effectDiscard(
@@ -29,7 +29,7 @@ export const layer = Layer.effectDiscard(
       end: (replay: Replay) => end(sql, replay)
     }
 
-    /** Makes the next deliveries of a replay, or ends it. Returns how many were made; a failure is logged and counts as none. */
+    /** Takes the next step of a replay. Returns the number of deliveries made. A failure is logged and counts as 0. */
     const step = Effect.fnUntraced(
       function* (replay: Waiting) {
         const rows = yield* statement(steps[replay.next](replay))
@@ -37,7 +37,7 @@ export const layer = Layer.effectDiscard(
         if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
         return made
       },
-      // A defect, too: the step of one replay, such as a delivery that was pruned meanwhile, stops no other.
+      // Catches defects, too, for example of a delivery that was pruned meanwhile, so that the other replays go on.
       (effect, { id, projectId }) =>
         Effect.catchCause(effect, (cause) =>
           Cause.hasInterrupts(cause)
@@ -46,7 +46,7 @@ export const layer = Layer.effectDiscard(
         )
     )
 
-    /** Returns the pause until the next run. */
+    /** Takes one step of each replay that can go on. Returns the pause until the next run. */
     const run = Effect.gen(function* () {
       const replays = yield* statement(listRunnable(sql))
       if (replays.length === 0) return whenIdle

@@ -17,7 +17,7 @@ import { WebhookUnknown } from "../endpoints/WebhookUnknown.ts"
 
 export { filterNames } from "./Replays/Selection.ts"
 
-/** The id of a replay, and how to make one. */
+/** The id of a replay. */
 export const ReplayId = Schema.String.check(Schema.isPattern(/^rpl_[0-9a-f]{32}$/))
 export const newReplayId = newId("rpl")
 
@@ -55,18 +55,18 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
   /** If empty, all types to which the webhook is subscribed. Other types are never repeated. */
   readonly eventTypes: ReadonlyArray<EventType>
   readonly pace: number
-  /** Counts only. */
+  /** Whether to count the deliveries without starting a replay. */
   readonly dryRun: boolean
-  /** The id of the replay, from `newReplayId`; a replay that has it is not started again. A new one if it is absent. */
+  /** The id of the replay, from `newReplayId`; by default a new one. A replay with this id is not started a second time. */
   readonly replayId?: string | undefined
 }
 
 export interface Started {
   /** Null for a dry run. */
   readonly replayId: string | null
-  /** Deliveries that are repeated. */
+  /** Number of deliveries that the request selects. */
   readonly matched: number
-  /** Deliveries that will be made; 0 for a dry run. */
+  /** Number of deliveries that will be made; 0 for a dry run. */
   readonly queued: number
 }
 
@@ -81,7 +81,7 @@ export class Replays extends Context.Service<
     /** Lists the replays of a project, newest first. */
     readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Listed>, ProjectUnknown>
 
-    /** Cancels a replay: deliveries that are not sent yet are not sent. A second cancellation changes nothing. */
+    /** Cancels a replay: its deliveries that are not sent yet will not be sent. A second cancellation changes nothing. */
     readonly cancel: (
       projectId: ProjectId,
       replayId: string

@@ -8,21 +8,21 @@ import { installation_not_found } from "../Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The details of the refusals of a retry, by the word of `refusal`. */
+/** Why a delivery cannot be retried, in words for people, by the value of `refusal`. */
 export const notRetriable: Readonly<Record<string, string>> = {
   state: "Only a dead delivery can be retried.",
   disabled: "The webhook is disabled: configure it again first.",
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
 
-/** The refusal of a retry, from `target`, `webhook` and `events`; NULL if the delivery can be retried. */
+/** Why a delivery cannot be retried, from `target`, `webhook` and `events`; NULL if it can be retried. */
 const refusal = `CASE
   WHEN target.status <> 'dead' THEN 'state'
   WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`
 
-/** The assignments of a retry, which is due at once by the database's clock. */
+/** The assignments of a retry. The delivery is due at once by the database's clock. */
 const retryAssignments = (sql: Sql, at: Date) => sql`
   status = 'pending', retries = 0, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
   finished_at = NULL, dead_code = NULL`
@@ -84,7 +84,7 @@ export const retryFor = (sql: Sql, actor: string, projectId: ProjectId, delivery
   readonly refusal: string | null
 }>`
   WITH webhook AS MATERIALIZED (
-    -- Locked before the delivery, as by the retry operation.
+    -- Locked before the delivery, in the same order as by the retry operation.
     SELECT locked.* FROM deliveries, LATERAL (
       SELECT installation_id, enabled, event_types FROM webhooks
       WHERE project_id = ${projectId} AND installation_id = deliveries.installation_id FOR SHARE

@@ -44,10 +44,10 @@ export type Outcome =
     }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-/** An allowed URL, and its destination at the addresses that it had last. */
+/** An allowed URL, with the addresses of its host at the last call and the destination at these addresses. */
 interface Target {
   readonly endpoint: Endpoint
-  /** The host of the URL, where it is an address; undefined where it is a name. */
+  /** The host of the URL if it is an address; undefined if it is a name. */
   readonly literal: ReadonlyArray<string> | undefined
   resolved: ReadonlyArray<string>
   destination: Destination | undefined
@@ -90,7 +90,7 @@ export class Sender extends Context.Service<
         const timeout = Duration.toMillis(config.timeout)
 
         const targets = new Map<string, Option.Option<Target>>()
-        /** Returns the target of a URL, from the cache or checked now; none if it may not be called. */
+        /** Returns the target of a URL, from the cache or after a check; none if the URL may not be called. */
         const targetOf = (url: string) => {
           const known = targets.get(url)
           if (known !== undefined) return known
@@ -105,7 +105,7 @@ export class Sender extends Context.Service<
           return target
         }
 
-        /** Returns the destination with the addresses that may be called; undefined if none may. */
+        /** Returns the destination at the addresses that may be called; undefined if there are none. */
         const destinationAt = (target: Target, addresses: ReadonlyArray<string>) => {
           if (target.resolved === addresses) return target.destination
           const { url } = target.endpoint
@@ -145,12 +145,12 @@ export class Sender extends Context.Service<
             Effect.withFiber((fiber) => {
               const until = performance.now() + timeout
               const target = Option.getOrUndefined(targetOf(delivery.url))
-              // The URL was allowed when it was configured: the operator has removed allowed networks since.
+              // The URL was allowed when it was configured. The operator has removed its network since then.
               if (target === undefined) return Effect.succeed(failed("address_refused"))
               const { endpoint, literal } = target
               const sent =
                 literal === undefined ? resolved(target, delivery, until) : post(target, literal, delivery, until)
-              // Without a tracer nothing uses the attributes, and they cost more than the signature.
+              // The attributes cost more than the signature, and only a tracer uses them.
               return fiber.getRef(References.TracerEnabled)
                 ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(endpoint, outcome)))
                 : sent
@@ -161,7 +161,7 @@ export class Sender extends Context.Service<
 
   static readonly layer = (config: SenderConfig) => Sender.layerNoDeps(config).pipe(Layer.provide(Names.layer))
 
-  /** With the timeout and the allowed networks of the settings. */
+  /** The sender with the timeout and the allowed networks of the settings. */
   static readonly layerOfSettings = Layer.unwrap(
     Effect.map(Settings, ({ webhooks }) =>
       Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })

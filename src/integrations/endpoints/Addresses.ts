@@ -15,7 +15,7 @@ export interface AllowedNetworks {
 }
 
 /**
- * Not globally reachable in the IANA IPv4 Special-Purpose Address Registry
+ * The networks that are not globally reachable by the IANA IPv4 Special-Purpose Address Registry
  * (https://www.iana.org/assignments/iana-ipv4-special-registry, as of 2026-07), and multicast.
  */
 const specialIPv4 = [
@@ -36,14 +36,14 @@ const specialIPv4 = [
   "240.0.0.0/4" // reserved, limited broadcast
 ]
 
-/** Globally reachable exceptions: anycast of Port Control Protocol and of TURN. */
+/** Globally reachable addresses in `specialIPv4`: anycast of Port Control Protocol and of TURN. */
 const reachableIPv4 = ["192.0.0.9/32", "192.0.0.10/32"]
 
 /** Global unicast (RFC 4291, 2.4). Other addresses can be public only if they embed an IPv4 address. */
 const unicastIPv6 = ["2000::/3"]
 
 /**
- * Not globally reachable in the IANA IPv6 Special-Purpose Address Registry
+ * The networks that are not globally reachable by the IANA IPv6 Special-Purpose Address Registry
  * (https://www.iana.org/assignments/iana-ipv6-special-registry, as of 2026-07). Networks outside of `2000::/3` are not
  * listed: loopback, 64:ff9b:1::/48, discard-only, dummy, SRv6 SIDs, unique local, link local, site local, multicast.
  */
@@ -53,7 +53,7 @@ const specialIPv6 = [
   "3fff::/20" // documentation
 ]
 
-/** Globally reachable exceptions. */
+/** Globally reachable networks in `specialIPv6`. */
 const reachableIPv6 = [
   "2001:1::1/128", // Port Control Protocol anycast
   "2001:1::2/128", // TURN anycast
@@ -64,7 +64,7 @@ const reachableIPv6 = [
   "2001:30::/28" // drone remote id
 ]
 
-/** Families are separate, as a BlockList applies `::/0` to IPv4 as well. */
+/** Keeps a list for each family, because a BlockList applies `::/0` to IPv4 as well. */
 const listOf = (networks: ReadonlyArray<Network>): AllowedNetworks => {
   const lists = { ipv4: new BlockList(), ipv6: new BlockList() }
   for (const { address, family, prefix } of networks) lists[family].addSubnet(address, prefix, family)
@@ -100,16 +100,16 @@ const reachable = listOf(known([...reachableIPv4, ...reachableIPv6]))
 const unicast = listOf(known(unicastIPv6))
 
 /**
- * Classifies an IPv4 or IPv6 address (without brackets). An address that embeds an IPv4 address (IPv4-mapped, NAT64,
- * 6to4) is classified by that, so an allowed network also allows these forms of its addresses. Text that is no address
- * is refused.
+ * Classifies an IPv4 or IPv6 address (without brackets). An IPv6 address that embeds an IPv4 address (IPv4-mapped, NAT64,
+ * 6to4) has the class of the IPv4 address, so an allowed IPv4 network also allows these forms. Text that is no address is
+ * refused.
  */
 export const classify = (address: string, allowed: AllowedNetworks): AddressClass => {
   if (isIPv4(address)) {
     if (allowed.has(address)) return "allowed"
     return special.has(address) && !reachable.has(address) ? "refused" : "public"
   }
-  // The URL parser returns the canonical form of any spelling, and rejects zones: a link-local address is never public.
+  // The URL parser returns the canonical form of any spelling. It rejects zones (`fe80::1%eth0`), which no public address has.
   const canonical = isIPv6(address) ? URL.parse(`http://[${address}]/`)?.hostname.slice(1, -1) : undefined
   if (canonical === undefined) return "refused"
   if (allowed.has(canonical)) return "allowed"
@@ -120,7 +120,7 @@ export const classify = (address: string, allowed: AllowedNetworks): AddressClas
   })
 }
 
-/** The IPv4 address within `::ffff:0:0/96` (RFC 4291), `64:ff9b::/96` (RFC 6052) or `2002::/16` (RFC 3056). */
+/** Returns the IPv4 address in `::ffff:0:0/96` (RFC 4291), `64:ff9b::/96` (RFC 6052) or `2002::/16` (RFC 3056). */
 const embedded = (canonical: string): Option.Option<string> => {
   const groups = groupsOf(canonical)
   const starts = (...start: ReadonlyArray<number>) => start.every((group, i) => groups[i] === group)
@@ -131,7 +131,7 @@ const embedded = (canonical: string): Option.Option<string> => {
 
 const dotted = (groups: ReadonlyArray<number>) => groups.flatMap((group) => [group >> 8, group & 0xff]).join(".")
 
-/** Returns the eight groups of an address in canonical form (RFC 5952); `::` stands for the missing ones. */
+/** Returns the eight groups of an address in canonical form (RFC 5952), where `::` stands for groups of zeros. */
 const groupsOf = (canonical: string): ReadonlyArray<number> => {
   const [head = [], tail = []] = canonical
     .split("::")

@@ -1,4 +1,4 @@
-/** Checks of a webhook's URL (contract §10). Its addresses are checked at each delivery. */
+/** Checks the URL of a webhook (contract §10). Each delivery checks the addresses of the host. */
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
 import { hostOf } from "../../platform/outbound/Host.ts"
@@ -13,9 +13,9 @@ export interface Endpoint {
 }
 
 /**
- * Checks scheme, credentials, fragment and a literal address, in any spelling that the URL standard accepts; fails with
- * a message for a person. With plain `http`, a host name is accepted if any network is allowed; each delivery checks
- * whether it resolves into one.
+ * Checks scheme, credentials, fragment and a literal address, in any spelling that the URL standard accepts. Fails with a message
+ * for people. A host name with plain `http` is accepted if any network is allowed. Each delivery checks that the address of the
+ * host is in an allowed network.
  */
 export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
   const url = URL.parse(text)

@@ -13,7 +13,7 @@ import { jsonObject, selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** The last failure of an endpoint. One that an earlier version has stored lacks the body of the answer. */
+/** The last failure of an endpoint. A failure that an earlier version has stored lacks `responseBody`. */
 type Failure = NonNullable<Webhook["health"]["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
 
 /** A webhook in a list. */
@@ -24,7 +24,7 @@ export interface Listed {
   readonly endpointUrl: string
   readonly eventTypes: ReadonlyArray<EventType>
   readonly enabled: boolean
-  /** Null if it is enabled. */
+  /** Null if the webhook is enabled. */
   readonly disabledReason: DisabledReason | null
   readonly version: number
   readonly updatedAt: string
@@ -39,7 +39,7 @@ export interface Listed {
   readonly restingUntil: string | null
 }
 
-/** A webhook with its secrets and what waits for its endpoint. */
+/** A webhook with its secrets, the number of its open deliveries and the time of its next attempt. */
 export interface Details extends Listed {
   readonly id: InstallationId
   readonly secrets: Webhook["secrets"]
@@ -57,8 +57,8 @@ const state = `CASE
 END`
 
 /**
- * The time of an attempt that is due at `due` (null: none is due), from `webhooks` and `endpoint_health`: not before the end of
- * the endpoint's pause or rest, and never if its webhook is disabled. What waits for a place at a saturated endpoint is due now.
+ * The time of the attempt that is due at `due`, from `webhooks` and `endpoint_health`: not before the end of the endpoint's
+ * pause or rest, and not in the past. Null if `due` is null or the webhook is disabled.
  */
 export const nextAttemptAt = (due: string) => `CASE WHEN enabled AND ${due} IS NOT NULL
   THEN greatest(${due}, parked_until, resting_until, date_trunc('milliseconds', now())) AT TIME ZONE 'UTC' END`
@@ -98,21 +98,21 @@ export const list = (
   WHERE webhooks.project_id = ${projectId} AND ${which}
   ORDER BY webhooks.installation_id LIMIT ${limit}::int`
 
-/** A failing endpoint of any project, with what waits for it. */
+/** A failing endpoint of any project, with the number of its open deliveries and the time of its next attempt. */
 export interface FailingEndpoint extends Listed {
   readonly projectId: ProjectId
-  /** For how long it has been failing. */
+  /** Time since the first failure of the period. */
   readonly failingSeconds: number
   readonly pending: number
   readonly nextAttemptAt: string | null
-  /** The number of failing endpoints, counted to `failingMax`. */
+  /** The number of failing endpoints, at most `failingMax`. */
   readonly total: number
 }
 
 /** Maximum number of endpoints that `listFailing` counts. */
 export const failingMax = 1_000
 
-/** Lists failing endpoints of enabled webhooks by the index `endpoint_health_failing`, those first that have failed for the longest time. */
+/** Lists failing endpoints of enabled webhooks, the longest failing first. Reads the index `endpoint_health_failing`. */
 export const listFailing = (sql: SqlClient.SqlClient, limit: number) => sql<FailingEndpoint>`
   SELECT webhooks.project_id AS "projectId", ${sql.literal(columns)}, ${sql.literal(pending)}, total,
     extract(epoch FROM now() - failing_since)::float8 AS "failingSeconds"
@@ -146,7 +146,7 @@ const open = (more: string) => `FROM deliveries
     AND finished_at IS NULL ${more}
   ORDER BY available_at, deliveries.id`
 
-/** The number of open deliveries and the time of the next attempt, for a query over `webhooks`, `health` and `queue`. */
+/** The number of open deliveries, at most `pendingMax`, and the time of the next attempt, from `webhooks`, `health`, `queue`. */
 const pending = `(
   SELECT count(*)::int FROM (SELECT ${open("")} LIMIT ${pendingMax}) counted
 ) AS pending, ${nextAttemptAt("due")} AS "nextAttemptAt"`
@@ -158,12 +158,12 @@ const secrets = `(
   ) secret
 ) AS secrets`
 
-/** When the next delivery is due; if all open ones are in flight, when these were. */
+/** The earliest due time of the pending deliveries; if all open deliveries are in flight, the earliest due time of these. */
 const due = `(
   SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
 )`
 
-/** Looks up the webhooks of installations. */
+/** Looks up webhooks by project and installation. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>

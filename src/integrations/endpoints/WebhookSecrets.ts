@@ -20,7 +20,7 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The signing secrets that are current or in their overlap. After its overlap a secret is never opened again. */
+/** The signing secrets that are current or in their overlap. After the overlap a secret is never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`
@@ -29,7 +29,7 @@ export const signingSecrets: SealedTable = {
     WHERE (project_id, installation_id, version) > (${after.projectId}, ${after.id}, ${after.version}::int)
       AND retires_at > now()
     ORDER BY project_id, installation_id, version LIMIT ${limit}::int`,
-  // The webhook is locked before its secrets, as rotations do, and webhooks in their order.
+  // Locks webhooks in the order of their keys, and each webhook before its secrets, as a rotation does.
   replace: (sql, { ids, next, projectIds, sealed, versions }) =>
     Effect.map(
       sql`

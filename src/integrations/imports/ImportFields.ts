@@ -12,7 +12,7 @@ const { amountMinor, currency, expectedCloseDate, title } = dealFields
 const { displayName, email, firstName, lastName, phone, tags } = clientFields
 const sale = { title, amountMinor, currency, expectedCloseDate }
 
-/** Each field has the schema of the API, where the API has the field, so that both accept the same values. */
+/** A field that the API also has uses the schema of the API, so that both accept the same values. */
 export const importFields = {
   contact: { displayName, firstName, lastName, email, phone, tags },
   organization: { name: text(1, 160) },
@@ -24,7 +24,7 @@ export const importFields = {
 } as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
 
 /**
- * The version of these schemas and of Evaluation.ts, stored with each evaluated batch. Increment it with every change
- * there, so that batches of an earlier release are evaluated again.
+ * The version of `importFields` and of Evaluation.ts, stored with each evaluated batch. Increment it with every change of
+ * either, so that batches of an earlier release are evaluated again.
  */
 export const rules = 1

@@ -10,7 +10,7 @@ import { preview } from "./Preview/Repo.ts"
 export class Preview extends Context.Service<
   Preview,
   {
-    /** Previews the import. An installation that is disabled, or lacks a profile or staged records, is not ready. */
+    /** Previews an import. An installation that is disabled, or has no profile or no staged records, is not ready. */
     readonly preview: (
       projectId: ProjectId,
       id: InstallationId

@@ -12,17 +12,17 @@ import { evaluate, type Evaluation, type Mappings, profileOf, type StagedRecord,
 
 type Sql = SqlClient.SqlClient
 
-/** Maximum number of records in memory. */
+/** Maximum number of records that one statement writes or reads. */
 const portion = 1_000
 
-/** The members of an installation that its batch depends on. If `stagedRecords` is absent, the batch keeps its records. */
+/** An installation with the records of its batch. Without `stagedRecords` the batch keeps its records. */
 interface Installation {
   readonly id: InstallationId
   readonly stagedRecords?: ReadonlyArray<StagedRecord>
 }
 
 /**
- * Updates the batches of installations whose rows are written: new records replace the stored ones, and batches with
+ * Updates the batches of installations whose rows were written: new records replace the stored ones, and batches with
  * another profile or other rules are evaluated again. Call it in the transaction that writes the rows.
  */
 export const stage = Effect.fnUntraced(function* (
@@ -43,7 +43,7 @@ export const stage = Effect.fnUntraced(function* (
   }
 })
 
-/** Returns a digest of a batch in the order of its upload, which determines the duplicates; null for an empty batch. */
+/** Returns a digest of a batch; null for an empty batch. The order of records counts, because it determines the duplicates. */
 export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null => {
   if (records.length === 0) return null
   const hash = createHash("sha256")
@@ -51,7 +51,7 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
   return hash.digest("hex")
 }
 
-/** Evaluates all batches again that were evaluated with other rules, each in a transaction of its own. */
+/** Evaluates again the batches that were evaluated with other rules, each in its own transaction. */
 const reevaluate = Effect.fnUntraced(function* (sql: Sql) {
   for (const { installationId, projectId } of yield* untraced(Batches.evaluatedByOtherRules(sql, rules))) {
     yield* sql.withTransaction(
@@ -78,7 +78,7 @@ const replace = Effect.fnUntraced(function* (
   }
 })
 
-/** Evaluates the stored records of a batch. */
+/** Evaluates the stored records of a batch; without a profile, removes the evaluation. */
 const evaluateBatch = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batches.Batch,
@@ -126,18 +126,18 @@ const mappedContact = ({
 
 const textOf = (value: unknown) => (typeof value === "string" ? value : undefined)
 
-/** Maximum duration of the evaluation after a release. */
+/** Maximum duration of the evaluation, which reports no progress. */
 const stalledAfter = Duration.minutes(30)
 
 /**
- * Evaluates batches again after a release whose schemas accept other values, when the background starts. Until then,
- * for seconds, previews answer like the replicas of the earlier release.
+ * Evaluates batches again after a release with other rules, when background work starts. Until a batch is evaluated,
+ * its preview follows the rules of the earlier release.
  */
 export const reevaluation = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const supervisor = yield* Supervisor
-    // After the evaluation the fiber stays alive without work.
+    // The supervisor restarts a loop that ends, so the fiber only reports progress after the evaluation.
     yield* supervisor.supervise("preview evaluation", { stalledAfter }, (progress) =>
       Effect.andThen(reevaluate(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
     )

@@ -2,12 +2,12 @@
  * Claims due deliveries, found by endpoint.
  *
  * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds
- * something there; it is null while nothing is pending or as much is in flight as may be. A claim visits the endpoints whose
- * `claim_at` has passed, and those that it is given by name. Its cost depends on what it visits: parked and idle endpoints are
- * not read.
+ * a delivery to lease. It is null while no delivery is pending, or while the maximum number is in flight. A claim visits the
+ * endpoints whose `claim_at` has passed, and the named endpoints. It does not read parked and idle endpoints, so they cost
+ * nothing.
  *
- * Everything in flight to an endpoint is leased to one worker (`worker_id`). So no two workers count for the same endpoint,
- * and a worker may claim ahead for an endpoint whose concurrency it limits itself.
+ * Everything in flight to an endpoint is leased to one worker (`worker_id`). So one process limits the concurrency of the
+ * endpoint, and may claim more deliveries ahead.
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -19,20 +19,20 @@ import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle,
 /** A leased delivery, to be attempted now. */
 export interface Claim extends Endpoint {
   readonly id: DeliveryId
-  /** The `webhook-id`: of a replay, the id of the delivery that it repeats. */
+  /** The `webhook-id`: the id of the delivery or, if a replay has made it, of the delivery that it repeats. */
   readonly webhookId: DeliveryId
   /** Number of the attempt. */
   readonly attempt: number
-  /** End of the lease. With `attempt` the fence: no other lease of the delivery has both. */
+  /** End of the lease. With `attempt` it is the fence: no other lease of the delivery has the same two values. */
   readonly leasedUntil: Date
-  /** Delays of the retry schedule that are used up. */
+  /** Number of delays of the retry schedule that are used up. */
   readonly retries: number
   /** Whether the endpoint is suspect: its attempts use the slots of suspect endpoints. */
   readonly suspect: boolean
   readonly endpointUrl: string
-  /** Number of the URL; another one once the webhook was enabled again. A result changes the health of this URL alone. */
+  /** Number of the URL. A new URL, or enabling the webhook again, increments it. A result changes the health of this URL only. */
   readonly urlVersion: number
-  /** Sealed, in base64, the newest first, separated by spaces. */
+  /** Sealed secrets in base64, the newest first, separated by spaces. */
   readonly secrets: string
   readonly eventId: EventId
   readonly type: EventType
@@ -46,14 +46,14 @@ export interface Claim extends Endpoint {
 type Row = Claim | (Endpoint & { readonly id: null })
 
 /**
- * Claims for endpoints that are due and for those named, as many as there are slots. Returns the leased deliveries, and the
- * named endpoints that it could not visit because another statement has locked their rows.
+ * Claims deliveries of due and of named endpoints, as many as there are slots. Returns the leased deliveries, and the named
+ * endpoints that it could not visit because another statement has locked their rows.
  *
  * - `endpoint`: the endpoints, locked.
- * - `visit`: the same, with the number of deliveries that each may get (`quota`).
- * - `pending`: the first pending deliveries of each, in the order of `deliveries_open`, and one more, by which the
- *   next due time of the endpoint is set.
- * - `leased`: the chosen ones. The lock of the endpoint excludes other claims, so no row lock precedes the update by `ctid`.
+ * - `visit`: the endpoints, with the number of deliveries that each may get (`quota`).
+ * - `pending`: the first `quota` pending deliveries of each endpoint, in the order of `deliveries_open`, and one more, which
+ *   gives the next due time of the endpoint.
+ * - `leased`: the chosen deliveries. The lock of the endpoint excludes other claims, so the update by `ctid` needs no row lock.
  */
 export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseMillis: number }) => {
   const { from, to } = literalsOf(sql, "claimed")
@@ -100,15 +100,15 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseM
 }
 
 export interface Leased extends Claim {
-  /** When its attempt starts, or when it was claimed until then; in milliseconds. */
+  /** Start of the attempt or, before it starts, the time of the claim; in milliseconds. */
   startedAt: number
-  /** `startedAt` by the monotonic clock, in milliseconds. */
+  /** Start of the attempt by the monotonic clock, in milliseconds; 0 before it starts. */
   beganAt: number
 }
 
 /**
- * Returns the leases of claims. The driver decodes the texts of an endpoint anew for each claim; successive leases of one
- * endpoint share a single copy. Thousands of leases may wait, so this saves the garbage collector much work.
+ * Returns the leases of claims. The driver decodes the texts of an endpoint for each claim. Here successive leases of one
+ * endpoint share one copy. Thousands of leases may wait, so this saves the garbage collector much work.
  */
 export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Leased> => {
   const leases: Array<Leased> = []

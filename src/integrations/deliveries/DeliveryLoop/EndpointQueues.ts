@@ -1,34 +1,33 @@
 /**
- * What one process holds: the deliveries that it has leased, in a queue for each endpoint, and the endpoints that its next claim
- * visits by name.
+ * The deliveries that one process has leased, in a queue for each endpoint, and the named endpoints, which the next claim visits.
  *
  * A queue sends as many deliveries at a time as the endpoint's concurrency, and the next one when one has ended. For an
- * endpoint that answers quickly, more deliveries are claimed ahead, so that it does not wait for a claim between two deliveries.
+ * endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed between two deliveries.
  */
 import type { Claim } from "./Claim.ts"
 import { type Endpoint, keyOf, type Named } from "./Visits.ts"
 
-/** Time, in milliseconds, after which a waiting delivery is returned and claimed anew, as its webhook may have changed. */
+/** Time, in milliseconds, after which a waiting delivery is returned unsent, because its webhook may have changed. */
 const waitsAtMost = 1_000
-/** Maximum duration, in milliseconds, of the answers of a quick endpoint, which has deliveries claimed ahead. */
+/** Duration, in milliseconds, below which an answer is quick. Deliveries are claimed ahead only for quick endpoints. */
 const quick = 50
 /** Time, in milliseconds, for which an endpoint counts as quick after a quick answer. */
 const quickFor = 100
-/** Deliveries leased to one endpoint that is quick, as a multiple of its concurrency. */
+/** Maximum number of leases of a quick endpoint, as a multiple of its concurrency. */
 const aheadFactor = 16
-/** Maximum number of deliveries that wait in all queues, and that one claim leases for them. */
+/** Maximum number of deliveries claimed ahead: in all queues together, and by one claim. */
 const waitingInAll = 3_072
 const aheadPerClaim = 1_000
 
 interface EndpointQueue<C> {
   readonly endpoint: Endpoint
-  /** Leases that are not recorded: sending, waiting, or ended. As many are in flight by the endpoint's row. */
+  /** Leases without a recorded result: sending, waiting or ended. The row of the endpoint counts them as `in_flight`. */
   readonly leased: Set<C>
   sending: number
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
-  /** Number that the next claim may lease of the endpoint. */
+  /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
-  /** Whether the last claim leased all that it might, so that more may be due. The endpoint is named once for it. */
+  /** Whether the last claim reached `wanted`, so that more may be due. Naming the endpoint resets it. */
   more: boolean
   /** Until when the endpoint counts as quick, in milliseconds. */
   quickUntil: number
@@ -38,24 +37,24 @@ export interface EndpointQueues<C extends Claim> {
   /** Names endpoints for the next claim. */
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
-   * Names, once, the endpoints that are quick, have more due and at most half of their leases left, and forgets the queues of
-   * endpoints that are no longer quick. Returns whether any endpoint is named.
+   * Names quick endpoints that may have more due, if at most half of the maximum number of leases are sending or waiting. Removes
+   * the queues of endpoints that have no leases and are no longer quick. Returns whether any endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
-  /** Takes the endpoints that are named, with their widths for a claim. */
+  /** Takes the named endpoints, each with the maximum number of leases that it may have after the claim (`width`). */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
-  /** Takes the deliveries that a claim has leased: starts as many as their queues have room for; the others wait. */
+  /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
-  /** Returns the next delivery to send after an attempt has ended, and those that are returned: after a failure or a long wait. */
+  /** Returns the delivery to send after an attempt, and deliveries to return: all after a failure, otherwise old ones. */
   readonly next: (
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
-  /** Forgets the lease of a claim that was added, once its result is recorded or lost. */
+  /** Removes a lease whose result is recorded or lost. */
   readonly recorded: (claim: C) => void
-  /** Takes what waits for an endpoint, or for all. */
+  /** Takes the waiting deliveries of an endpoint, or of all endpoints. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
-  /** All leases that are not recorded. */
+  /** All leases without a recorded result. */
   readonly leased: () => ReadonlyArray<C>
 }
 

@@ -7,8 +7,7 @@ import { after, failuresToPark, firstPause, literalsOf, longestPause } from "./S
 import type { Endpoint } from "./Visits.ts"
 
 /**
- * The entry of the attempt log, as a JSON array: PostgreSQL takes it over as it is where the log is empty, and copies entry
- * and log otherwise.
+ * The entry of the attempt log, as a JSON array. If the log is empty, PostgreSQL stores this array without copying it.
  */
 const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, startedAt, statusCode }: Result) =>
   `[{"number":${attempt},"startedAt":"${formatInstant(startedAt)}","finishedAt":"${formatInstant(finishedAt)}",` +
@@ -21,8 +20,8 @@ const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) 
 
 /**
  * The rule by which a failing endpoint has its webhook disabled. At least `attempts` attempts have failed, the first and the last
- * of them at least `forMillis` apart. A failure more than `quietMillis` after the previous failure begins another period: a
- * longer time without an attempt says nothing about the endpoint.
+ * of them at least `forMillis` apart. A failure more than `quietMillis` after the previous failure begins another period,
+ * because a longer time without an attempt says nothing about the endpoint.
  */
 export interface Failing {
   readonly forMillis: number
@@ -55,15 +54,14 @@ export interface Recorded extends Endpoint {
 }
 
 /**
- * Records a batch and returns the endpoints that are due now, and those that have failed for too long. A result whose lease
- * is lost changes nothing. A result for an earlier URL of the webhook changes the delivery alone: it says nothing of the
- * current one.
+ * Records a batch. Returns the endpoints that are due now, have failed for too long, or are locked. A result whose lease is lost
+ * changes nothing. A result for an earlier URL of the webhook changes only the delivery, not the health of the endpoint.
  *
- * `gate` locks the rows of endpoints before the first delivery is written, and has the URL of the locked version. It skips those that
- * are locked, so that a transaction that holds one, however long, delays the results of no other endpoint.
+ * `gate` locks the rows of endpoints before the first delivery is written, and reads `url_version` from the locked rows. It skips
+ * rows that are locked, so a transaction that holds one row does not delay the results of other endpoints.
  *
- * `freed` sums up the recorded results of each endpoint. `health` counts them and parks the endpoint: after
- * `failuresToPark` failures in a row, and again after each failed probe, which is an attempt after the pause is over.
+ * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint, and parks the endpoint
+ * after `failuresToPark` failures in a row, and again after each failed probe (an attempt after the pause).
  */
 export const record = (
   sql: SqlClient.SqlClient,
@@ -130,8 +128,8 @@ export const record = (
 }
 
 /**
- * A row for each result, with what differs among successes. `unnest` in the list of columns reads all arrays in step; in
- * FROM it would copy each array into a table of its own first.
+ * A row for each result, with the values that differ even among successes. `unnest` in the list of columns reads all arrays in
+ * step. In FROM it would first copy each array into a temporary table.
  */
 const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
   SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
@@ -143,9 +141,9 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
- * What a result has by its `place`. Of a success, which has none, the move and the state are constant, and the rest is null.
- * `is_current` is 1 if the result is for the URL of the webhook, 0 if it is for an earlier one, and null if `gate` has not locked
- * the endpoint. A subquery makes its array once, not for each row.
+ * The values at the `place` of a result. A success has place 0: its move and its state are constant, the other values are
+ * null. `is_current` is 1 if the result is for the current URL of the webhook, 0 if it is for an earlier URL, and null if
+ * `gate` has not locked the endpoint. An array in a subquery is built once, not for each row.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((
@@ -163,8 +161,8 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
     ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter`
 
 /**
- * Counts `freed` into the rows of endpoints. Only SET reads the columns of `endpoint_health`: it sees the version of the row that
- * `gate` has locked, where a join would see the version of the statement's snapshot.
+ * Adds `freed` to the rows of endpoints. Only SET reads the columns of `endpoint_health`, because it sees the row that `gate` has
+ * locked. A join would see the row of the statement's snapshot.
  */
 const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number, { quietMillis }: Failing) => {
   const begins = sql`(failed_at IS NOT NULL AND (ok OR failing_since IS NULL OR coalesce(

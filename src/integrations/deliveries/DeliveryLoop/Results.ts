@@ -1,5 +1,5 @@
 /**
- * Results of attempts that are not recorded: the queue, in their order, and their separation for the statement that records them.
+ * The queue of results that are not recorded yet, and their separation (`separate`) for the statement that records them.
  *
  *   added ──▶ queued ── taken ──▶ in a batch ──▶ recorded
  *               ▲                     ├── the statement failed: kept, first in the queue
@@ -12,7 +12,7 @@ import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
-/** Pause before held results are recorded again. It doubles from the one to the other while any are held. */
+/** Pause before held results are recorded again. While any are held, it doubles from `first` to `longest`. */
 const holdFor = { first: Duration.toNanosUnsafe("25 millis"), longest: Duration.toNanosUnsafe("1 second") }
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
@@ -26,13 +26,13 @@ export interface Result extends Pick<
   readonly responseBody: string | null
   readonly startedAt: number
   readonly finishedAt: number
-  /** Delay of the schedule until the next attempt, where there is one; else 0. */
+  /** Delay until the next attempt, in milliseconds, if the schedule has one; otherwise 0. */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
-  /** Weight of the failure; 0 unless the attempt failed. */
+  /** Strikes of a failed attempt (see `strikesOf`); otherwise 0. */
   readonly strikes: number
-  /** Jitter of the pause, should the endpoint be parked now. */
+  /** Factor of the pause, if the result parks the endpoint. */
   readonly jitter: number
 }
 
@@ -45,17 +45,17 @@ export interface Ended {
 export interface Results {
   /** Adds a result. Returns whether it is the only one in the queue. */
   readonly add: (ended: Ended) => boolean
-  /** Takes the next batch, with those that were held long enough. Times are monotonic, in nanoseconds. */
+  /** Queues results that were held long enough, and takes the next batch. Times are monotonic, in nanoseconds. */
   readonly take: (now: bigint) => ReadonlyArray<Ended>
-  /** Puts a batch that was not recorded back, first in the queue, without those of its results that are held. */
+  /** Returns a batch that was not recorded to the start of the queue, except for its held results. */
   readonly keep: (batch: ReadonlyArray<Ended>) => void
-  /** Holds the results of a batch whose endpoints are locked, and returns the others. */
+  /** Holds the results whose endpoints are `locked`, and returns the other results of the batch. */
   readonly hold: (batch: ReadonlyArray<Ended>, locked: ReadonlySet<string>, now: bigint) => ReadonlyArray<Ended>
   readonly isHeld: (ended: Ended) => boolean
   readonly isEmpty: () => boolean
   /** When held results are to be recorded again; undefined if none are held. */
   readonly heldUntil: () => bigint | undefined
-  /** All results, those that are held included. */
+  /** All results, queued and held. */
   readonly all: () => ReadonlyArray<Ended>
 }
 
@@ -99,10 +99,10 @@ export const make = (): Results => {
 }
 
 /**
- * Separates results. `endpoints` has each endpoint once, with the latest of its URLs. `others` has the results that are not
- * successes, and those for an earlier URL, which do not count for the health of the endpoint; the strikes of a failure are 0 if
- * a later success clears them. `places` has the place of each result in `others`, from 1 on; 0 if it is not there. `at` has the
- * place of the endpoint of each result in `endpoints`.
+ * Separates results. `endpoints` has each endpoint once, with its latest URL. `others` has the results that are not
+ * successes, and the results for an earlier URL, which do not count for the health of the endpoint. If a later success clears
+ * the strikes of a failure, they are 0. For each result, `places` has its place in `others` (from 1 on; 0 if it is not
+ * there), and `at` has the place of its endpoint in `endpoints`.
  */
 export const separate = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()

@@ -2,9 +2,9 @@
  * Slots for attempts in flight in one process, which projects share.
  *
  * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a slot
- * of a pool while it holds fewer than `factor` times as many as are free. So a project alone holds at most three quarters of a
- * pool, and the next one finds slots at once, however long the attempts of the first take. As attempts end, projects that want
- * more than there is come to hold equally many, and always leave some free.
+ * of a pool while it holds fewer than `factor` times as many as are free. So a single project holds at most three quarters of a
+ * pool, and the next project finds slots at once, even if the attempts of the first take long. If projects want more slots than
+ * the pool has, they hold equally many after some attempts have ended, and some slots stay free.
  *
  * An attempt that waits for its answer costs a connection and a timer, so there may be many.
  */
@@ -21,15 +21,15 @@ const factor = 3
 /** The slots of a pool that may be taken now. */
 export interface Room {
   readonly free: number
-  /** For a project that holds none. */
+  /** Slots that a project without any may take. */
   readonly newcomer: number
-  /** For each project that holds some. */
+  /** Slots that each project with at least one may still take. */
   readonly holders: ReadonlyArray<{ readonly projectId: ProjectId; readonly room: number }>
 }
 
 export type Rooms = Readonly<Record<Pool, Room>>
 
-/** What takes a slot. */
+/** An attempt that takes a slot. */
 export interface Holder {
   readonly projectId: ProjectId
   readonly suspect: boolean
@@ -55,8 +55,8 @@ export const make = (): Slots => {
 
   const roomOf = (pool: Pool): Room => {
     /**
-     * Returns how many slots a project that holds `count` may take: one at a time, while it holds fewer than `factor` times as
-     * many as are free.
+     * Returns how many slots a project that holds `count` may take, if it takes them one at a time while it holds fewer than
+     * `factor` times as many as are free.
      */
     const room = (count: number) =>
       Math.max(0, Math.min(free[pool], Math.ceil((factor * free[pool] - count) / (factor + 1))))

@@ -12,7 +12,7 @@ export const deliveries = machine({
   moves: {
     claimed: { pending: "delivering" },
     succeeded: { delivering: "delivered" },
-    /** The attempt failed and the schedule has another. */
+    /** The attempt failed, and the schedule has another attempt. */
     failed: { delivering: "pending" },
     /** The attempt failed and was the last of the schedule, or the endpoint is gone for good. */
     exhausted: { delivering: "dead" },
@@ -20,15 +20,15 @@ export const deliveries = machine({
     lease_lost: { delivering: "pending" },
     /** The worker shuts down before the attempt is finished. */
     released: { delivering: "pending" },
-    /** Claimed ahead and returned before an attempt was made. */
+    /** The delivery was claimed ahead and returned before an attempt was made. */
     unsent: { delivering: "pending" },
     /** The webhook of the delivery is disabled. */
     disabled: { pending: "dead" },
     /** The replay that made the delivery is cancelled. */
     cancelled: { pending: "dead" },
-    /** Older than the whole retry schedule. */
+    /** The delivery is older than the whole retry schedule and a day. */
     expired: { pending: "dead" },
-    /** The retry operation. */
+    /** A caller or an operator retries the delivery. */
     retried: { dead: "pending" }
   }
 })

@@ -11,20 +11,20 @@ export interface Endpoint {
   readonly installationId: InstallationId
 }
 
-/** The key of an endpoint in maps of this process. No id holds the character between its parts. */
+/** The key of an endpoint in maps of this process. No id contains the separator. */
 export const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`
 
 export interface Terms {
   readonly workerId: bigint
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
-  /** Slots that may be taken, for endpoints in good health and for suspect ones. */
+  /** Slots that may be taken, for healthy and for suspect endpoints. */
   readonly rooms: Rooms
-  /** Endpoints to visit whether they are known to be due or not. */
+  /** Endpoints to visit even if their row does not say that they are due. */
   readonly named: ReadonlyArray<Named>
 }
 
-/** An endpoint, and the maximum number of its deliveries leased to this worker: its concurrency, or what is claimed ahead. */
+/** An endpoint to visit. `width` is its maximum number of leases: its concurrency, or more if deliveries are claimed ahead. */
 export interface Named extends Endpoint {
   readonly width: number
 }
@@ -34,7 +34,7 @@ const projectsPerClaim = 10_000
 /** Maximum number of endpoints that a project has in its turn. */
 const endpointsPerTurn = 16
 
-/** The endpoints that are given by name, and the projects that hold slots with the number that each may still take. */
+/** The named endpoints, and the projects that hold slots (`holder`) with the number of slots that each may still take. */
 export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
   const holders = pools.flatMap((pool) =>
     rooms[pool].holders.map((holder) => ({ ...holder, isSuspect: pool === "suspect" }))
@@ -55,9 +55,9 @@ export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
 }
 
 /**
- * The endpoints of a pool that are due, at most one for each free slot: the longest due (`first_…`). If there may be more,
- * projects take turns (`turn_…`): the longest due endpoint of each is visited before the second one of any. So a claim sees
- * every project, however many endpoints of another one are due. Projects that may take no slot are left out.
+ * The due endpoints of a pool. `first_…` has the endpoints that are due for longest, at most one for each free slot. If there may
+ * be more, projects take turns (`turn_…`): the first endpoint of each project comes before the second endpoint of any project. So
+ * a project with many due endpoints does not hide another project. Projects that may take no slot are left out.
  */
 export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   const isSuspect = pool === "suspect"
@@ -102,11 +102,11 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
 }
 
 /**
- * Locks the endpoints to visit. A row that another statement has locked is skipped, and returned by `lockedEndpoints`.
+ * Locks the endpoints to visit. A row that another statement has locked is skipped; `lockedEndpoints` returns it.
  *
- * `lacking` is how many deliveries an endpoint may have in flight beyond those that it has, `ahead` how many may be leased.
- * Both are 0 while nothing may be sent to it. They read the locked row outside of the subquery: if the row has changed since the
- * statement began, PostgreSQL does not evaluate the subquery again.
+ * `lacking` is how many more deliveries may be in flight to an endpoint, `ahead` how many more may be leased for it. Both are 0
+ * while nothing may be sent to the endpoint. They are computed outside of the subqueries, from the locked row: if the row has
+ * changed since the statement began, PostgreSQL does not evaluate the subqueries again.
  */
 export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
@@ -130,7 +130,7 @@ export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   ) able`
 }
 
-/** The secrets of the row of `webhooks` that sign a delivery now. A rotation keeps them few. */
+/** The secrets of a webhook that sign a delivery now, from a row of `webhooks`. There are at most `signingSecretsMax`. */
 export const validSecrets = (sql: Sql) => sql`(
   SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
   WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
@@ -138,9 +138,9 @@ export const validSecrets = (sql: Sql) => sql`(
 )`
 
 /**
- * Shares the slots. Each delivery that an endpoint lacks is a row of `wish`. In a project, endpoints take turns (`turn`), those
- * with the fewest in flight first, and a project gets as many as it has room for; then projects take turns (`place`) until no
- * slot is free. Where a project gets all that it lacks, its endpoints get what may be leased ahead, too.
+ * Shares the slots. `wish` has a row for each delivery that an endpoint lacks. In a project, endpoints take turns (`turn`), the
+ * endpoints with the fewest deliveries in flight first, until the project has no room. Then projects take turns (`place`) until
+ * no slot is free. If all endpoints of a project get what they lack, they also get the deliveries that may be leased ahead.
  */
 export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
   wish AS (
@@ -171,9 +171,7 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
     FROM (SELECT *, ((SELECT array_agg(slots ORDER BY number) FROM share))[number] AS slots FROM endpoint) endpoint
   )`
 
-/**
- * Writes what a claim has left: an endpoint with due deliveries left is due `now()`, behind all that have waited.
- */
+/** Updates the rows of visited endpoints. With deliveries left, an endpoint is due `now()`, behind endpoints that waited longer. */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET
     in_flight = health.in_flight + leases,
@@ -191,7 +189,7 @@ export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   ) change
   WHERE health.project_id = change.project_id AND health.installation_id = change.installation_id`
 
-/** The named endpoints whose rows another statement had locked, so that they were not visited. */
+/** The named endpoints that were not visited because another statement had locked their rows. */
 export const lockedEndpoints = (sql: Sql, { workerId }: Terms) => sql`
   SELECT project_id, installation_id FROM (
     SELECT project_id, installation_id FROM named EXCEPT SELECT project_id, installation_id FROM endpoint

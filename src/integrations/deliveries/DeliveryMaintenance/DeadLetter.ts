@@ -1,4 +1,4 @@
-/** Ends deliveries that are not attempted any more, in batches that fit the timeout of a statement. */
+/** Dead-letters deliveries that will not be attempted again, in batches that fit the timeout of a statement. */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 import { literalsOf } from "../DeliveryLoop/States.ts"
@@ -13,8 +13,8 @@ export interface Batch {
 }
 
 /**
- * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` is removed with the last of an endpoint's
- * deliveries, so a crash loses nothing; a delivery that was committed later is marked anew by the sweep.
+ * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` stays on an endpoint until its last
+ * pending delivery is dead, so a crash loses nothing. If a delivery is committed later, the sweep marks the endpoint again.
  */
 export const discard = (sql: SqlClient.SqlClient) => {
   const { from, to } = literalsOf(sql, "disabled")
@@ -50,9 +50,9 @@ export const discard = (sql: SqlClient.SqlClient) => {
 }
 
 /**
- * Dead-letters a batch of pending deliveries whose creation, or last retry command, is longer ago than `maxAgeMillis`,
- * whether or not they were attempted (error code `expired`). Those in flight are left to their attempt. The bound of
- * `created_at` is always true: it is the condition of `deliveries_by_age_of_open`.
+ * Dead-letters a batch of pending deliveries (error code `expired`) whose creation, and last retry command if any, was more than
+ * `maxAgeMillis` ago. Deliveries in flight are left to their attempt. The bound of `created_at` is always true. It repeats the
+ * condition of the index `deliveries_by_age_of_open`, so that PostgreSQL uses the index.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
   const { from, to } = literalsOf(sql, "expired")

@@ -2,7 +2,7 @@
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 
-/** Retention of finished deliveries, with the log of their attempts, and of events without deliveries (contract §10). */
+/** Retention of finished deliveries with their attempt logs, and of events without deliveries (contract §10). */
 export const retentionDays = 30
 
 /** Maximum number of deliveries, and of events, that one statement removes. */
@@ -10,8 +10,8 @@ const pruneBatch = 1_000
 
 /**
  * Removes a batch, oldest first in each project. Returns whether there may be more. SKIP LOCKED lets replicas share the work.
- * Rows that are locked stay where they are, so `ctid` names them: a join by key could be planned as a read of the whole
- * table.
+ * A locked row keeps its `ctid`, so the DELETE finds rows by `ctid`. PostgreSQL could plan a join by key as a read of the
+ * whole table.
  */
 export const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
   const batch = sql.literal(String(pruneBatch))

@@ -1,6 +1,6 @@
 /**
- * Finds what a process has left behind: `reclaim` the deliveries of dead workers and expired leases, `sweep` the pending
- * deliveries that no mark on the row of their endpoint announces.
+ * Finds deliveries that a dead or slow process has left. `reclaim` finds deliveries of dead workers and of expired leases.
+ * `sweep` finds endpoints whose row does not show that they have pending deliveries.
  */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
@@ -12,13 +12,12 @@ import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 const endpointsPerStatement = 5_000
 
 /**
- * Returns deliveries whose worker is dead or whose lease has expired, with an entry in their attempt log. The fence
- * changes, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the
- * endpoints that have such a delivery.
+ * Makes deliveries pending again whose worker is dead or whose lease has expired, and adds an entry to the attempt log. The
+ * lease is gone, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the
+ * endpoints with such a delivery. Returns the endpoints.
  *
- * `deliveries` is read by the statement's snapshot, and whatever leases or records a delivery changes the row of its endpoint,
- * too. So `gate` leaves out the endpoints whose row has changed between the snapshot and the lock: the next run has both as
- * they are.
+ * `deliveries` is read from the statement's snapshot. Each lease and each record of a delivery also changes the row of its
+ * endpoint. So `gate` leaves out endpoints whose row has changed between the snapshot and the lock. The next run reads them.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
   const { from, to } = literalsOf(sql, "lease_lost")
@@ -69,7 +68,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
 }
 
-/** The deliveries in flight to an endpoint. They were due before those that are pending, so only they are read. */
+/** The deliveries in flight to an endpoint. They were due before the pending ones, so no pending delivery is read. */
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries
   WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
@@ -79,16 +78,16 @@ const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql
 /** Maximum number of endpoints that one statement looks at. */
 export const endpointsPerSweep = 1_000
 
-/** The start of a round. */
+/** The start of a round: this key sorts before all others. */
 export const firstEndpoint = { projectId: "", installationId: "" }
 
 /**
- * A delivery has no mark if its process ended between its commit and its NOTIFY, or if a claim wrote the mark from a snapshot
- * older than its commit.
- *
- * Looks at the next endpoints that have open deliveries, in the order of their key, and marks those that are due earlier
- * than their row says. The recursion jumps from one endpoint to the next in `deliveries_open`: a long queue costs no more
+ * Looks at the next endpoints that have open deliveries, in the order of the key, and marks the endpoints that are due earlier
+ * than their row says. The recursion jumps from one endpoint to the next in `deliveries_open`, so a long queue costs no more
  * than a short one. Returns the last endpoint, or no row after the end of the round.
+ *
+ * A row can be wrong if a process ended between the commit of a delivery and its NOTIFY, or if a claim wrote the row from a
+ * snapshot older than the commit.
  */
 export const sweep = (
   sql: SqlClient.SqlClient,

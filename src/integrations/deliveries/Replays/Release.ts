@@ -1,11 +1,11 @@
 /**
- * Makes the deliveries of replays, so few at a time that live ones do not wait for them.
+ * Makes the deliveries of replays, so few at a time that live deliveries do not wait for them.
  *
- * A delivery of a replay is made only when it can be sent at once: together with everything that is due there, live or not,
- * the new ones take at most half of the endpoint's concurrency. An endpoint that answers within milliseconds gets as many as
- * it answers in a twentieth of the time until the next run. A suspect endpoint gets one, as its probe, when nothing else is
- * due there and the replay has no other delivery open. So a live delivery finds a free place, or waits for milliseconds, and
- * a replay of any length never grows a queue. The pace is a maximum.
+ * A delivery of a replay is made only when it can be sent at once. Together with all deliveries that are due at the endpoint, the
+ * new ones take at most half of its concurrency. An endpoint that answers within milliseconds gets as many as it answers in a
+ * twentieth of the time until the next run. A suspect endpoint gets one delivery, as its probe, when nothing else is due there
+ * and the replay has no other open delivery. So a live delivery is sent at once, or after milliseconds, and even a long replay
+ * has few deliveries in the queue. The pace of a replay is a maximum.
  */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
@@ -39,11 +39,11 @@ interface Terms {
 
 /** Maximum number of deliveries that one statement reads. */
 const scanLimit = 2_000
-/** Share of the time in which an endpoint that answers quickly is busy with a replay. */
+/** Maximum share of the time in which a replay keeps a quick endpoint busy. */
 const busy = 0.05
-/** Number of latest deliveries of the endpoint from which the duration of the endpoint's answers is taken. */
+/** Number of latest deliveries of the endpoint that show how long its answers take. */
 const recent = 100
-/** Time, in milliseconds, for which an unused pace is saved up. */
+/** Maximum time, in milliseconds, that a replay may catch up if it made fewer deliveries than its pace permits. */
 const savedUp = 250
 
 const exhausted = stepOf(replays, "exhausted")
@@ -51,9 +51,9 @@ const emptied = stepOf(replays, "emptied")
 const disabled = stepOf(replays, "disabled")
 
 /**
- * Lists replays that can go on: replays whose pace permits a delivery to an endpoint that is neither parked nor resting,
- * replays that are being cancelled, and replays of disabled webhooks. A replay that waits for something else is left out, so
- * that it takes no turn. Projects take turns, and in a project the order is random, so that the limit excludes none for long.
+ * Lists replays that can go on. These are replays whose pace permits a delivery to an endpoint that is neither parked nor
+ * resting, replays that are being cancelled, and replays of disabled webhooks. Other replays wait, and take no turn. Projects
+ * take turns, and in a project the order is random, so that the limit does not exclude the same replays each time.
  */
 export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until, next FROM (
@@ -73,7 +73,8 @@ export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
  * Makes the next deliveries of a replay and returns how many. A replay whose row another worker has locked is skipped.
  *
  * - `room`: the number that may be made now, by the pace and by the deliveries that are due or in flight.
- * - `scanned`: the next deliveries by id, so by age; `picked`: those to repeat, at most `room`.
+ * - `scanned`: the next deliveries by id, which is the order of creation.
+ * - `picked`: the scanned deliveries to repeat, at most `room`.
  */
 export const release = (
   sql: SqlClient.SqlClient,
@@ -127,7 +128,7 @@ export const release = (
   )
   SELECT made FROM step`
 
-/** The deliveries of `picked`, and the step that the replay has made with them. */
+/** Inserts a repetition of each delivery of `picked` (`made`), and computes how far the replay has come (`step`). */
 const madeDeliveries = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   made AS (
     INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at, replay_id,
@@ -140,7 +141,7 @@ const madeDeliveries = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   step AS MATERIALIZED (
     SELECT (SELECT count(*)::int FROM made) AS made,
       room.paced_from + (SELECT count(*) FROM made) / pace::float8 * interval '1 second' AS paced_at,
-      -- If there was no room for all of them, the next run reads the rest again.
+      -- If the room is used up, the next run starts after the last picked delivery.
       CASE WHEN (SELECT count(*) FROM picked) = room THEN (SELECT max(id) FROM picked)
         ELSE (SELECT max(id) FROM scanned) END AS position,
       (SELECT count(*) FROM picked) < room AND (SELECT count(*) FROM scanned) < ${scanLimit}::int AS is_last
@@ -163,8 +164,8 @@ const quota = (sql: SqlClient.SqlClient, projectId: ProjectId, { concurrency, in
   )))`
 
 /**
- * Dead-letters the deliveries of a cancelled replay that are not sent yet. When none is in flight any more, the replay is
- * cancelled. An attempt that fails until then is not repeated.
+ * Dead-letters the pending deliveries of a replay that is being cancelled. When none is in flight any more, the replay is
+ * cancelled. If an attempt fails before that, the next run dead-letters its delivery.
  */
 export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sql<{
   readonly made: number
@@ -192,8 +193,8 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
   SELECT 0 AS made`
 
 /**
- * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters the deliveries that the replay has made, with
- * all other pending ones of the webhook.
+ * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters all pending deliveries of the webhook,
+ * also those of the replay.
  */
 export const end = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
   readonly made: number

@@ -1,4 +1,4 @@
-/** The SQL of replays as operators start, list and cancel them. Every statement starts from the project. */
+/** SQL of the replays that operators start, list and cancel. */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
@@ -23,15 +23,15 @@ export interface Listed {
   readonly statuses: ReadonlyArray<string>
   readonly pace: number
   readonly state: State
-  /** Deliveries that were found when it began, and those that were made since. */
+  /** Number of deliveries found when the replay began, and number of deliveries made since then. */
   readonly matched: number
   readonly queued: number
   /**
-   * Deliveries that were found and could not be repeated: retention has removed them, they were retried, or the webhook does
-   * not subscribe to their type any more. 0 until the replay is completed.
+   * Number of deliveries that were found and not repeated, because they were pruned or retried, or because the webhook no
+   * longer subscribes to their type. 0 until the replay is completed.
    */
   readonly skipped: number
-  /** Why it was cancelled; null for all others. */
+  /** Why the replay was cancelled; otherwise null. */
   readonly endReason: EndReason | null
   readonly createdAt: string
   readonly finishedAt: string | null
@@ -83,7 +83,7 @@ const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, s
   matched
 })
 
-/** The project, locked before its records, if this database serves it when the statement begins: earlier checks are out of date. */
+/** Locks the project before its records. No row if this database no longer serves the project: earlier checks may be out of date. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
   project AS MATERIALIZED (
     SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
@@ -91,8 +91,8 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
   )`
 
 /**
- * Starts a replay, unless there is one with its id. The pace counts from now on. Returns no row if this database does not serve the
- * project.
+ * Starts a replay, unless there is one with its id. The pace counts from now on. Returns no row if this database does not
+ * serve the project.
  */
 export const start = (sql: Sql, replay: Start) => sql`
   WITH ${project(sql, replay.projectId)},

@@ -30,7 +30,7 @@ const scanLimit = 5_000
 
 /**
  * Counts the deliveries of a selection among the next ones after the id `position`. Returns the last id that was read,
- * or null after the end. Only the original of repeated deliveries counts, not the repetition.
+ * or null after the end. Deliveries that a replay has made do not count.
  */
 export const count = (sql: SqlClient.SqlClient, selection: Selection, position: string) => sql<{
   readonly last: string | null

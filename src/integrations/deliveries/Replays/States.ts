@@ -4,13 +4,13 @@ import { machine } from "../../../api/schema/States.ts"
 export const replays = machine({
   states: ["running", "cancelling", "cancelled", "completed"],
   moves: {
-    /** An operator cancels it: no more deliveries are made. */
+    /** An operator cancels the replay: no more deliveries are made. */
     cancel: { running: "cancelling" },
-    /** The webhook was disabled, which dead-letters the deliveries of the replay that were not sent. */
+    /** The webhook was disabled. Its pending deliveries are dead-lettered, also those of the replay. */
     disabled: { running: "cancelled" },
     /** The deliveries that were not sent are dead-lettered, and none is in flight any more. */
     emptied: { cancelling: "cancelled" },
-    /** Every delivery of its range was read. */
+    /** Every delivery in the range of the replay was read. */
     exhausted: { running: "completed" }
   }
 })

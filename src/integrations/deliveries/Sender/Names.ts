@@ -17,7 +17,7 @@ export class Names extends Context.Service<
     readonly resolve: (name: string) => Addresses
   }
 >()("developer-api/integrations/Names") {
-  /** Resolves as the system does; `servers` (`address:port`) replace its DNS servers. */
+  /** Resolves names as the system does; `servers` (`address:port`) replace the DNS servers of the system. */
   static readonly layerFrom = (servers?: ReadonlyArray<string>) =>
     Layer.effect(
       Names,
@@ -37,9 +37,9 @@ export const cacheAddresses = (resolve: (name: string) => Addresses) =>
   cachedFor(resolve, { capacity: 10_000, timeToLive: () => Duration.seconds(5) })
 
 /**
- * Resolves in the order of a Unix system: hosts file, then DNS. DNS queries use c-ares, as they have a timeout and can be
- * cancelled, so that a server that hangs delays no other name. Names that it does not find are looked up by getaddrinfo
- * (search domains, mDNS), which occupies at most half of libuv's threads.
+ * Resolves in the order of a Unix system: hosts file, then DNS. DNS queries use c-ares, because its queries have a timeout
+ * and can be cancelled: a server that hangs does not delay other names. Names that DNS does not find (search domains, mDNS)
+ * are looked up by getaddrinfo, which occupies at most half of libuv's threads.
  */
 const fromSystem = (servers: ReadonlyArray<string> | undefined) => (name: string) =>
   fromHostsFile(name).pipe(
@@ -67,12 +67,12 @@ const fromHostsFile = (name: string): Addresses =>
   )
 
 /**
- * Queries both families at once. When one has answered, the other gets 50 ms more (RFC 8305, section 3), as some servers never
- * answer AAAA queries.
+ * Queries IPv4 and IPv6 addresses at once. When one query is answered, the other gets 50 ms more (RFC 8305, section 3), because
+ * some servers never answer AAAA queries.
  */
 const fromDns = (name: string, servers: ReadonlyArray<string> | undefined): Addresses =>
   Effect.gen(function* () {
-    // One resolver for each name, as cancelling ends all queries of a resolver.
+    // One resolver for each name, because a cancellation ends all queries of a resolver.
     const resolver = new Resolver({ timeout: 2_000, tries: 2 })
     if (servers !== undefined) resolver.setServers(servers)
     const gathered: Array<string> = []

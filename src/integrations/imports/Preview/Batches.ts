@@ -15,19 +15,19 @@ export interface Batch {
   readonly installationId: InstallationId
 }
 
-/** An installation whose batch is stored, or was evaluated, for other records, another profile or other rules. */
+/** An installation whose records, profile or rules are not the ones with which its batch was stored and evaluated. */
 interface Outdated {
   readonly id: InstallationId
   readonly digest: string | null
-  /** Whether the records themselves have changed, not only the profile or the rules. */
+  /** Whether the records have changed, not only the profile or the rules. */
   readonly replaced: boolean
   readonly profileVersion: number | null
   readonly mappings: Mappings | null
 }
 
 /**
- * Returns the installations with an outdated batch, locked, so that no two processes evaluate a batch at once. `SKIP
- * LOCKED`, for background work, leaves out batches that are being evaluated and projects at rest.
+ * Locks and returns the installations with an outdated batch, so that no two processes evaluate a batch at once. `SKIP
+ * LOCKED`, for background work, leaves out batches that are being evaluated, and projects at rest (`isAwake`).
  */
 export const lockOutdated = (
   sql: Sql,
@@ -64,7 +64,7 @@ export const create = (sql: Sql, { installationId, projectId }: Batch, digest: s
   sql`
     INSERT INTO staged_batches (project_id, installation_id, digest) VALUES (${projectId}, ${installationId}, ${digest})`
 
-/** Adds records, starting at a rank. */
+/** Adds records from a rank on. The rank of a record is its place in canonical order. */
 export const addRecords = (
   sql: Sql,
   { installationId, projectId }: Batch,
@@ -126,7 +126,7 @@ interface Verdict {
   readonly fingerprint: string
 }
 
-/** The positions of records that are not the first with the same values of some columns; NULL values do not count. */
+/** The positions of records that repeat the values of an earlier record in `columns`. Records with a NULL there do not count. */
 const repeating = (sql: Sql, { installationId, projectId }: Batch, table: string, columns: string) => sql`
   SELECT position FROM (
     SELECT position, row_number() OVER (PARTITION BY ${sql.literal(columns)} ORDER BY position) AS nth
@@ -135,11 +135,11 @@ const repeating = (sql: Sql, { installationId, projectId }: Batch, table: string
       AND (${sql.literal(columns)}) IS NOT NULL
   ) AS record WHERE nth > 1`
 
-/** Stores the evaluation, counts the duplicates, and deletes the contacts among them. */
+/** Stores the evaluation, counts the duplicate records, and deletes the contacts that are duplicates. */
 export const conclude = Effect.fnUntraced(function* (sql: Sql, batch: Batch, verdict: Verdict) {
   const { installationId, projectId } = batch
-  // The planner has no statistics of the rows that were just written. It expects one, and would plan a nested loop,
-  // which takes minutes for twenty thousand.
+  // The planner has no statistics of the rows that were just written. It expects one row, and would plan a nested loop,
+  // which takes minutes for 20,000 rows.
   yield* sql`SET LOCAL enable_nestloop = off`
   yield* sql`
     WITH duplicate AS MATERIALIZED (

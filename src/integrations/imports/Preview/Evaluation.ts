@@ -19,7 +19,7 @@ export interface StagedRecord {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** The field for each external field, or `restricted`. */
+/** The field or `restricted`, by entity type and external field. */
 export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
 
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
@@ -41,7 +41,7 @@ const ownFields = new Map(
   ])
 )
 
-/** External names are arbitrary, `__proto__` and `constructor` included, so they are looked up in maps. */
+/** Makes a look-up of mappings. It uses maps, because an external name may be `__proto__` or `constructor`. */
 export const profileOf = (mappings: Mappings): Profile => {
   const targets = new Map(
     entityTypes.map((type) => [
@@ -57,7 +57,6 @@ export const profileOf = (mappings: Mappings): Profile => {
   return (type, externalField) => targets.get(type)?.get(externalField)
 }
 
-/** The evaluation of a record. */
 export interface Evaluation {
   /** The values that fit, by field. */
   readonly values: ReadonlyMap<string, unknown>
@@ -65,8 +64,8 @@ export interface Evaluation {
 }
 
 /**
- * Evaluates each value separately. When several external fields are mapped to one field, the first by name, in code
- * units, with a value that fits is used, in any order of the record.
+ * Evaluates each value of a record separately. If several external fields are mapped to one field, the first value that
+ * fits is used. The order is by the names of the external fields in UTF-16 code units, not the order in the record.
  */
 export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord): Evaluation => {
   const values = new Map<string, unknown>()
@@ -83,7 +82,7 @@ export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord)
 
 const byName = ([one]: readonly [string, unknown], [other]: readonly [string, unknown]) => (one < other ? -1 : 1)
 
-/** Accumulates the counts and unsupported fields of a batch. */
+/** Counts the records of a batch, and collects its unsupported fields. */
 export const tally = () => {
   const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
   const reasons = new Map(entityTypes.map((type) => [type, new Map<string, UnsupportedReason>()]))
@@ -93,7 +92,7 @@ export const tally = () => {
       for (const [externalField, reason] of unsupported) reasons.get(entityType)?.set(externalField, reason)
     },
     counts: (): ImportPreview["counts"] => counts,
-    /** Sorted by entity type and external field, in code units. */
+    /** Returns the unsupported fields, sorted by entity type and external field in UTF-16 code units. */
     unsupportedFields: (): ReadonlyArray<UnsupportedField> =>
       entityTypes
         .toSorted()

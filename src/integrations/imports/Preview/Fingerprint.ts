@@ -22,7 +22,7 @@ export const inCanonicalOrder = (records: ReadonlyArray<StagedRecord>): Readonly
 
 /**
  * Computes the fingerprint of contract §11: the SHA-256 of the canonical JSON of `{installationId, profileVersion,
- * records}`. It takes records one by one in canonical order, so that no batch has to be in memory.
+ * records}`. `add` takes records one by one in canonical order, so that the batch need not be in memory.
  */
 export const makeFingerprint = (installationId: InstallationId, profileVersion: number) => {
   const hash = createHash("sha256")

@@ -1,4 +1,4 @@
-/** SQL of the preview: one statement, so that all reads have one snapshot. */
+/** SQL of the preview: one statement, so that all reads see one snapshot. */
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
@@ -16,7 +16,7 @@ interface Found {
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
   > | null
-  /** Numbers of contacts that match a client, and of those that differ from it. */
+  /** Number of contacts that match a client, and number of these that differ from the client. */
   readonly matched: number
   readonly differing: number
 }
@@ -33,17 +33,17 @@ const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   )
   .join(" OR ")
 
-/** The conditions that match a contact with its client; the first that matches applies. Each has an index. */
+/** The conditions that match a contact with its client. The first condition that finds a client applies. Each has an index. */
 const matchConditions = [
   "client.external_id = contact.external_id",
-  // A mail address is ASCII; its case folding must not depend on the database's locale.
+  // A mail address is ASCII. COLLATE makes `lower` independent of the database's locale.
   `lower(client.email COLLATE "C") = contact.email`,
   "client.phone = contact.phone"
 ]
 
 /**
- * The limits make each look-up a read of its index for one contact, in any plan. A join of the tables reads all clients of
- * all projects when the plan was made for an empty table, or for a large batch.
+ * Returns the evaluation and the comparison; no row if there is no such installation. With LIMIT, each look-up of a contact reads
+ * an index in any plan. A join would read all clients of all projects if the plan was made for an empty table or a large batch.
  */
 export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   sql<Found>`
