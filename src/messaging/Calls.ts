@@ -1,6 +1,4 @@
-/**
- * Provider calls. An attempt calls its provider once, and its outcome is recorded even if the caller is interrupted.
- */
+/** Provider calls. An attempt calls its provider once, and its outcome is recorded even if the caller is interrupted. */
 import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
@@ -23,7 +21,7 @@ type Recorded = Option.Option<Message>
 /** Wraps a call, for example with a circuit breaker. */
 export type Guard = (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
 
-/** Maximum number of results in one statement, and of such statements at a time. */
+/** Maximum number of results in one statement, and maximum number of these statements at a time. */
 const batch = { size: 500, inFlight: 4 }
 
 export class Calls extends Context.Service<
@@ -32,11 +30,11 @@ export class Calls extends Context.Service<
     /** Duration of an attempt's lease: the deadline of a call plus time to record its outcome (contract §8). */
     readonly lease: Duration.Duration
     /**
-     * Makes a leased attempt, with its call wrapped by `guard`. The call continues and is recorded when the caller is
-     * interrupted.
+     * Makes a leased attempt, with its call wrapped by `guard`. If the caller is interrupted, the call continues, and its
+     * outcome is recorded.
      */
     readonly make: (attempt: Attempt, guard?: Guard) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Records an attempt of a dead process as one with an unknown outcome. */
+    /** Records an attempt whose lease has ended without a result. Its outcome is unknown. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Postpones a leased attempt that this process does not make. */
     readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
@@ -96,7 +94,7 @@ export class Calls extends Context.Service<
           })
           return Effect.uninterruptibleMask((restore) =>
             restore(guard(call)).pipe(
-              // The process ends; if it ends during the call, the provider may have accepted the message.
+              // The process ends. If it ends during the call, the provider may have accepted the message.
               Effect.onInterrupt(() =>
                 recorded(leased, isCalled ? outcomes.interrupted : outcomes.notCalled).pipe(
                   Effect.timeoutOption(Duration.seconds(2)),
@@ -120,7 +118,7 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        // The attempt has a fiber of its own, which goes on when the caller is interrupted: no lease is left to its end.
+        // The attempt runs in its own fiber, which goes on if the caller is interrupted: no lease is left to expire.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
             Effect.flatMap(FiberSet.run(fibers, withOwnTime(Effect.interruptible(attempt(leased, guard)))), (fiber) =>

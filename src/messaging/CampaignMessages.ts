@@ -1,6 +1,6 @@
 /**
- * Messages of campaigns, for the statement that releases them and the one that collects their outcomes. Between two attempts
- * such a message is not in the queue (`available_at` is null): it waits until its recipient is released again.
+ * SQL of the messages of campaigns, for the statements that release recipients and collect outcomes. Between two attempts
+ * a message of a campaign is not in the queue (`available_at` is null). It waits until its recipient is released again.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { workerOf, type Terms } from "./Messages/Attempts.ts"
@@ -10,9 +10,9 @@ import { givenUp, isWaiting } from "./Messages/States.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Inserts a message with its first attempt leased for each row of `released`; of a message that waits, leases the next
- * attempt. No row is returned for a message that does not wait. A recipient in doubt without a message was called by an
- * earlier version, whose attempt is the first one of the log.
+ * Leases an attempt for each row of `released`. Inserts a new message with its first attempt; if the message exists and waits,
+ * leases its next attempt. Returns no row for a message that exists and does not wait. If a recipient in doubt has no
+ * message, an earlier version has called its provider; this call becomes the first attempt of the log.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
@@ -33,13 +33,13 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
     AND message.attempts < excluded.attempts
   RETURNING project_id, id AS message_id, attempts AS number, text`
 
-/** Ends the messages of the rows of `abandoned` that wait, as no attempt follows. */
+/** Ends the waiting messages of the rows of `abandoned`: no attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
   UPDATE messages SET status = ${givenUp(sql, `abandoned.in_doubt OR messages.${inDoubt}`)}, updated_at = ${now} FROM abandoned
   WHERE messages.project_id = abandoned.project_id AND messages.id = abandoned.message_id
     AND NOT attempting AND ${isWaiting(sql, "messages.status")}`
 
-/** Whether `message` may have been processed. */
+/** Whether the provider may have processed `message`. */
 export const isInDoubt = (sql: Sql) => sql.literal(`message.${inDoubt}`)
 
 /** The time of the next attempt of `message`, if any. */

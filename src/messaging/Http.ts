@@ -13,7 +13,7 @@ import { receiptOf, Receipts } from "./Receipts.ts"
 import { type Sent, Sending } from "./Sending.ts"
 import { Sources } from "./Sources.ts"
 
-/** Runs an operation for the caller's project, unless the request expects another one. */
+/** Runs an operation for the caller's project. Fails if the request expects another project. */
 const inProject = <A, E, R>(
   expected: string | undefined,
   operation: (projectId: ProjectId) => Effect.Effect<A, E, R>
@@ -56,7 +56,7 @@ export const handlers = handlersOf(
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // A message of a dead process stays pending until it is claimed; its outcome is unknown once the lease ends.
+  // If its process dies, a message stays pending until it is claimed. Its outcome is unknown once the lease ends.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {
@@ -77,7 +77,7 @@ const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   return HttpApiSchema.withHeaders({ body: receiptOf(message), headers: replay })
 })
 
-/** Whole seconds until the next attempt; a default where only an operator can settle the message. */
+/** Whole seconds until the next attempt; a default if only an operator can settle the message. */
 const retryAfter = (wait: number | undefined) => (wait === undefined ? 60 : Math.max(1, Math.ceil(wait / 1000)))
 
 const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {

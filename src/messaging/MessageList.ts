@@ -43,8 +43,8 @@ const columns = `${selectList(
   ) AS channel`
 
 /**
- * The condition that a message of unknown outcome waits for an operator, as nothing repeats it. A campaign repeats its message while
- * the recipient is open and the campaign is not cancelled.
+ * The condition that a message of unknown outcome waits for an operator, because no attempt follows. A campaign makes another
+ * attempt while the recipient is open and the campaign is not cancelled.
  */
 export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
   AND (messages.campaign_id IS NULL OR NOT EXISTS (
@@ -55,13 +55,13 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
       AND recipient.status IN ('pending', 'sending')
   ))`
 
-/** The filters of the list: a state, or what `needsDecision` says. */
+/** The filters of the list: a state, or the condition `needsDecision`. */
 export const messageFilters = [...messageStatuses, "needs decision"] as const
 export type MessageFilter = (typeof messageFilters)[number]
 
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
-/** Finds messages of a page, newest first, among the next `scanLimit`. Those of unknown outcome have an index. */
+/** Finds the messages of a page, newest first. With a filter, reads at most `scanLimit`. Unknown messages have an index. */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
@@ -101,7 +101,7 @@ export const find = (
 /** A message with its attempts. */
 export interface Details extends Listed {
   readonly id: MessageId
-  /** Null unless a campaign has sent it. */
+  /** Null for a message of a conversation. */
   readonly campaignId: CampaignId | null
   readonly updatedAt: string
   readonly traceparent: string
@@ -119,13 +119,13 @@ const moreColumns = selectList(
   "found"
 )
 
-/** Looks up messages. */
+/** Looks up messages by project and id. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>
     sql`
     SELECT ${sql.literal(`${columns}, ${moreColumns}`)} FROM ${key}
-      -- Only the primary key has this order; by two equalities a plan may use the index by age.
+      -- Only the primary key has this order. With two equalities instead, a plan may use the index by age.
       LEFT JOIN LATERAL (
         SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
       ) found ON found.id = key.id

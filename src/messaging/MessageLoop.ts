@@ -1,5 +1,5 @@
 /**
- * Makes the attempts to send messages that no request makes itself, and takes over attempts of dead processes. Any number of
+ * Makes the attempts to send messages that are not part of a request, and takes over attempts of dead processes. Any number of
  * processes may run it. `Messages/States.ts` has the states of a message and the moves between them. A source returns
  * leased attempts:
  *
@@ -12,14 +12,14 @@
  *     └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
  * Modes of the loop:
- *   - `taking`: sources are asked for attempts within the permits of their channel, their project and this process. For a
- *     campaign, a channel whose circuit is open has no permit, or one for its probe, so its recipients wait. A message of a
- *     conversation keeps to its schedule.
- *   - `draining`: nothing is taken; attempts in flight finish.
- *   - `ending`: what a source returns now was certainly not sent, and is postponed.
+ *   - `taking`: the loop asks sources for attempts, within the permits of the channel, of the project and of this process. For
+ *     campaigns, a channel with an open circuit has no permit, or one for its probe, so recipients wait. Messages of
+ *     conversations are taken when they are due, whatever the circuit.
+ *   - `draining`: no attempts are taken; attempts in flight finish.
+ *   - `ending`: attempts that a source returns now are not made. They are postponed; lost ones are recorded as unknown.
  *
- * A lease lasts from the time of the attempt for the deadline of a call plus 5 s, by the database's clock, and is never
- * extended.
+ * A lease begins at the time of the attempt, and lasts for the deadline of a call plus 5 s by the database's clock. It is
+ * never extended.
  */
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
@@ -55,7 +55,7 @@ const stalledAfter = Duration.seconds(30)
 
 export type { Claim as ReleasedMessage, Terms as MessageTerms } from "./Messages/Attempts.ts"
 
-/** Leases attempts within the limits. No call is admitted to the `blocked` channels now. */
+/** Leases attempts within the limits. The circuits of the `blocked` channels admit no call now. */
 export type Source = (
   terms: Terms,
   blocked: ReadonlyArray<Channel>
@@ -83,7 +83,7 @@ export class MessageLoop extends Context.Service<
       let mode: "taking" | "draining" | "ending" = "taking"
       const fibers = yield* FiberSet.make()
 
-      /** Makes the call at its time, with the permit of its channel, unless the channel's circuit is open. */
+      /** Makes the call at its time, with a permit of its channel. If the channel's circuit is open, no call is made. */
       const guardOf =
         (claim: Claim, permit: Slots.Permit): Guard =>
         (call) =>
@@ -108,7 +108,7 @@ export class MessageLoop extends Context.Service<
           Effect.ignoreCause
         )
 
-      // A leased attempt is made or given back, even if this fiber is interrupted meanwhile.
+      // Uninterruptible, so that each leased attempt is made or given back.
       const take = (source: Source, waitsForCircuits = true) =>
         Effect.gen(function* () {
           const open = yield* circuits.open
@@ -118,7 +118,7 @@ export class MessageLoop extends Context.Service<
             now: yield* clock,
             leaseMillis: Duration.toMillis(calls.lease),
             workerId: worker.leaseId(),
-            // Half of the free permits, so that no source leaves none for the other.
+            // Half of the free permits, so that the other source finds some.
             limits: { ...limits, free: Math.ceil(free / 2) }
           }
           const blocked = open.filter(({ admits }) => admits === 0)
@@ -141,14 +141,14 @@ export class MessageLoop extends Context.Service<
         const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
-      // Finalizers run in reverse order, so this one runs first: the messages that a statement in progress claims are given
-      // back, not attempted.
+      // Finalizers run in reverse order, so this one runs first. Messages that a statement in progress claims are then given
+      // back.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {
         take: (source: Source) => take(source),
         drain: Effect.suspend(() => {
           if (mode === "taking") mode = "draining"
-          // Nothing is taken after the statement in progress.
+          // No attempts are taken after the statement in progress.
           return Effect.andThen(taking.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
         })
       }

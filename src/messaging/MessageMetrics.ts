@@ -1,4 +1,4 @@
-/** Metrics of messages, including those of campaigns. */
+/** Metrics of messages, also of the messages of campaigns. */
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
@@ -23,7 +23,7 @@ const oldest = Metric.gauge("message_oldest_due_seconds", {
   description: "For how long the oldest due message has waited"
 })
 
-/** Measures the queue depth and the delay of the claims. */
+/** Measures the queue depth, and how long the oldest due message has waited. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,

@@ -1,4 +1,4 @@
-/** Deletes sent and failed messages after `MESSAGE_RETENTION`, in batches small enough that no command waits for them. */
+/** Deletes sent and failed messages after `MESSAGE_RETENTION`, in batches so small that commands do not wait for long. */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
@@ -13,13 +13,13 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const { idempotencyRetention, messageRetention } = yield* Settings
-    // The replay of a send reads its message, so none goes before its key.
+    // A repeated send reads its message, so a message is kept at least as long as its idempotency key.
     const retention = Duration.max(messageRetention, idempotencyRetention)
 
     /**
-     * Deletes a batch, oldest first in each project. A message with another state is kept, whatever its age: it is sent
-     * again, or an operator has to settle it. So is one that has just changed: its campaign has to see the outcome. SKIP LOCKED
-     * lets replicas share the work; for `ctid` see the pruning of idempotency keys.
+     * Deletes a batch, oldest first in each project. A message in another state is kept at any age, because it is sent again or
+     * an operator has to settle it. A message that changed after the horizon is kept, because its campaign has to collect the
+     * outcome. SKIP LOCKED lets replicas share the work. For `ctid` see the pruning of idempotency keys.
      */
     const prune = Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(retention))

@@ -1,4 +1,4 @@
-/** Messages for operators, who list and settle them (contract §13). */
+/** The commands with which operators list and settle messages (contract §13). */
 import { Context, Data, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
@@ -37,9 +37,7 @@ export class Messages extends Context.Service<
       range: Range
     ) => Effect.Effect<Found<Listed>, ProjectUnknown | MessageUnknown>
 
-    /**
-     * Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged.
-     */
+    /** Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged. */
     readonly settle: (
       projectId: ProjectId,
       id: string,
@@ -77,8 +75,8 @@ export class Messages extends Context.Service<
 }
 
 /**
- * Counts, over all projects, the messages that wait for an operator (to 10,000), and those whose lease ended a minute ago
- * without a takeover.
+ * Counts two kinds of messages of all projects: messages that wait for an operator (up to 10,000; `project` is one of their
+ * projects), and messages whose lease ended more than a minute ago without a takeover.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`

@@ -1,4 +1,4 @@
-/** Receipts of messages for callers: the outcome of a send can be seen without sending it again (contract §8). */
+/** Receipts of messages for callers, who see the outcome of a send without repeating the request (contract §8). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
@@ -26,7 +26,7 @@ export class Receipts extends Context.Service<
         sql,
         (key) => sql`
           SELECT ${sql.literal(columns)}, messages.attempt_log AS attempts FROM ${key}
-            -- Only the primary key has this order; by two equalities a plan may use the index by age.
+            -- Only the primary key has this order. With two equalities instead, a plan may use the index by age.
             LEFT JOIN LATERAL (
               SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
             ) messages ON messages.id = key.id
@@ -68,7 +68,7 @@ const columns = selectList({
   updatedAt: ["messages.updated_at", "timestamptz"]
 })
 
-/** Returns the receipt with its members in the order of the contract; jsonb has another order. */
+/** Returns the receipt with its members in the order of the contract, which jsonb does not keep. */
 export const receiptOf = ({
   attempts,
   conversationId,

@@ -1,9 +1,9 @@
-/** What follows from the outcome of a provider call (contract §8): the move of the message, and the delay until the next attempt. */
+/** What follows the outcome of a provider call (contract §8): the move of the message, and the delay of the next attempt. */
 import { Duration, Option } from "effect"
 import type { Outcome } from "./providers/Outcomes.ts"
 import type { Move } from "./Messages/States.ts"
 
-/** Delays before the second attempt, the third, and so on. */
+/** Delays before the second attempt and later ones. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
 /** Maximum number of attempts. */
@@ -14,7 +14,7 @@ interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Whether it can be repeated without a second effect. */
+  /** Whether the send can be repeated without a second effect. */
   readonly idempotent: boolean
   /** The campaign of the message; null for a message of a conversation. */
   readonly campaignId: string | null
@@ -25,14 +25,14 @@ export interface Result {
   readonly on: Exclude<Move, `given_up${string}` | `settled_${string}`>
   readonly providerMessageId: string | null
   readonly errorCode: string | null
-  /** Milliseconds until the next attempt; null where there is none. */
+  /** Milliseconds until the next attempt; null if there is none. */
   readonly delayMillis: number | null
 }
 
-/** Outcomes of attempts whose provider was not called. */
+/** Error codes of attempts without a call, because the circuit was open or the process ended. */
 const uncalled = new Set(["circuit_open", "interrupted"])
 
-/** No recipient of a campaign fails without a call: after the last attempt, one that was not called has the longest delay again. */
+/** Returns the result of an attempt. In a campaign, even a last attempt is postponed if no call was made (`uncalled`). */
 export const resultOf = ({ campaignId, idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
   const isUncalled = outcome._tag === "postponed" && uncalled.has(outcome.errorCode)
   const next = backoff[number - 1] ?? (isUncalled && campaignId !== null ? backoff.at(-1) : undefined)

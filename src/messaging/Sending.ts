@@ -20,7 +20,7 @@ import { databaseNow, later } from "../platform/database/DatabaseClock.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message } from "./Messages/Record.ts"
 
-/** Adds the id of a stored message to the problem of a request that cannot read its state. */
+/** If the state of a stored message cannot be read, fails with a problem that has the id of the message. */
 const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
   Effect.mapError(
     message,
@@ -36,9 +36,7 @@ export interface Sent {
 export class Sending extends Context.Service<
   Sending,
   {
-    /**
-     * Creates the message and calls the provider. A repeated command makes no call, and waits for a call in flight.
-     */
+    /** Creates the message and calls the provider. A repeated command makes no call, and waits for a call in flight. */
     readonly send: (
       command: Command,
       conversationId: ConversationId,
@@ -55,7 +53,7 @@ export class Sending extends Context.Service<
       const { providerTimeout } = yield* Settings
       const now = yield* databaseNow(sql)
 
-      /** The provider's call takes longer than a request may otherwise wait, so what follows it has its own time. */
+      /** Reads a message. The preceding call may have used up the time of the request, so the read has its own time. */
       const current = (projectId: ProjectId, id: MessageId) =>
         now.pipe(
           Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
@@ -65,7 +63,7 @@ export class Sending extends Context.Service<
           withOwnTime
         )
 
-      /** Returns the state of a message after its first call has ended, in whichever process. */
+      /** Waits until the first call of a message has ended, in any process, and returns its state. */
       const settled = Effect.fnUntraced(function* (projectId: ProjectId, id: MessageId) {
         return yield* current(projectId, id).pipe(
           Effect.repeat({
@@ -84,8 +82,8 @@ export class Sending extends Context.Service<
         deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft
 
       return {
-        // Uninterruptible until the call is started: a caller that disconnects during the commit leaves no message
-        // without a call.
+        // Uninterruptible until the call is started, so that a message has its call even if the caller disconnects during
+        // the commit.
         send: Effect.fnUntraced(function* (command, conversationId, text) {
           const { projectId } = command
           const context = yield* eventContext(projectId)

@@ -59,7 +59,7 @@ const sourceOf = ({ createdAt, revokedAt, ...row }: Row): Source => ({
   revokedAt
 })
 
-/** A row of a source; its capabilities derive from its status. */
+/** A stored source. Its capabilities derive from its status. */
 interface Row extends Omit<Source, "capabilities" | "connectedAt"> {
   readonly createdAt: string
 }

@@ -12,7 +12,7 @@ import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** An attempt to make now, with the data of its call. */
+/** A leased attempt, with the data of its call. */
 export interface Attempt {
   readonly projectId: ProjectId
   readonly messageId: MessageId
@@ -21,7 +21,7 @@ export interface Attempt {
   readonly campaignId: CampaignId | null
   readonly channelId: ChannelId
   readonly providerType: ProviderType
-  /** The sealed config. */
+  /** The sealed config of the channel. */
   readonly config: Uint8Array
   readonly address: string
   readonly text: string
@@ -74,20 +74,19 @@ export interface Claim extends Attempt {
   readonly delayMillis: number
 }
 
-/** The terms of a claim. */
 export interface Terms {
   readonly now: Statement.Fragment
   /** Milliseconds from the time of an attempt to the end of its lease. */
   readonly leaseMillis: number
-  /** The worker that holds the lease; null: the lease ends only by its time. */
+  /** The worker that holds the lease. If null, only time ends the lease. */
   readonly workerId: bigint | null
   readonly limits: Limits
 }
 
 /**
  * Claims due messages and leases them within the limits: fairly across projects, and across the channels of each
- * project. A lost attempt is marked unknown here, as its new lease must not make it look in flight; it needs no permit
- * of its channel. A message whose channel no longer exists fails here.
+ * project. A lost attempt becomes unknown here, so that its new lease does not look like a call in flight. It needs no permit
+ * of its channel. The attempts of a message end here if its channel was revoked or changed its provider.
  *
  * Lock order: messages only, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping
  * through the index `messages_due`; the same index returns the due messages of a project in order.
@@ -119,7 +118,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
 
 export const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
 
-/** Due messages of channels with a permit, numbered within their channel. */
+/** Due messages of channels with a free permit, and lost attempts; both numbered within the channel. */
 const due = (sql: Sql, { limits, now }: Terms) => sql`
   queue AS (
     (SELECT project_id FROM messages WHERE available_at IS NOT NULL ORDER BY project_id LIMIT 1)
@@ -146,8 +145,8 @@ const due = (sql: Sql, { limits, now }: Terms) => sql`
   )`
 
 /**
- * The due messages that the limits admit; the first message of each channel precedes the second of any, and the project
- * with the fewest attempts in flight comes first.
+ * The due messages that the limits admit. The project with the fewest attempts in flight comes first. In a project, the
+ * first message of each channel comes before the second message of any channel.
  */
 const chosen = (sql: Sql, { limits }: Terms) => sql`
   admitted AS (
@@ -167,7 +166,7 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
 /** Maximum number of leases that one statement ends. */
 const takeoverBatch = 500
 
-/** Ends the leases of dead workers, so that the next claim finds their attempts lost. */
+/** Ends the leases of dead workers. The next claim finds the attempts lost. */
 export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: Statement.Fragment) => sql`
   UPDATE messages SET available_at = ${now}, worker_id = NULL
   FROM (

@@ -9,7 +9,7 @@ import type { EventContext } from "../../platform/outbox/Outbox.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A message: its receipt, and the time until its next change. */
+/** A message: its receipt, its age, and the time until its next change. */
 export interface Message {
   readonly messageId: MessageId
   readonly conversationId: ConversationId
@@ -18,9 +18,9 @@ export interface Message {
   readonly createdAt: string
   readonly updatedAt: string
   readonly attempts: ReadonlyArray<MessageAttempt>
-  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null where neither is due. */
+  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null if there is neither. */
   readonly waitMillis: number | null
-  /** Milliseconds since its creation. */
+  /** Milliseconds since the message was created. */
   readonly ageMillis: number
 }
 
@@ -38,7 +38,7 @@ export const columns = (sql: Sql, now: Statement.Fragment) => sql`
   (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis",
   (extract(epoch FROM ${now} - messages.created_at) * 1000)::float8 AS "ageMillis"`
 
-/** Formats a time as the contract does. */
+/** Formats a time as in the contract: RFC 3339 in UTC, with milliseconds. */
 export const instant = (sql: Sql, time: Statement.Fragment) =>
   sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 

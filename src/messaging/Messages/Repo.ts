@@ -8,8 +8,8 @@ import { after, attemptAfter, before, type Move } from "./States.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Settles a message of unknown outcome, with the recipient of its campaign. An attempt in flight can no longer record its
- * outcome. Lock order: the recipient, then the message, then the counts of the audience, as when a campaign releases a message.
+ * Settles a message of unknown outcome, and its recipient if a campaign has sent it. An attempt in flight can no longer record
+ * its outcome. Lock order, as in the release of a campaign: the recipient, the message, the counts of the audience.
  */
 export const settle = (
   sql: Sql,

@@ -14,7 +14,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import { type AttemptStatus, type MessageStatus, messageStatuses } from "../../api/messaging/Messaging.ts"
 import { machine, startsOf, targetOf } from "../../api/schema/States.ts"
 
-/** Leads from all states in which an attempt may be in flight to another. */
+/** Makes moves to one state from all states in which an attempt may be in flight. */
 const attempted = <const To extends MessageStatus>(to: To) => ({ pending: to, retrying: to, unknown: to })
 
 export const messages = machine({
@@ -22,18 +22,18 @@ export const messages = machine({
   moves: {
     accepted: attempted("sent"),
     refused: attempted("failed"),
-    /** Certainly not processed, and attempts are left. */
+    /** The attempt was certainly not processed, and attempts are left. */
     postponed: attempted("retrying"),
-    /** Certainly not processed, and it was the last attempt. */
+    /** The last attempt was certainly not processed, and neither was an earlier one. */
     exhausted: attempted("failed"),
     /** The last attempt was certainly not processed, but an earlier one may have been. */
     exhausted_in_doubt: attempted("unknown"),
     /** The attempt may have been processed. */
     unclear: attempted("unknown"),
-    /** No further attempt: its channel was revoked or changed its provider, or its campaign has no use for it any more. */
+    /** No attempt follows, because the channel was revoked or changed its provider, or the campaign has given up the message. */
     given_up: { retrying: "failed" },
     given_up_in_doubt: { retrying: "unknown", unknown: "unknown" },
-    /** An operator has settled it. */
+    /** An operator has settled the message. */
     settled_sent: { unknown: "sent" },
     settled_failed: { unknown: "failed" }
   }
@@ -42,7 +42,7 @@ export type Move = keyof typeof messages.moves
 /** The moves of a message without an attempt in flight. */
 type GivenUp = "given_up" | "given_up_in_doubt"
 
-/** The status of the attempt that was in flight. */
+/** The status that each move gives to the attempt in flight. */
 export const attemptAfter: Readonly<Record<Exclude<Move, GivenUp>, AttemptStatus>> = {
   accepted: "accepted",
   refused: "rejected",
@@ -60,7 +60,7 @@ export const after = (move: Move): MessageStatus => targetOf(messages, move)
 /** Returns the states that a move starts from. */
 export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-/** The condition that a message of this status waits for another attempt, unless one is in flight. */
+/** The condition that a message of this status waits for another attempt, if no attempt is in flight. */
 export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.Fragment =>
   sql.literal(
     `${status} IN (${before("given_up_in_doubt")
@@ -68,6 +68,6 @@ export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.F
       .join(", ")})`
   )
 
-/** The status of a message whose attempts are given up. */
+/** Returns SQL of the status of a message after which no attempt follows. */
 export const givenUp = (sql: SqlClient.SqlClient, inDoubt: string): Statement.Fragment =>
   sql.literal(`CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt")}' ELSE '${after("given_up")}' END`)

@@ -1,4 +1,4 @@
-/** Limits of calls in flight, as tables of a claim: `channel_limit` and `project_limit`. */
+/** Limits of calls in flight, as the tables `channel_limit` and `project_limit` in the statement of a claim. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Limits } from "../../platform/background/Slots.ts"
 import type { OpenCircuit } from "./Circuits.ts"
@@ -21,7 +21,7 @@ export const withCircuits = (limits: Limits, openCircuits: ReadonlyArray<OpenCir
 
 const nameOf = (projectId: string, channelId: string) => JSON.stringify([projectId, channelId])
 
-/** Both tables, as the first common table expressions of a WITH. */
+/** `channel_limit` and `project_limit`, as the first common table expressions of a WITH. */
 export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits): Statement.Fragment => sql`
   channel_limit (project_id, channel_id, free) AS MATERIALIZED (
     SELECT * FROM unnest(${keys.map(({ tenant }) => tenant)}::text[], ${keys.map(({ key }) => key)}::text[],
@@ -32,9 +32,9 @@ export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits)
   )`
 
 /**
- * The order in which projects get permits: the project with the fewest attempts in flight first. So a project alone may have
- * all permits, and as soon as another waits, it gets each permit that is returned until both have as many. `rank` is the
- * place of a row within its project.
+ * The order in which projects get permits: the project with the fewest attempts in flight first. So a single project may have
+ * all permits. When another project waits, it gets each returned permit until both have equally many. `rank` is the place of
+ * a row within its project.
  */
 export const shareOf = (sql: SqlClient.SqlClient, { newTenant }: Limits, rank: string): Statement.Fragment =>
   sql`${sql.literal(rank)} - coalesce(project_limit.free, ${newTenant}::int)`

@@ -6,9 +6,9 @@
  *      └──────────── the probe is answered ──────────────┼─────────────────────────────┤
  *                                                        └── the probe is not answered ┘
  *
- * Any answer of the provider counts as a success: the breaker only prevents calls to providers that hang or cannot be
- * reached. An open circuit admits a probe after 5 s, doubled with each failed probe up to a minute. The state is local to
- * this process.
+ * Any answer of the provider counts as a success, because the breaker only prevents calls to providers that hang or cannot be
+ * reached. An open circuit admits a probe after 5 s. Each failed probe doubles this period, up to a minute. The state is local
+ * to this process.
  */
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
@@ -36,7 +36,7 @@ export class CircuitOpen extends Data.TaggedError("CircuitOpen") {}
 const isProbeDue = (state: CircuitBreaker.State) =>
   state._tag === "Open" ? Duration.toMillis(state.retryAfter) <= 0 : state._tag === "HalfOpen" && !state.probing
 
-/** The store of the states, whose open periods are measured by monotonic time. */
+/** The store of circuit states. It measures open periods by monotonic time. */
 const monotonicStore = Layer.effect(
   CircuitBreaker.CircuitBreakerStore,
   Effect.map(CircuitBreaker.CircuitBreakerStore, (store) => ({
@@ -64,14 +64,14 @@ export class Circuits extends Context.Service<
         tripPolicy: CircuitBreaker.consecutive(failuresInARow),
         openDuration: Schedule.min([Schedule.exponential(firstOpenPeriod), Schedule.spaced(longestOpenPeriod)])
       })
-      /** The channels whose circuit is possibly not closed. */
+      /** The channels whose circuit may be open or half-open. */
       const watched = new Map<string, Channel>()
       const keyOf = ({ channelId, projectId }: Channel) => JSON.stringify([projectId, channelId])
 
       const stateOf = Effect.fnUntraced(function* (channel: Channel) {
         const state = yield* breaker.state(keyOf(channel))
         if (state._tag === "Closed") watched.delete(keyOf(channel))
-        // The state shows the end of the open period only once a probe is admitted.
+        // After the open period the state stays `Open` until a probe is admitted.
         const admits: OpenCircuit["admits"] = isProbeDue(state) ? 1 : 0
         return state._tag === "Closed" ? [] : [{ ...channel, admits }]
       })

@@ -1,5 +1,5 @@
 /**
- * Connectors send texts over channels, one connector for each type of provider (contract §8). A new connector is one line in
+ * Connectors send texts over channels. Each type of provider has one connector (contract §8). A new connector is one line in
  * each of the three lists below.
  */
 import { Context, type Duration, Effect, Layer, Schema } from "effect"
@@ -25,7 +25,7 @@ export const ChannelConfig = Schema.Union([
 ])
 export type ChannelConfig = typeof ChannelConfig.Type
 
-/** A channel of a project file: other fields, the type of the provider, and optionally its config. */
+/** Schema of a channel in a project file: `fields`, the type of its provider, and optionally the config. */
 export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
   Schema.Union([
     Schema.Struct({ ...fields, providerType: Schema.Literal("http"), config: Schema.optionalKey(http.config) }),
@@ -51,7 +51,7 @@ export class Connectors extends Context.Service<
   )
 }
 
-/** The compiler reports a type of provider without a connector. */
+/** The connectors, in a type by which the compiler reports a type of provider without a connector. */
 const table: {
   readonly [Type in ProviderType]: {
     readonly idempotent: boolean

@@ -1,18 +1,18 @@
-/** Outcomes of provider calls. Two tables have them by status of the answer and by failure (contract §8). */
+/** Outcomes of provider calls, in two tables: by the status of the answer, and by failure (contract §8). */
 import { Duration, Option } from "effect"
 
 /** The outcome of one provider call. Error codes are stable and stored with the attempt. */
 export type Outcome =
   | { readonly _tag: "accepted"; readonly providerMessageId: string }
   | { readonly _tag: "refused"; readonly errorCode: string }
-  /** Certainly not processed. A retry is possible, no earlier than `retryAfter`. */
+  /** The message was certainly not processed. It may be sent again after `retryAfter`. */
   | { readonly _tag: "postponed"; readonly errorCode: string; readonly retryAfter: Option.Option<Duration.Duration> }
-  /** Possibly processed. */
+  /** The message may have been processed. */
   | { readonly _tag: "unknown"; readonly errorCode: string }
 
 export type Meaning = Outcome["_tag"]
 
-/** The first row that contains a status applies. `accepted` also requires an answer that can be decoded. */
+/** Outcomes by status: the first row that contains the status applies. `accepted` also requires an answer that can be decoded. */
 export const statuses: ReadonlyArray<{ readonly from: number; readonly to: number; readonly means: Meaning }> = [
   { from: 200, to: 299, means: "accepted" },
   // Redirects are not followed, and the provider may have processed the message before it redirected.
@@ -28,9 +28,7 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
   { from: 100, to: 999, means: "unknown" }
 ]
 
-/**
- * By error code. A request is written only once its connection is established, so before that nothing was processed.
- */
+/** Outcomes by error code. A failure before the connection is established comes before the request is written. */
 export const failures = {
   /** The host name cannot be resolved. */
   dns_failed: "postponed",
@@ -44,7 +42,7 @@ export const failures = {
   timeout: "unknown",
   /** The connection ended before the answer was complete. */
   connection_lost: "unknown",
-  /** The answer is not HTTP, or a success without the provider's message id. */
+  /** The answer is not HTTP, or is a success without the provider's message id. */
   unreadable_answer: "unknown"
 } as const satisfies Record<string, Exclude<Meaning, "accepted">>
 

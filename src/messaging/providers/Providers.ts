@@ -26,7 +26,7 @@ export class Providers extends Context.Service<
         send: ({ channelId, config, projectId, providerType }, message) =>
           openConfig(box, projectId, channelId, providerType, config).pipe(
             Effect.flatMap((channel) => send(channel, message)),
-            // The stored config needs another SECRET_KEY; the provider was not called.
+            // The config was sealed with another SECRET_KEY, so the provider was not called.
             Effect.catchTag("SecretUnreadable", () =>
               Effect.as(
                 Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),

@@ -1,4 +1,4 @@
-/** Encryption of channel configs at rest. Each is bound to its channel, so that it cannot be used for another. */
+/** Encryption of stored channel configs. A config is bound to its channel: it cannot be opened for another channel. */
 import { Effect, Redacted, Schema } from "effect"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
@@ -36,8 +36,8 @@ export const sealConfig = (
   )
 
 /**
- * Opens the config of a channel. A config that its schema cannot decode also counts as unreadable, as the schema's
- * message could quote a secret.
+ * Opens the config of a channel. A config that does not fit its schema counts as unreadable, too, because the message of the
+ * schema could quote a secret.
  */
 export const openConfig = (
   box: Box,
@@ -59,7 +59,7 @@ export const channelConfigs: SealedTable = {
     SELECT project_id AS "projectId", id, 0 AS version, config AS sealed
     FROM channels WHERE (project_id, id) > (${after.projectId}, ${after.id})
     ORDER BY project_id, id LIMIT ${limit}::int`,
-  // Channels are locked in the order in which project files lock them.
+  // Locks channels in the same order as project files.
   replace: (sql, { ids, next, projectIds, sealed }) =>
     Effect.map(
       sql`

@@ -18,18 +18,18 @@ export interface Call {
 /** The complete answer of a provider. */
 export interface Reply {
   readonly status: number
-  /** None when it exceeds the limit. */
+  /** None if the body exceeds 64 KiB. */
   readonly body: Option.Option<Uint8Array>
   /** The delay of `Retry-After`. */
   readonly retryAfter: Option.Option<Duration.Duration>
 }
 
-/** An answer's body has at most 64 KiB. */
+/** Size at which an answer's body is cut off: one byte more than the allowed 64 KiB. */
 const bodyLimit = 64 * 1024 + 1
 
 /**
- * Calls the provider once. The system resolves the host without restrictions, as the URL is the operator's choice.
- * Interruption destroys the connection.
+ * Calls the provider once. The operator has chosen the URL, so its host may have any address. Interruption destroys the
+ * connection.
  */
 export const call = (
   timeout: Duration.Duration,
@@ -44,7 +44,7 @@ export const call = (
       bodyLimit
     }
     let mayBeWritten = false
-    // Never a reused connection: if it turns out stale, it is unknown whether the request was processed.
+    // A new connection each time: if a reused one is stale, it is unknown whether the request was processed.
     return yield* exchange(freshConnections, post, () => (mayBeWritten = true)).pipe(
       Effect.flatMap(({ body: bytes, isWhole, retryAfter, status }) =>
         Effect.gen(function* () {
@@ -65,14 +65,14 @@ const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined :
 
 const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure => {
   if (code === "invalid_response") return "unreadable_answer"
-  // TLS can also fail after the request was written, and then it may have been processed.
+  // TLS can also fail after the request was written. Then the request may have been processed.
   return mayBeWritten ? "connection_lost" : code
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
 
-/** Decodes a body as JSON of a schema, or returns none. Unknown members are ignored. */
+/** Decodes a body as JSON of a schema. Returns none if that fails. Unknown members are ignored. */
 export const jsonBody = <A>(schema: Schema.Decoder<A>) => {
   const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
   return (body: Option.Option<Uint8Array>): Option.Option<A> =>

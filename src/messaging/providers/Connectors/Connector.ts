@@ -25,5 +25,5 @@ export interface Connector<Config extends Schema.Top> {
   readonly send: (config: Config["Type"], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<Outcome>
 }
 
-/** Declares a connector. */
+/** Declares a connector, and infers the type of its config. */
 export const connector = <Config extends Schema.Top>(declared: Connector<Config>): Connector<Config> => declared

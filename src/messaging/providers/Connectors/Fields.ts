@@ -8,7 +8,7 @@ const isHttpUrl = (text: string) => {
   return ["http:", "https:"].includes(protocol) && username === "" && password === ""
 }
 
-/** A URL of the operator's choice, with any address. Credentials in it would not be sent. */
+/** A URL that the operator has chosen, with any address. Credentials are refused, because they would not be sent. */
 export const HttpUrl = text(1, 2048).check(
   Schema.makeFilter(isHttpUrl, {
     expected: "an http or https URL without credentials",
@@ -16,6 +16,6 @@ export const HttpUrl = text(1, 2048).check(
   })
 )
 
-/** A secret of this form. */
+/** A secret that matches `pattern`; `expected` describes it in faults. */
 export const secret = (pattern: RegExp, expected: string) =>
   Schema.RedactedFromValue(text(1, 500).check(Schema.isPattern(pattern, { expected })))

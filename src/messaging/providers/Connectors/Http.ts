@@ -1,6 +1,6 @@
 /**
- * The connector of providers with this service's own protocol: signed like webhooks, idempotent by message id (contract
- * §8).
+ * The connector of providers with the protocol of this service (contract §8). Requests are signed like webhooks, and sends are
+ * idempotent by message id.
  */
 import { Clock, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../../platform/outbound/ClientSpan.ts"
@@ -35,7 +35,7 @@ export const http = connector({
     })
 })
 
-/** The id is stored and shown, so it must not contain unsafe characters. */
+/** Reads the message id of the provider. It is stored and shown, so it must not contain unsafe characters. */
 const read = jsonBody(
   Schema.Struct({ providerMessageId: Schema.String.check(Schema.makeFilter((id: string) => !isUnsafe(id))) })
 )

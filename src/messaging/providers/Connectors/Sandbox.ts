@@ -1,4 +1,4 @@
-/** The connector for trials: accepts every message in the process and sends nothing. */
+/** The connector for trials. It accepts every message without sending it. */
 import { Effect, Schema } from "effect"
 import { connector } from "./Connector.ts"
 

@@ -26,7 +26,7 @@ export const telegram = connector({
     })
 })
 
-/** The canonical form of the base URL accepts any path, so that no error message can quote the token. */
+/** Parses the base URL before it adds the token. So the second parse cannot fail with an error that quotes the token. */
 const sendMessage = (base: string, token: Redacted.Redacted) =>
   new URL(`${new URL(base).href.replace(/\/+$/, "")}/bot${Redacted.value(token)}/sendMessage`)
 
@@ -41,7 +41,7 @@ const Answer = Schema.Union([
 
 const read = jsonBody(Answer)
 
-/** In seconds. */
+/** Reads `retry_after`, in seconds. */
 const readRetryAfter = jsonBody(
   Schema.Struct({
     parameters: Schema.Struct({ retry_after: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)) })
@@ -55,7 +55,7 @@ const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
       ? { _tag: "accepted", providerMessageId: String(answer.result.message_id) }
       : byFailure("unreadable_answer")
   }
-  // An answer without `error_code` is not from the Bot API but from a proxy before it.
+  // An answer without `error_code` comes from a proxy before the Bot API.
   if (answer?.error_code === undefined) return byStatus("http", status, retryAfter)
   const bodyDelay = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
   return byStatus(
