@@ -1,6 +1,6 @@
 /**
  * Deletes audiences that no campaign references any more, and the recipients of campaigns that ended `MESSAGE_RETENTION`
- * ago, in batches small enough that no command waits for them. The audience of an ended campaign keeps its counts.
+ * ago, in batches so small that commands do not wait for long. The audience of an ended campaign keeps its counts.
  */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -19,8 +19,8 @@ export const layer = Layer.effectDiscard(
     const { messageRetention } = yield* Settings
 
     /**
-     * Deletes a batch of the recipients of the audience in `target`, and ends their messages that wait. SKIP LOCKED there lets
-     * replicas share the work.
+     * Deletes a batch of recipients of the audience in `target`, and ends the waiting messages to these recipients. SKIP LOCKED
+     * in `target` lets replicas share the work.
      */
     const recipients = sql`
       batch AS MATERIALIZED (
@@ -39,7 +39,7 @@ export const layer = Layer.effectDiscard(
       given_up AS (${giveUpMessages(sql, sql`now()`)}),
       rest AS (SELECT count(*) = ${sql.literal(String(batch))} AS more FROM batch)`
 
-    /** Whether no message to the recipients is in the queue. Until then its recipient must be there to take up the outcome. */
+    /** Whether no recipient is `sending`: such a recipient must stay until it has the outcome of its message. */
     const isQuiet = (audience: string) => sql`NOT EXISTS (
         SELECT FROM campaign_recipients recipient
         WHERE (recipient.project_id, recipient.audience_id) = (${sql.literal(audience)}) AND recipient.status = 'sending'
@@ -60,7 +60,7 @@ export const layer = Layer.effectDiscard(
       )
       SELECT FROM target`
 
-    /** Deletes a batch of recipients of a campaign that ended before the horizon, and marks it with the last batch. */
+    /** Deletes a batch of recipients of a campaign that ended before the horizon. The last batch marks the campaign. */
     const pruneEnded = (horizon: Date) => sql`
       WITH target AS MATERIALIZED (
         SELECT ended.* FROM projects, LATERAL (

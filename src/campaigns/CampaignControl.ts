@@ -1,4 +1,4 @@
-/** Campaigns for operators, who pause, resume and cancel them (contract §13). */
+/** The commands with which operators pause, resume and cancel campaigns (contract §13). */
 import { Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { campaigns } from "../api/campaigns/States.ts"
@@ -14,11 +14,10 @@ import { type ProjectUnknown, requireProject } from "../platform/operators/Proje
 import { details, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 
-/** The commands of operators. */
 export const operations = ["pause", "resume", "cancel"] as const
 export type Operation = (typeof operations)[number]
 
-/** Returns the commands that change a campaign in a state. */
+/** Returns the commands that change a campaign that is in this state. */
 export const operationsIn = (status: Listed["status"]): ReadonlyArray<Operation> =>
   operations.filter((operation) => (campaigns.moves[operation][status] ?? status) !== status)
 
@@ -29,7 +28,7 @@ export class CampaignControl extends Context.Service<
   CampaignControl,
   {
     readonly get: (projectId: ProjectId, id: string) => Effect.Effect<Listed, ProjectUnknown | CampaignRefused>
-    /** Runs a command as its operator, and records it in the audit. */
+    /** Runs a command for the operator, and records it in the audit. */
     readonly run: (
       projectId: ProjectId,
       id: string,

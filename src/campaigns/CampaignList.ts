@@ -6,18 +6,18 @@ import { selectList } from "../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
 
 export interface Listed extends Campaign {
-  /** The number of recipients that it froze last; null without an audience. */
+  /** The number of recipients of its audience; null without an audience. */
   readonly eligible: number | null
   readonly scheduledFor: string | null
 }
 
-/** The route of a kind, which is null until any part of it is bound. */
+/** The primary or fallback route; null while neither its template nor its channel is bound. */
 const route = (kind: "primary" | "fallback") => `CASE
   WHEN num_nonnulls(${kind}_template_id, ${kind}_channel_id) > 0 THEN json_build_object(
     'templateId', ${kind}_template_id, 'templateVersion', ${kind}_template_version, 'channelId', ${kind}_channel_id
   ) END`
 
-/** The recipients by state, from the counts of the audience, which every move of recipients keeps (`count_recipients()`). */
+/** The recipients by state, from the counts of the audience, which the trigger `count_recipients()` keeps. */
 const progress = `CASE WHEN hasRun AND sent_count IS NOT NULL THEN json_build_object('recipients', eligible_count,
     'pending', eligible_count - sent_count - failed_count - unknown_count - skipped_count,
     'sent', sent_count, 'failed', failed_count, 'unknown', unknown_count, 'skipped', skipped_count)
@@ -61,7 +61,7 @@ export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, which: Stat
   SELECT ${sql.literal(columns)} FROM campaigns ${sql.literal(audience)}
   WHERE campaigns.project_id = ${projectId} ${which}`
 
-/** Looks up campaigns. */
+/** Looks up campaigns by project and id. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Listed> =>
   (key) =>
@@ -72,7 +72,7 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Returns a campaign as callers see it. */
+/** Returns a campaign as callers see it: without `eligible` and `scheduledFor`. */
 export const campaignOf = (campaign: Listed): Campaign => ({
   id: campaign.id,
   name: campaign.name,

@@ -66,8 +66,8 @@ export class Campaigns extends Context.Service<
     ) => Effect.Effect<Current, CampaignNotFound | ServiceUnavailable>
 
     /**
-     * Runs the command of the body, subject to the moves of `api/campaigns/States.ts`. Local times are in `timeZone`,
-     * unless the project has changed its zone.
+     * Runs the command of the body, if the moves of `api/campaigns/States.ts` allow it. Local times are in `timeZone`, or in the
+     * new zone if the project has changed its zone meanwhile.
      */
     readonly run: (
       command: Command,
@@ -153,7 +153,7 @@ export class Campaigns extends Context.Service<
               return yield* schedule(command, id, body, timeZone)
             default: {
               const changed = change(sql, projectId, id, changeOf(body), yield* eventContext(projectId))
-              // Only a local time depends on the zone.
+              // Only `schedule` has a local time, which depends on the zone.
               return yield* mutate(mutations, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
             }
           }

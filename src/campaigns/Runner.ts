@@ -1,15 +1,16 @@
 /**
- * Runs campaigns: starts due campaigns, releases their recipients at their pace, and completes them. Any number of processes
- * may run it. Supervised fibers share the work:
+ * Runs campaigns: starts due campaigns, releases recipients at the pace of the campaign, and completes campaigns. Any number of
+ * processes may run it. Supervised fibers share the work:
  *
  *   campaign progress   scheduled → running → completed (`Runner/Progress.ts`)
  *   campaign messages   sending → sent, failed, pending …: collects the outcomes of messages (`Runner/Recipients.ts`);
  *                       pending → sending: releases the recipients of the next window (`Runner/Release.ts`)
  *
  * `Runner/Recipients.ts` has the states of a recipient and the moves between them. A released recipient has a message with a
- * leased attempt, which `messaging/MessageLoop.ts` makes and records like any other. So a message alone says what was sent;
- * its recipient follows it. Until the message is due again it waits with its recipient, so each attempt has its campaign's
- * pace, and none is made once the campaign is paused or cancelled, or the client has withdrawn consent.
+ * leased attempt, which `messaging/MessageLoop.ts` makes and records like any other. So only the message records what was
+ * sent, and the recipient gets its state from the message. Between two attempts the recipient is `pending`. So each attempt
+ * keeps to the pace of the campaign, and none is made after the campaign is paused or cancelled, or the client has withdrawn
+ * consent.
  */
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -24,7 +25,7 @@ import { advance } from "./Runner/Progress.ts"
 import { collect } from "./Runner/Recipients.ts"
 import { release } from "./Runner/Release.ts"
 
-/** Time ahead of now for which sends are released, in ms. A paused campaign continues for this long. */
+/** Time ahead of now for which sends are released, in ms. For this time, a paused campaign still sends. */
 const horizonMillis = 300
 const releaseEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)
@@ -39,7 +40,7 @@ export const layer = Layer.effectDiscard(
     const clock = yield* databaseNow(sql)
     const { isIdempotent } = yield* Providers
     const idempotent = providerTypes.filter(isIdempotent)
-    /** Whether a campaign is running, or a message of one on its way. */
+    /** Whether a campaign is running, or a recipient of any campaign is `sending`. */
     let busy = false
 
     const progress = Effect.gen(function* () {
@@ -55,7 +56,7 @@ export const layer = Layer.effectDiscard(
       release(sql, { ...terms, until: later(sql, terms.now, horizonMillis), idempotent, blocked })
     )
 
-    // When the process ends, after the messages that it has sent are recorded.
+    // When the process ends, collects the outcomes of its last messages.
     yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.timeoutOption(collected, lastTimeout)))
     yield* forkPeriodic("campaign progress", { interval: progressEvery, stalledAfter }, progress)
     yield* forkPeriodic(

@@ -5,8 +5,8 @@ import { isDay } from "../api/schema/Fields.ts"
 const localPattern = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})$/
 
 /**
- * Returns the instant of a local time in a zone; of a time that occurs twice, the earlier one. Fails with the fault of
- * a time that is no calendar time, that the clocks skip, or whose minute began before `now`.
+ * Returns the instant of a local time in a zone. If the time occurs twice, returns the earlier instant. Fails with a message for
+ * people if the calendar does not have the time, the clocks skip it, or it is before `now`.
  */
 export const instantOf = (local: string, timeZone: string, now: Date): Result.Result<Date, string> => {
   const [, year, month, day, hour, minute] = (localPattern.exec(local) ?? []).map(Number)
@@ -20,7 +20,7 @@ export const instantOf = (local: string, timeZone: string, now: Date): Result.Re
   shown.setUTCHours(hour, minute)
   const zoned = DateTime.makeZoned(shown, { timeZone, adjustForTimeZone: true, disambiguation: "earlier" })
   if (Option.isNone(zoned)) return Result.fail(`The project's time zone ${timeZone} is not known here.`)
-  // Inside a gap no instant has this local time, and the result has another.
+  // If the clocks skip this local time, the result has another local time.
   if (DateTime.toDate(zoned.value).getTime() !== shown.getTime()) {
     return Result.fail(`The clocks of ${timeZone} skip ${local}.`)
   }

@@ -1,4 +1,4 @@
-/** The commands that change columns of a campaign, each as the values that it sets and its guards. */
+/** The commands that change columns of a campaign. Each consists of the values that it sets, and of guards. */
 import { Data } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
@@ -20,7 +20,7 @@ import * as Target from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The project's time zone differs from the one in which a local time was read. */
+/** The project's time zone is not the zone in which a local time was read. */
 class ZoneChanged extends Data.TaggedError("ZoneChanged")<{ readonly timeZone: string }> {}
 
 const settable = {
@@ -54,11 +54,11 @@ export interface Start {
   readonly at: Date | null
   /** The fault of the local time; null if there is none. */
   readonly fault: string | null
-  /** The zone in which the local time was read; null: the time is the same in every zone. */
+  /** The zone in which the local time was read; null if the time does not depend on a zone. */
   readonly timeZone: string | null
 }
 
-/** The columns that a command sets (absent ones keep their value), and its guards beside the state. */
+/** The columns that a command sets (absent ones keep their value), and its guards other than the state. */
 interface Change {
   readonly operation: Operation
   readonly values: Partial<Record<keyof typeof settable, string | number | null | undefined>>
@@ -73,7 +73,7 @@ const primary = ({ channelId, templateId, templateVersion }: References) => ({
   primaryChannelId: channelId
 })
 
-/** PostgreSQL accepts years beyond 9999, but not the sign that ISO 8601 puts before them. */
+/** Formats a time for PostgreSQL, which accepts years beyond 9999 without the sign that ISO 8601 puts before them. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
 export const scheduling = (
@@ -85,7 +85,7 @@ export const scheduling = (
   start
 })
 
-/** Returns the change of each of the other commands. */
+/** Returns the change of a command other than `schedule`. */
 export const changeOf = (
   command: CommandOf<Exclude<Operation, "delete" | "duplicate" | "freeze_audience" | "schedule">>
 ): Change => {
@@ -120,10 +120,7 @@ export const changeOf = (
 
 const none = (sql: Sql) => sql.literal("")
 
-/**
- * The members that reference nothing, each after a space. Templates and channels are never removed, so none has to be
- * locked.
- */
+/** The members whose reference does not exist, each after a space. Needs no locks: templates and channels are never removed. */
 const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
   const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`
   return sql`concat(
@@ -147,7 +144,7 @@ const referenceConflicts = (sql: Sql, projectId: ProjectId, references: Referenc
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
   ) THEN 'campaign_state_conflict channel'`
 
-/** The parts that a campaign lacks to be scheduled, each after a space. */
+/** The parts without which the campaign cannot be scheduled, each after a space. */
 const lacking = `concat(
   CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
   CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END

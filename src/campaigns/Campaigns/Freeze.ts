@@ -10,8 +10,8 @@ import * as Target from "./Target.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The clients of a segment, or all. `OFFSET 0`, here and below, forces a look-up by key for each row: the planner may
- * expect short lists from outdated statistics, and its join would then be quadratic.
+ * The clients of a segment, or all clients. `OFFSET 0`, here and below, forces a look-up by key for each row. Otherwise the
+ * planner may expect short lists from outdated statistics, and choose a join that takes quadratic time.
  */
 const clients = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
   segmentId === null
@@ -23,7 +23,7 @@ const clients = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
 const memberOf = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
   segmentId === null ? sql`true` : sql`member.project_id = ${projectId} AND member.segment_id = ${segmentId}`
 
-/** Whether `client` passes every part of the filter; NULL counts as no. */
+/** Whether `client` passes every part of the filter. NULL means that it does not. */
 const passes = (sql: Sql, projectId: ProjectId, filter: AudienceFilter) => sql`(
   (${filter.contactStatus}::text = 'all' OR status = ${filter.contactStatus}::text)
   AND tags @> ${[...filter.requiredTags]}::text[]

@@ -28,7 +28,7 @@ export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<C
     ON audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id
   WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}`
 
-/** Marks the target's audience, if it has one, for the pruner. */
+/** Marks the audience of the campaign, if it has one, so that the pruner deletes it. */
 export const abandonAudience = (sql: Sql, projectId: ProjectId, at: Date) => sql`
   abandoned AS (
     UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim
@@ -60,7 +60,7 @@ export const remove = (
   }
 })
 
-/** Creates the campaign `copy` as a draft. */
+/** Creates the campaign `copy` as a draft with the same routes. */
 export const duplicate = (
   sql: Sql,
   projectId: ProjectId,

@@ -14,7 +14,7 @@ import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The campaign, locked; no row if it does not exist. Concurrent commands run one after the other, and each sees the
+ * Locks the campaign; has no row if it does not exist. Concurrent commands run one after the other, and each sees the
  * changes of the previous command.
  */
 export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
@@ -24,7 +24,7 @@ export const target = (sql: Sql, id: CampaignId): Statement.Fragment => sql`
     ) campaign
   )`
 
-/** The state that an operation moves the target to; NULL if the move is not allowed. */
+/** Returns SQL of the state to which an operation moves the campaign; NULL if the operation is not allowed. */
 export const stateAfter = (operation: Operation): string =>
   `CASE target.status ${startsOf(campaigns, operation)
     .map((status) => {
@@ -33,14 +33,13 @@ export const stateAfter = (operation: Operation): string =>
     })
     .join(" ")} END`
 
-/** The guards of a command, in SQL. They can refer to `project`, `target`, `frozen` (its audience) and the joins in `from`. */
+/** The guards of a command, in SQL over `project`, `target`, `frozen` (the campaign's audience) and the joins in `from`. */
 interface Guards {
   /** `WHEN … THEN …` for each conflict other than the conflict of the state, in the order in which they are reported. */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
   /** The campaign's version after the command. */
   readonly version: Statement.Fragment
-  /** Further joins. */
   readonly from?: Statement.Fragment
   /** The id of the receipt, if it is not the campaign's. */
   readonly resourceId?: CampaignId
@@ -86,7 +85,7 @@ export const noSuchCampaign =
 
 export const campaign_not_found = () => new CampaignNotFound({ detail: noSuchCampaign })
 
-/** The failure of a campaign in the wrong state, by that state, or of a revoked channel. */
+/** Returns the problem of a campaign in the wrong state (then the fault is the state), or of a revoked channel. */
 export const campaign_state_conflict =
   (operation: Operation) =>
   ({ faults: [fault = ""] }: Refusal) =>
@@ -103,7 +102,7 @@ export const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-/** The detail of each missing reference, by its name in a failure. */
+/** The detail of each missing reference, by the fault. */
 const missingDetails: Readonly<Record<string, string>> = {
   templateId: "The project has no template with the id in templateId.",
   templateVersion: "The template does not have the version in templateVersion.",

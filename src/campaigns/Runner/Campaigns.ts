@@ -7,23 +7,22 @@ import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The terms of a release. */
 export interface Terms extends MessageTerms {
   /** The end of the window: sends before this time are released. */
   readonly until: Statement.Fragment
   /** Providers whose sends may be repeated although they may have been processed. */
   readonly idempotent: ReadonlyArray<ProviderType>
-  /** Channels that no call is admitted to now. */
+  /** Channels whose circuit admits no call now. */
   readonly blocked: ReadonlyArray<Channel>
 }
 
-/** Open recipients of a campaign: those that are due again, or have not been tried. */
+/** Pending recipients of a campaign. `isDue` selects recipients that are due again, or recipients without an attempt. */
 export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
   campaign_recipients
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
     AND status = 'pending' AND ${isDue}`
 
-/** True, or null. Not EXISTS, for which a plan may read the open recipients of all campaigns at once. */
+/** Returns SQL that is true or null. For EXISTS, a plan may read the open recipients of all campaigns at once. */
 const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
 
@@ -31,10 +30,9 @@ const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: State
   EXISTS (SELECT FROM ${sql(table)} WHERE ${sql(table)}.project_id = campaigns.project_id AND ${match} AND free = 0)`
 
 /**
- * Running campaigns whose next send falls before `until`, locked; the lock serializes the pace over all processes.
- * Campaigns without an open recipient or a permit of their project, or whose channels all lack a permit, are left out,
- * so that they do not use up the limit. `quota` is the number of sends before `until`, evenly spaced; missed sends are
- * not caught up.
+ * Locks running campaigns whose next send is before `until`. The lock serializes the pace over all processes. A campaign is
+ * left out if it has no open recipient, if its project has no permit, or if none of its channels has a permit. Otherwise it
+ * would use up the limit. `quota` is the number of sends before `until`, evenly spaced. Missed sends are not caught up.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   campaign AS MATERIALIZED (
@@ -62,7 +60,7 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
 
 const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
 
-/** The routes of these campaigns whose channel is active. `parts` is the text, split before and after each placeholder. */
+/** The routes of paced campaigns, if their channel is active. `parts` is the text, split before and after each placeholder. */
 export const routes = (sql: Sql, { blocked }: Terms) => sql`
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
@@ -85,7 +83,7 @@ export const routes = (sql: Sql, { blocked }: Terms) => sql`
         AND templates.version = configured.template_version
   )`
 
-/** The text of a route for a client: placeholders are replaced by names, a missing name by nothing (contract §9). */
+/** The text of a route for a client. Names replace placeholders; an absent name is an empty text (contract §9). */
 export const text = `(
   SELECT string_agg(CASE part WHEN '{{displayName}}' THEN display_name WHEN '{{firstName}}' THEN coalesce(first_name, '')
     WHEN '{{lastName}}' THEN coalesce(last_name, '') ELSE part END, '' ORDER BY place)

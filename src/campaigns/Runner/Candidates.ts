@@ -4,10 +4,10 @@ import { openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Number of recipients examined beyond the quota, as some may be skipped; those are settled in the same statement. */
+/** Number of recipients examined beyond the quota, because some may be skipped. The same statement moves those, too. */
 const maxSkipped = 100
 
-/** The first recipients of each campaign, locked, by `campaign_recipients_open`. */
+/** Locks the first recipients of each campaign, in the order of the index `campaign_recipients_open`. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
@@ -17,7 +17,7 @@ const first = (sql: Sql, isDue: Statement.Fragment) => sql`
     FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
 
-/** Recipients that are due again, and those that have not been tried. */
+/** Recipients that are due again (`again`), and recipients without an attempt (`fresh`). */
 export const candidates = (sql: Sql, { now }: Terms) => sql`
   again AS MATERIALIZED (${first(sql, sql`available_at <= ${now}`)}),
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
@@ -25,10 +25,9 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
 /**
  * The move of each candidate (`Recipients.ts`, or `blocked`), with its route. A recipient keeps its route while the route can
  * reach it. If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider
- * is unchanged and idempotent. A client that
- * was archived after the freeze is skipped; in an audience of active clients every archived client is skipped, as the
- * clocks of the processes may differ. A recipient whose channel is blocked, although the campaign's other route is not, steps
- * back behind those that can be reached.
+ * is unchanged and idempotent. A client that was archived after the freeze is skipped. In an audience of active clients every
+ * archived client is skipped, because the clocks of processes may differ. A recipient whose channel is blocked steps back
+ * behind recipients that can be reached over the other route.
  */
 export const checked = (sql: Sql, { idempotent }: Terms) => sql`
   checked AS MATERIALIZED (

@@ -1,14 +1,14 @@
-/** Starts due campaigns, and completes those whose recipients are settled. */
+/** Starts due campaigns, and completes campaigns without open recipients. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isOpen } from "./Recipients.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** Maximum delay of a start. A campaign that is later is paused instead, and an operator decides. */
+/** Maximum delay of a start. After a longer delay the campaign is paused, and an operator decides. */
 const latest = "6 hours"
 
 /**
- * Starts and completes campaigns; each move increments the version. Returns whether any campaign is running, or any message
- * of one is on its way. A resumed campaign starts with any delay, as an operator has decided.
+ * Starts and completes campaigns. Each move increments the version. Returns whether any campaign is running or any recipient is
+ * `sending`. After a resume the delay counts from the resume.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (

@@ -24,23 +24,23 @@ export const recipients = machine({
     skipped: { pending: "skipped" },
     /** No route reaches the client any more. */
     unreachable: { pending: "failed" },
-    /** In doubt, and skipped or without the route of the last attempt: the outcome cannot be determined. */
+    /** An earlier attempt may have been processed, and no attempt follows: the client is skipped or not reachable. */
     undetermined: { pending: "unknown" },
     accepted: { sending: "sent" },
-    /** Certainly not processed on the primary route: the fallback route is next. */
+    /** The primary route has failed, and the message was certainly not processed. The fallback route is next. */
     diverted: { sending: "pending" },
     refused: { sending: "failed" },
-    /** Not processed, or processed under the key of its provider: the same message again, after the backoff. */
+    /** The same message is sent again after the backoff: it was not processed, or its provider is idempotent. */
     postponed: { sending: "pending" },
     unclear: { sending: "unknown" },
-    /** The lease of an earlier version, which calls without a message, has ended, and the call may be repeated. */
+    /** A lease of an earlier version, which made calls without a message, has ended. The call may be repeated. */
     lost: { sending: "pending" },
     lost_final: { sending: "unknown" }
   }
 })
 type Move = keyof typeof recipients.moves
 
-/** States that are not final. A campaign is completed when none of its recipients is in one of them. */
+/** States that are not final. A campaign is completed when no recipient is in such a state. */
 export const open = ["pending", "sending"] as const satisfies ReadonlyArray<(typeof recipients)["states"][number]>
 
 const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${state}'`).join(", ")
@@ -48,13 +48,13 @@ const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${stat
 /** The condition that a status is not final. */
 export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(open)})`)
 
-/** The state that a row's `move`, one of these, leads to. */
+/** Returns SQL of the state to which the column `move` leads; NULL if it is not one of `moves`. */
 export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
   sql.literal(`CASE move ${moves.map((move) => `WHEN '${move}' THEN '${stepOf(recipients, move).to}'`).join(" ")} END`)
 
 /**
- * The moves of a recipient whose message left the queue, each with its condition; the first that holds applies. `message` is
- * the last message to the recipient, without an attempt in flight.
+ * The moves of a recipient whose message left the queue, each with its condition. The first condition that holds applies.
+ * `message` is the last message to the recipient, without an attempt in flight.
  */
 const ends: ReadonlyArray<readonly [Move, string]> = [
   ["lost", "recipient.available_at IS NOT NULL AND repeatable"],
@@ -72,10 +72,9 @@ const batch = 1_000
 /**
  * Moves the recipients whose message has an outcome and left the queue. Only the message records what was sent, so a recipient
  * gets the outcome once, whichever process has recorded it. `attempts` is the fence: a recipient that was released again has a
- * later attempt than its message here, and is not moved. The version before leases recipients (`available_at`); this version
- * does not.
+ * later attempt than its message here, and is not moved. Only an earlier version leases recipients (`available_at`).
  *
- * Lock order: recipients with SKIP LOCKED, then, as with every statement that moves recipients, the counts of their audiences
+ * Lock order, as in every statement that moves recipients: recipients (here with SKIP LOCKED), then the counts of audiences
  * (`count_recipients()`).
  */
 export const collect = (

@@ -1,10 +1,10 @@
 /**
- * Releases recipients at the pace of their campaigns: makes a message to each, or takes up its message again, with the attempt
- * leased. A campaign's row serializes its pace over all processes: the statement that locks it takes the sends of the window,
- * evenly spaced, and advances the time of the next send; others skip the campaign. The id of a message derives from its
- * recipient and route, so each has one message at most.
+ * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
+ * next attempt. The row of the campaign serializes the pace over all processes. The statement that locks the row takes the
+ * sends of the window, evenly spaced, and advances the time of the next send. Other statements skip the campaign. The id of a
+ * message derives from recipient and route, so a recipient has at most one message on each route.
  *
- * Lock order: campaigns, then recipients, each with SKIP LOCKED, then their messages, then the counts of their audiences.
+ * Lock order: campaigns and then recipients, both with SKIP LOCKED, then messages, then the counts of audiences.
  */
 import type { SqlClient } from "effect/sql"
 import { stepOf } from "../../api/schema/States.ts"
@@ -21,7 +21,7 @@ type Sql = SqlClient.SqlClient
 /** Time after which a recipient that stepped back is examined again. */
 const stepBack = "30 seconds"
 
-/** The id of a message: the same for each attempt on a route, and the idempotency key of the provider. */
+/** The id of a message, which is also the idempotency key of the provider. It is the same for each attempt on a route. */
 const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
   '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ']'
 ), 'UTF8')), 'hex'), 32)`
@@ -53,7 +53,7 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
     FROM chosen
   ),
   made AS (${makeMessages(sql, terms)}),
-  -- Also a recipient whose message does not wait, as an operator has settled it: it then gets the outcome of that message.
+  -- Also moves a recipient whose message an operator has settled. The next collection then takes the outcome.
   sending AS (
     UPDATE campaign_recipients AS recipient SET status = ${stepOf(recipients, "released").to}, route = kind, available_at = NULL,
       provider_type = released.provider_type, message_id = released.message_id, attempts = coalesce(number, 0)
@@ -74,10 +74,9 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ORDER BY send_at`
 
 /**
- * The recipients that the limits admit, with the time of each send: limited by the quota of their campaign, then by the
- * permits of their channel, then by those of their project. The first recipient of each project precedes the second of
- * any, and the project with the fewest attempts in flight comes first. `turn` has no gaps, so that a channel without permits
- * does not reduce the pace.
+ * The recipients that the limits admit, with the time of each send. The limits are the quota of the campaign, then the permits of
+ * the channel, then the permits of the project. The project with the fewest attempts in flight comes first. `turn` has no
+ * gaps, so that a channel without permits does not reduce the pace.
  */
 const chosen = (sql: Sql, limits: Limits) => sql`
   ranked AS (
