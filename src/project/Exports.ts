@@ -1,9 +1,9 @@
 /**
  * Writes a project as a project file (contract §12): an apply of the file changes nothing.
  *
- * All statements read one snapshot, in a transaction whose locks are those of every SELECT: no mutation waits for it.
- * Records and the items of their lists are read by cursors in one order, and are written as they are read. So the memory
- * does not grow with the project.
+ * All statements read one snapshot, in a transaction that only takes the locks of a SELECT, so no mutation waits for it.
+ * Cursors read the records, and the items of lists, in the same order, and each is written as it is read. So the memory does
+ * not grow with the project.
  */
 import { Context, Effect, Layer, type PlatformError, Record } from "effect"
 import { SqlClient } from "effect/sql"
@@ -22,7 +22,7 @@ export interface ExportReport {
   readonly records: Readonly<Record<string, number>>
 }
 
-/** Writes text. The next text is made when this one is written. */
+/** Writes a text. The next text is made after this one is written. */
 type Write<E> = (text: string) => Effect.Effect<void, E>
 
 export class Exports extends Context.Service<
@@ -45,7 +45,7 @@ export class Exports extends Context.Service<
           function* (projectId, write, progress = () => undefined) {
             yield* Effect.annotateCurrentSpan("project.id", projectId)
             yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`
-            // The reader of the file may take its time.
+            // The reader of the file may be slow.
             yield* sql`SELECT set_config('idle_in_transaction_session_timeout', '0', true)`
             const project = yield* ProjectRow.read(sql, projectId)
             if (project === undefined) return yield* new ProjectUnknown({ projectId })
@@ -115,10 +115,10 @@ const writeItems = Effect.fnUntraced(function* <E, E2>(
   }
 })
 
-/** Minimum length of a piece, in characters; the last one may be shorter. */
+/** Minimum length of a piece, in characters. The last piece may be shorter. */
 const pieceLength = 65_536
 
-/** Collects texts to pieces. `flush` writes the last one. */
+/** Collects texts into pieces. `flush` writes the last piece. */
 const inPieces = <E>(write: Write<E>) => {
   let piece = ""
   const flush = Effect.suspend(() => {

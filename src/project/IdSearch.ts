@@ -1,11 +1,11 @@
-/** The search for records of any kind by their id, or by its beginning. */
+/** The search for records of any kind by the beginning of an id. */
 import type { SqlClient, Statement } from "effect/sql"
 
-/** The kinds of records: the table, and its columns of the id and of a name. */
+/** The table of each kind of record, and the columns with the id and the name. */
 const kinds = {
   project: ["projects", "project_id", "name"],
   delivery: ["deliveries", "id", "event_type"],
-  /** An event is found by its deliveries, whose ids are shown. An event without deliveries is not stored. */
+  /** An event is found by its deliveries, whose ids are shown as the name. */
   event: ["deliveries", "event_id", "id"],
   message: ["messages", "id", "status"],
   campaign: ["campaigns", "id", "name"],
@@ -23,7 +23,7 @@ export interface Found {
   readonly name: string
 }
 
-/** Maximum numbers of projects that are searched, and of records of a kind that are found. */
+/** Maximum number of projects that are searched, and of records of each kind that are found. */
 export const maxProjects = 500
 export const maxFound = 10
 
@@ -31,8 +31,8 @@ export const maxFound = 10
 const greatest = "\u{10ffff}"
 
 /**
- * Finds records of a project, or of the first projects (null), whose ids begin with `start`. Each kind is read in a range of its
- * primary key, events by the index `deliveries_by_event`.
+ * Finds records whose ids begin with `start`, in one project or, if it is null, in the first `maxProjects` projects. Each kind is
+ * read in a range of its primary key, events in a range of the index `deliveries_by_event`.
  */
 export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
   const parts = Object.entries(kinds).map(([kind, [table, id, name]]): Statement.Fragment => {

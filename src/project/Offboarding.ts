@@ -1,8 +1,8 @@
 /**
- * Removes a project with all its records. It is marked first: from then on its tokens are refused, and workers find no work
- * of it. Then its rows are deleted in batches, each a transaction of its own, and the project's own row last.
+ * Removes a project with all its records. First the project is marked: its tokens are refused, and workers find no work of the
+ * project. Then its rows are deleted in batches, each in its own transaction. The row of the project is deleted last.
  *
- * A removal that was interrupted continues when it is run again. Concurrent removals share the work.
+ * An interrupted removal continues when it is run again. Concurrent removals share the work.
  */
 import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
@@ -12,19 +12,19 @@ import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } fro
 
 export { tablesOf }
 
-/** Rows of one batch. */
+/** Maximum number of rows in a batch. */
 const batch = 2_000
 
-/** The number of removed rows by table, without those of earlier, interrupted runs. */
+/** The number of removed rows by table. It does not include rows that earlier, interrupted runs removed. */
 interface Removal {
   readonly projectId: ProjectId
   readonly deleted: Readonly<Record<string, number>>
 }
 
-/** Whether rows can't be removed yet, as other rows reference them. They are tried again in the next round. */
+/** Whether rows can't be removed yet because other rows reference them. The next round tries them again. */
 const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "ConstraintError"
 
-/** Whether another process holds locks of the rows, so that the batch is retried. */
+/** Whether another process holds locks on the rows. The batch is then retried. */
 const isContended = ({ reason }: SqlError.SqlError) =>
   reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError"
 
@@ -54,7 +54,7 @@ export class Offboarding extends Context.Service<
             const deleted: Record<string, number> = {}
             let rows = 0
 
-            /** Removes the rows of a table until none is left, or other rows reference those that are left. */
+            /** Removes the rows of a table until none is left, or until a batch fails because other rows reference it. */
             const empty = Effect.fnUntraced(function* (table: string) {
               while (true) {
                 const removed = yield* removeBatch(sql, projectId, table, batch).pipe(
@@ -76,7 +76,7 @@ export class Offboarding extends Context.Service<
               const before = rows
               yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
               const gone = yield* Effect.asSome(removeProject(sql, projectId)).pipe(
-                // A statement that had begun before the mark has added a row, which the next round finds.
+                // A statement that began before the mark has added a row. The next round finds this row.
                 Effect.catchIf(
                   (error) => isReferenced(error) && rows > before,
                   () => Effect.succeedNone

@@ -21,7 +21,7 @@ import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
 import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
 import { count, name, optional, positive } from "./ProjectFile/Parts.ts"
 
-/** A zone of the IANA database. The runtime also accepts bare offsets, which are excluded. */
+/** A zone of the IANA database. Offsets such as `+02:00`, which the runtime also accepts, are refused. */
 const TimeZone = Schema.String.check(
   Schema.makeFilter((text: string) => /^[A-Za-z]/.test(text) && Option.isSome(DateTime.zoneMakeNamed(text)), {
     expected: "an IANA time zone, such as Europe/Berlin"
@@ -81,7 +81,7 @@ export type ProjectFile = typeof ProjectFile.Type
 const strict = { onExcessProperty: "error", errors: "all" } as const
 const decode = Schema.decodeUnknownResult(ProjectFile, strict)
 
-/** Parses JSON text as a project file, or lists every fault of its shape, one line each: `path: message`. */
+/** Parses JSON text as a project file. Fails with a line for each fault of its shape: `path: message`. */
 export const parseProjectFile = (text: string): Result.Result<ProjectFile, ReadonlyArray<string>> =>
   parseJson(text).pipe(
     Result.mapError((fault) => [fault]),

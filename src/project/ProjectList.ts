@@ -1,4 +1,4 @@
-/** All projects for operators, by id (contract §13). */
+/** The list of projects for operators (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { selectList } from "../platform/database/Columns.ts"
@@ -10,7 +10,7 @@ interface Listed {
   readonly createdAt: string
 }
 
-/** Returns projects by id. A project whose deletion was interrupted is one of them. */
+/** Returns projects by id, also projects whose deletion was interrupted. */
 export const listProjects = Effect.fn("listProjects")(function* ({
   after,
   limit

@@ -104,7 +104,7 @@ export class Projects extends Context.Service<
           yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
           return yield* sql.withTransaction(Effect.tap(applyFile(parsed.success), () => reportChanges(sql))).pipe(
             Effect.catchTag("SqlError", Effect.die),
-            // After the transaction, whose lock mutations wait for.
+            // After the transaction, because mutations wait for its lock.
             Effect.tap(() => analyzeChanged(sql))
           )
         })
@@ -113,7 +113,7 @@ export class Projects extends Context.Service<
   )
 }
 
-/** Puts the digest of the staged records in their place, which shows whether they differ from the stored ones. */
+/** Replaces the staged records by a digest. A different digest shows that the records have changed. */
 const withDigest = ({ stagedRecords, ...installation }: NonNullable<ProjectFile["installations"]>[number]) => ({
   ...installation,
   stagedDigest: stagedRecords && digestOf(stagedRecords)

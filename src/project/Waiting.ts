@@ -1,20 +1,20 @@
-/** What waits for an operator in each project. */
+/** Counts the records of each project that wait for an operator. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../integrations/deliveries/DeliveryList.ts"
 import { needsDecision } from "../messaging/MessageList.ts"
 import { isAwake } from "../platform/Moves.ts"
 
-/** Limit of each count, so that a long backlog is not read to its end. */
+/** Maximum of each count, so that a long backlog is not read to its end. */
 export const maxCount = 10_000
 
-/** Counts of a project's records that need an operator. */
+/** Numbers of dead deliveries, messages of unknown outcome, disabled webhooks and paused campaigns of a project. */
 export interface Waiting {
   readonly projectId: string
   readonly dead: number
   readonly unknown: number
   readonly disabled: number
   readonly paused: number
-  /** Whether the project has more messages of unknown outcome than were looked at. */
+  /** Whether `maxCount` messages of unknown outcome were read, so that there may be more. */
   readonly hasMore: boolean
 }
 
@@ -22,8 +22,8 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `limit` projects that are not at rest and where something waits for an operator, with counts up to `maxCount`.
- * Of the messages of unknown outcome, the oldest are looked at, as the newest may still be repeated.
+ * Finds the first `limit` projects with a record that waits for an operator, except projects at rest. Counts end at `maxCount`.
+ * Reads the oldest messages of unknown outcome, because another attempt may follow for the newest ones.
  */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
   const of = (table: string, condition: string) =>
@@ -43,7 +43,7 @@ export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
     ORDER BY project_id LIMIT ${limit}::int`
 }
 
-/** Counts the endpoints of enabled webhooks, of projects that are not at rest. */
+/** Counts the enabled webhooks, up to `maxCount`, except those of projects at rest. */
 export const countEndpoints = (sql: SqlClient.SqlClient) =>
   sql<{ readonly enabled: number }>`
     SELECT ${bounded(sql, sql`FROM webhooks WHERE enabled AND ${isAwake(sql, "project_id")}`)} AS enabled`

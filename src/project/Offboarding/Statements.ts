@@ -1,4 +1,4 @@
-/** The SQL that removes a project. It reads the names of the tables from the catalog, so that none is forgotten. */
+/** SQL that removes a project. It reads the names of the tables from the catalog, so that no table is left out. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -8,7 +8,7 @@ type Sql = SqlClient.SqlClient
 /** A table whose rows belong to projects. */
 interface Table {
   readonly name: string
-  /** Tables with foreign keys to it. */
+  /** Other tables with foreign keys to this table. */
   readonly children: ReadonlyArray<string>
   /** Columns of foreign keys to the table itself. */
   readonly selfReferences: ReadonlyArray<string>
@@ -17,7 +17,7 @@ interface Table {
 /** Due work is removed first, so that nothing is sent for the project while the rest is removed. */
 const first = ["endpoint_health", "campaigns", "messages"]
 
-/** Returns the tables with rows of projects. A table precedes those that it references. */
+/** Returns the tables with rows of projects. A table comes before the tables that it references. */
 export const tablesOf = (sql: Sql) =>
   Effect.map(
     sql<Table>`
@@ -51,8 +51,8 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 }
 
 /**
- * Marks a project as deleted under the lock of project files, after every mutation in flight, and ends its keys, deliveries
- * and campaigns. Returns whether an earlier run has done so before.
+ * Marks a project as deleted, and ends its keys, deliveries and campaigns. The lock, which project files also take, waits for
+ * mutations in flight. Returns `unknown` if there is no such project, `before` if an earlier run has marked it, otherwise `now`.
  */
 export const markDeleted = (sql: Sql, projectId: ProjectId) =>
   Effect.gen(function* () {
@@ -70,7 +70,7 @@ export const markDeleted = (sql: Sql, projectId: ProjectId) =>
     return project.marked ? ("before" as const) : ("now" as const)
   }).pipe(sql.withTransaction)
 
-/** No statement waits for rows, or runs, for longer than this. */
+/** Runs a statement that waits for locks for at most 1 s, takes at most 30 s, and prefers indexes. */
 const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     sql`
@@ -78,7 +78,7 @@ const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
         set_config('enable_seqscan', 'off', true)`.pipe(Effect.andThen(statement))
   )
 
-/** Removes up to `limit` rows, and returns how many it found. */
+/** Removes up to `limit` rows, and returns the number of removed rows. */
 export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: number) =>
   withinTimeouts(
     sql,
@@ -90,12 +90,10 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
       RETURNING 1`
   ).pipe(Effect.map((rows) => rows.length))
 
-/**
- * Vacuums a table. The removal of a row looks for references to it in other tables, where it would read all dead rows.
- */
+/** Vacuums a table. Otherwise each check of a foreign key to a removed row would read the dead rows of the table. */
 export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
-/** Clears a column in which rows reference others of their table. */
+/** Clears a column in which rows reference rows of the same table. */
 export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
   withinTimeouts(
     sql,

@@ -1,4 +1,4 @@
-/** Parses the JSON of operators. Faults name the place, but never quote the text, which may be a secret. */
+/** Parses JSON that operators give. Faults name the place, but do not quote the text, which may be a secret. */
 import { Result } from "effect"
 import type { Fault } from "../../api/schema/Faults.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
@@ -18,8 +18,8 @@ export const parseJson = (text: string): Result.Result<unknown, string> =>
   })
 
 /**
- * Returns the offset of the first character that no valid JSON text could have there. The parser's message has an offset
- * for some faults only, so this is a binary search for the longest beginning that only lacks its end.
+ * Returns the offset of the first character that makes the text invalid. The parser's message has an offset for some faults
+ * only, so this is a binary search for the longest beginning that more text can complete to valid JSON.
  */
 const offsetOfFault = (text: string): number => {
   let [valid, faulty] = [0, text.length + 1]
@@ -31,7 +31,7 @@ const offsetOfFault = (text: string): number => {
   return valid
 }
 
-/** Whether a text is the beginning of valid JSON: what is wrong with it, if anything, is its end. */
+/** Whether a text is valid JSON or the beginning of valid JSON. */
 const canContinue = (text: string): boolean => {
   try {
     JSON.parse(text)
@@ -48,7 +48,7 @@ export const faultsOfJson = (root: unknown): ReadonlyArray<Fault> => {
   const faults: Array<Fault> = []
   const visit = (value: unknown, path: ReadonlyArray<PropertyKey>): void => {
     if (typeof value === "string" && isUnsafe(value)) faults.push({ path, message: unsafeMessage })
-    // `JSON.parse` reads it as Infinity, which JSON cannot represent.
+    // `JSON.parse` reads a number that is too large as Infinity, which JSON cannot represent.
     if (typeof value === "number" && !Number.isFinite(value)) faults.push({ path, message: "must be a smaller number" })
     if (typeof value !== "object" || value === null) return
     if (path.length > maxDepth) {

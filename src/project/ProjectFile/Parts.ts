@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { text } from "../../api/schema/Fields.ts"
 
-/** An id without a schema of its own in `api/schema/Ids.ts`. */
+/** An id of a kind that has no schema in `api/schema/Ids.ts`. */
 export const id = text(1, 160)
 export const name = text(1, 160)
 
@@ -20,8 +20,8 @@ export const count = integerFrom(0)
 export const positive = integerFrom(1)
 
 /**
- * An optional member: an existing record keeps its value, a new record gets `initial`. The schema only documents
- * `initial`; the upsert sets it, where new and existing records are distinguished.
+ * An optional member. If it is absent, an existing record keeps its value, and a new record gets `initial`. The schema only
+ * documents `initial`. The upsert sets it, because it knows which records are new.
  */
 export const optional = <S extends Schema.Top>(member: S, initial?: S["Encoded"]) =>
   Schema.optionalKey(member).annotateKey(initial === undefined ? {} : { default: initial })

@@ -1,4 +1,4 @@
-/** Resolves the channels of a file: members that a file may omit from a config keep the stored values. */
+/** Resolves the channels of a file: config members that the file omits keep the stored values. */
 import { Effect, Equal, Record, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ChannelId } from "../../api/schema/Ids.ts"
@@ -18,7 +18,7 @@ interface Old {
   readonly config: Uint8Array
 }
 
-/** The reasons why no stored config can be kept. */
+/** Why a channel must have a config in the file. */
 const isNew = "is required for a new channel"
 const isOther = "is required when the providerType changes"
 const isUnreadable =
@@ -32,7 +32,7 @@ export const resolve = Effect.fnUntraced(function* (
   { channels = [], project }: ProjectFile
 ) {
   if (channels.length === 0) return { records: [], faults: [] }
-  // Locked: a config that stays as it is would else be written back as it was before `secrets reseal`.
+  // Locked, so that an unchanged config does not overwrite a config that `secrets reseal` writes meanwhile.
   const rows = yield* sql<Old>`
     SELECT id, provider_type AS "providerType", config FROM channels
     WHERE project_id = ${project.id} AND id = ANY(${channels.map(({ id }) => id)}::text[])
@@ -53,7 +53,7 @@ export const resolve = Effect.fnUntraced(function* (
       Effect.mapError(({ message, path }): Fault => ({ path: ["channels", index, ...path], message }))
     )
     const old = olds.get(given.id)
-    // Sealing is randomized: sealing an equal config again would count as a change.
+    // Sealing is randomized, so sealing an equal config again would count as a change.
     const isSame = old !== undefined && Result.isSuccess(stored) && Equal.equals(stored.success.config, next)
     const sealed = isSame
       ? old.config
@@ -64,10 +64,10 @@ export const resolve = Effect.fnUntraced(function* (
   return { records, faults }
 })
 
-/** Returns the config of a channel: the members of the file, then those that are stored, then the defaults. */
+/** Returns the config of a channel. For each member, the file comes first, then the stored config, then the default. */
 const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> => {
   const { defaults } = connectors[given.providerType]
-  // The config of a sandbox has no members, so nothing of it can be missing.
+  // The config of a sandbox has no members, so the file may omit it.
   const config = given.config ?? (given.providerType === "sandbox" ? {} : undefined)
   if (config === undefined) {
     return Result.mapBoth(stored, {
@@ -77,7 +77,7 @@ const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> =
   }
   const old: object = Result.isSuccess(stored) ? stored.success.config : {}
   const omitted = Object.keys(defaults).find((member) => !(member in config))
-  // The stored value cannot be read, and the default may be another.
+  // The stored value cannot be read, and may differ from the default.
   if (omitted !== undefined && Result.isFailure(stored) && stored.failure === isUnreadable) {
     return Result.fail({ path: ["config", omitted], message: isUnreadable })
   }

@@ -1,4 +1,4 @@
-/** Reads the stored records of a part, and the items of their lists, one after the other in one order. */
+/** Reads the stored records of a part, and the items of lists, one by one in the order of the records' keys. */
 import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -13,7 +13,7 @@ export interface Item {
   readonly [member: string]: unknown
 }
 
-/** Opens the records of a part, by id. */
+/** Opens a cursor over the records of a part, by id. */
 export const openRecords = (sql: Sql, projectId: ProjectId, name: string, part: Part) => {
   const { columns, hidden = [], table } = part
   const key: Columns = { id: "id", ...part.key }
@@ -26,11 +26,11 @@ export const openRecords = (sql: Sql, projectId: ProjectId, name: string, part: 
   })
 }
 
-/** Opens the items of a list, by the ids of their records. */
+/** Opens a cursor over the items of a list, by the ids of their records. */
 export const openList = (sql: Sql, projectId: ProjectId, name: string, { items, owner, table }: List) =>
   open<Item>(sql, name, { columns: { owner, ...items }, table, projectId, order: [owner, "position"] })
 
-/** Rows of a page. */
+/** Number of rows that one FETCH reads. */
 const page = 500
 
 interface Query {
@@ -54,7 +54,7 @@ const open = Effect.fnUntraced(function* <Row extends object>(
   let rows: ReadonlyArray<Row> = []
   let at = 0
   let isLast = false
-  /** Takes the next row if it satisfies the condition. Returns undefined if it does not, and at the end. */
+  /** Takes the next row if it satisfies the condition. Returns undefined if it does not, or if there is no row. */
   return Effect.fnUntraced(function* (condition: (row: Row) => boolean = () => true) {
     if (at === rows.length && !isLast) {
       rows = yield* fetch

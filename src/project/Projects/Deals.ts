@@ -1,4 +1,4 @@
-/** Resolves the deals of a file: members that a file may omit depend on the stored deal and its pipeline. */
+/** Resolves the deals of a file: the values of omitted members depend on the stored deal and its pipeline. */
 import { Effect, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { type Deal, dealRules, missingOfMoney } from "../../api/crm/Deals.ts"
@@ -12,7 +12,7 @@ import { type Pipelines, stagesOf } from "./Pipelines.ts"
 type Sql = SqlClient.SqlClient
 type Given = NonNullable<ProjectFile["deals"]>[number]
 
-/** The columns of the members that the rules of a deal relate to each other. */
+/** The columns of the members that occur in the rules of a deal. */
 const columns = Struct.pick(Record.columns, [
   "id",
   "pipelineId",
@@ -33,7 +33,7 @@ interface Dependencies {
   readonly now: Date
 }
 
-/** Returns each deal with the members of `columns` filled in, and the faults of all. */
+/** Returns all deals with the members of `columns` filled in, and the faults of all deals. */
 export const resolve = Effect.fnUntraced(function* (
   sql: Sql,
   { deals = [], project }: ProjectFile,

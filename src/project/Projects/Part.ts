@@ -1,4 +1,4 @@
-/** A part of a project file: how the members of its records map to columns, for `project apply` and `project export` alike. */
+/** A part of a project file: how the members of its records map to columns, for `project apply` and `project export`. */
 import { Equal } from "effect"
 import type { Columns } from "../../platform/database/Columns.ts"
 
@@ -10,7 +10,7 @@ export interface FileRecord {
 
 /**
  * The table of a part, with a column for each member of a record. An apply keeps the stored value of an absent member. In
- * the SQL of a part, `file` is the record of the file with its project and the time of the apply, and `old` the stored record.
+ * SQL, `file` is the record of the file, with `project_id` and `applied_at` (the time of the apply), and `old` the stored record.
  */
 export interface Part<Member extends string = string> {
   readonly table: string
@@ -19,9 +19,9 @@ export interface Part<Member extends string = string> {
   readonly key?: Columns
   /** SQL of the default of a member that is absent in a new record; NULL for a member that is not listed. */
   readonly initial?: { readonly [M in NoInfer<Member>]?: string }
-  /** Members that a file does not have, or that an export leaves out as they are secret. */
+  /** Members that an export leaves out, because a file does not have them or they are secret. */
   readonly hidden?: ReadonlyArray<NoInfer<Member>>
-  /** Columns that the service sets: SQL of the value in a new record, and in a stored one that changes. */
+  /** Columns that the service sets, with SQL of the value in a new record and in a stored record that changes. */
   readonly derived?: Readonly<Record<string, { readonly created: string; readonly changed: string }>>
   readonly groups?: Readonly<Record<string, Group<NoInfer<Member>>>>
   readonly lists?: Readonly<Record<string, List>>
@@ -29,24 +29,24 @@ export interface Part<Member extends string = string> {
   readonly foreignLists?: Readonly<Record<string, List>>
 }
 
-/** A member that is an object of a file, and several members of the record. */
+/** A member that is one object in a file, and several members in the record. */
 interface Group<Member extends string> {
   /** The members of the record by the members of the object. */
   readonly members: Readonly<Record<string, Member>>
-  /** The object that null stands for. */
+  /** The members of the object if a file has null instead. */
   readonly none: Readonly<Record<string, unknown>>
-  /** Whether a given object replaces the stored one as a whole: absent members then have the values of `none`. */
+  /** Whether a given object replaces the whole stored object. Then absent members have the values of `none`. */
   readonly isValue?: boolean
 }
 
-/** A member that is a list, with rows in a table of its own. A given list replaces the stored one; an absent list keeps it. */
+/** A member that is a list, with rows in its own table. A given list replaces the stored list; an absent list keeps it. */
 export interface List {
   readonly table: string
   /** The column of the record's id. */
   readonly owner: string
-  /** The members of an item, all required. Of one member alone, the item of a file is its value. */
+  /** The members of an item, all required. If there is only one, the item in a file is the value of this member. */
   readonly items: Columns
-  /** Whether the order has no meaning. */
+  /** Whether the order of items has no meaning. */
   readonly isSet?: boolean
 }
 

@@ -4,14 +4,14 @@ import * as Deals from "../../crm/DealColumns.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import type { Part } from "./Part.ts"
 
-/** Ties the members that a part names to its columns. */
+/** Lets the compiler check that the members that a part names have columns. */
 const part = <Member extends string>(part: Part<Member>): Part => part
 
 const version = { version: { created: "1", changed: "old.version + 1" } }
 const createdAt = { created_at: { created: "file.applied_at", changed: "old.created_at" } }
 const updatedAt = { updated_at: { created: "file.applied_at", changed: "file.applied_at" } }
 
-/** The time at which a record took a status, while it has it. */
+/** A column with the time at which a record took a status; NULL while it has another status. */
 const since = (status: string, column: string) => ({
   [column]: {
     created: `CASE WHEN file.status = '${status}' THEN file.applied_at END`,

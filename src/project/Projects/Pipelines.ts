@@ -10,7 +10,7 @@ type StagesByPipeline = ReadonlyMap<PipelineId, ReadonlySet<StageId>>
 
 export interface Pipelines {
   readonly before: StagesByPipeline
-  /** The pipelines of the file replace the stored ones; stages are in their order. */
+  /** The pipelines of the file replace the stored ones. The stages of a pipeline are in order. */
   readonly after: StagesByPipeline
   /** The stages of all pipelines after the file is applied. */
   readonly stages: ReadonlySet<StageId>
@@ -32,7 +32,7 @@ export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], pro
 /** Returns the stages of a pipeline after the file is applied; undefined if the pipeline does not exist. */
 export const stagesOf = ({ after }: Pipelines, id: PipelineId | null) => (id === null ? undefined : after.get(id))
 
-/** Lists stages of the file that stay on another pipeline, which the file does not replace. */
+/** Lists stages of the file that are stored on another pipeline which the file does not replace. */
 export const stagesOfOtherPipelines = (
   { pipelines = [] }: ProjectFile,
   { before }: Pipelines
@@ -53,7 +53,7 @@ export const stagesOfOtherPipelines = (
   )
 }
 
-/** Lists stages that the file removes although a deal, of the file or stored, is on them. */
+/** Lists stages that the file removes although a deal of the file or a stored deal is on them. */
 export const removedStagesInUse = Effect.fnUntraced(function* (
   sql: Sql,
   { deals = [], pipelines = [], project }: ProjectFile,

@@ -1,4 +1,4 @@
-/** The project's own row: created, locked, updated, with its count of active clients. */
+/** Creates, locks and updates the row of a project, with its count of active clients. */
 import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
@@ -48,7 +48,7 @@ const nextOf = (sql: Sql, row: Row) => sql`(
   SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
 ) AS next (${sql.literal(insertList(columns))})`
 
-/** Returns the row after the file is applied: the members of the file, otherwise those of `old`. */
+/** Returns the row after the file is applied: the members of the file, and of `old` where the file has none. */
 const next = (project: Project, old: Row): Row => ({
   name: project.name,
   timeZone: project.timeZone ?? old.timeZone,
@@ -70,8 +70,8 @@ const initial: Row = {
 }
 
 /**
- * Takes exclusively the advisory lock that each mutation of the API shares (`enter_project`). Waits for the mutations
- * in flight. Later mutations never wait for the lock, so an apply is not starved by them.
+ * Takes, in exclusive mode, the advisory lock that each mutation of the API takes in shared mode (`enter_project`). Waits for
+ * the mutations in flight. Later mutations do not queue for the lock, so they do not delay an apply.
  */
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
@@ -93,7 +93,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
     SELECT ${project.id}, next.*, ${yield* DateTime.nowAsDate}::timestamptz FROM ${nextOf(sql, row)}
     ON CONFLICT DO NOTHING
     RETURNING project_id`
-  // A separate statement, so that it sees what a concurrent apply committed while the INSERT waited for it.
+  // A separate statement, so that it sees a row that a concurrent apply committed while the INSERT waited.
   const [old = initial] = yield* sql<Row & { readonly isDeleted: boolean }>`
     SELECT deleted_at IS NOT NULL OR NOT ${livesHere(sql, sql`move_state`)} AS "isDeleted", ${sql.literal(selectList(columns))}
     FROM projects WHERE project_id = ${project.id} FOR UPDATE`
@@ -108,7 +108,7 @@ export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId)
   return row
 })
 
-/** Updates the columns that differ from `row`, and returns whether any did. */
+/** Updates the columns that differ from `row`, and returns whether any column did. */
 export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
     UPDATE projects SET ${sql.literal(assignmentList(columns, "next"))} FROM ${nextOf(sql, row)}
@@ -121,8 +121,8 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
  * Increments the project's revision, so that statements of the API with an older snapshot are retried, and recounts
  * `active_clients`. Without a capacity the counter is not maintained and is 0.
  *
- * The count is exact under the lock of `open`: no create is in flight that has read another capacity. A file may set a
- * capacity below the number of active clients; the API then creates no more until the number is below it.
+ * The count is exact under the lock of `open`, because no create that has read another capacity is in flight. A file may set a
+ * capacity below the number of active clients. Then the API creates no clients until the number is below the capacity.
  */
 export const close = (sql: Sql, projectId: ProjectId) => sql`
   UPDATE projects SET

@@ -1,4 +1,4 @@
-/** Faults between the records of a project file: repeated ids and missing references. */
+/** Finds faults that concern several records of a project file: repeated ids and missing references. */
 import { Effect, Predicate } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Fault } from "../../api/schema/Faults.ts"
@@ -26,7 +26,7 @@ const ids = [
   "tasks/*/id"
 ]
 
-/** The tables of referenced records, by the file's name of the part. */
+/** The parts with referenced records, and the table of each. */
 const tables = [
   ["members", "members"],
   ["organizations", "organizations"],
@@ -104,7 +104,7 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
-/** Lists records that repeat the id of an earlier one. */
+/** Lists records that repeat the id of an earlier record. */
 export const repeatedIds = (file: ProjectFile): ReadonlyArray<Fault> =>
   ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern)))
 

@@ -14,13 +14,13 @@ export interface Counts {
   readonly unchanged: number
 }
 
-/** The columns of `jsonb_to_record` for these members. */
+/** The column definitions of `jsonb_to_record` for these members. */
 const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
 
 /**
- * Applies the records, which are flattened. The UPDATE itself reads the values to keep from `old`, and PostgreSQL reads the
- * row again after waiting for its lock: concurrent commits are kept.
+ * Applies records that `flatten` has converted. The UPDATE reads the values to keep from `old`. If it waits for a lock,
+ * PostgreSQL reads the row again, so concurrent commits are kept.
  */
 export const upsert = Effect.fnUntraced(function* (
   sql: Sql,
@@ -49,7 +49,7 @@ export const upsert = Effect.fnUntraced(function* (
 
   const rows = yield* sql<{ readonly created: ReadonlyArray<string>; readonly updated: ReadonlyArray<string> }>`
     WITH file AS (
-      -- The project's id is a column, so that a plan without statistics does not take the project to be small, and read it.
+      -- The project's id is a column. With a constant, a plan without statistics may expect few rows and read the whole project.
       SELECT ${projectId}::text COLLATE "C" AS project_id, ${now}::timestamptz AS applied_at, record.members, value.*
       FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
            jsonb_to_record(record.members) AS value (id text, ${typed(sql, [...key, ...given])})
@@ -107,8 +107,8 @@ const differs = (sql: Sql, projectId: ProjectId, name: string, list: List): Frag
 }
 
 /**
- * Replaces the lists of stored records. An item may move from one list to another, so all old items are deleted first;
- * constraints on items must be deferred to the end of the transaction.
+ * Replaces the lists of stored records. An item may move from one list to another, so all old items are deleted first.
+ * Constraints on items must be deferred to the end of the transaction.
  */
 const replace = Effect.fnUntraced(function* (
   sql: Sql,
