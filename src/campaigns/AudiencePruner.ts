@@ -85,10 +85,6 @@ export const layer = Layer.effectDiscard(
       return found.some((rows) => rows.length > 0)
     })
 
-    yield* forkPeriodic(
-      "audience pruning",
-      { interval: pause },
-      Effect.repeat(untraced(prune), { while: (found) => found })
-    )
+    yield* forkPeriodic("audience pruning", { interval: pause }, untraced(prune))
   })
 )

@@ -34,13 +34,9 @@ export const layer = Layer.effectDiscard(
           ) expired LIMIT ${sql.literal(String(batch))}
         ))
         RETURNING 1`
-      return rows.length
+      return rows.length === batch
     })
 
-    yield* forkPeriodic(
-      "message pruning",
-      { interval: pause },
-      Effect.repeat(untraced(prune), { while: (deleted) => deleted === batch })
-    )
+    yield* forkPeriodic("message pruning", { interval: pause }, untraced(prune))
   })
 )

@@ -1,5 +1,5 @@
 /** Periodic work of the delivery engine: takeover, sweep, dead-lettering, retention and measuring. */
-import { Clock, Context, Duration, Effect, Layer, Schedule } from "effect"
+import { Clock, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
 import { Worker } from "../../platform/background/Worker.ts"
@@ -17,8 +17,6 @@ const reclaimEvery = Duration.millis(500)
 /** Pauses after a round of the sweep, and between two statements of a round: 100,000 endpoints take 25 s. */
 const sweepEvery = Duration.seconds(1)
 const sweepPause = Duration.millis(250)
-/** Maximum number of batches in one run of the sweep, of dead-lettering and of expiry. */
-const batchesPerRun = 100
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
@@ -39,8 +37,12 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
   const worker = yield* Worker
   const measured = yield* MetricsEnabled
-  const periodic = <A, E, R>(name: string, interval: Duration.Duration, effect: Effect.Effect<A, E, R>) =>
-    forkPeriodic(`deliveries ${name}`, { interval }, untraced(effect))
+  const periodic = <E, R>(
+    name: string,
+    interval: Duration.Duration,
+    effect: Effect.Effect<boolean | void, E, R>,
+    whenMore = Duration.zero
+  ) => forkPeriodic(`deliveries ${name}`, { interval, whenMore }, untraced(effect))
 
   yield* periodic(
     "takeover",
@@ -60,19 +62,18 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
         const isLast = end === undefined || end.seen < endpointsPerSweep
         last = isLast ? firstEndpoint : end
         return !isLast
-      }),
-      Effect.repeat({ while: (more) => more, times: batchesPerRun, schedule: Schedule.spaced(sweepPause) })
-    )
+      })
+    ),
+    sweepPause
   )
 
-  /** Runs batches until no delivery is left. The number is limited, because a fiber reports progress only between two runs. */
-  const batches = (outcome: "disabled" | "expired", batch: Effect.Effect<ReadonlyArray<Batch>, SqlError.SqlError>) =>
+  const deadLetter = (outcome: "disabled" | "expired", batch: Effect.Effect<ReadonlyArray<Batch>, SqlError.SqlError>) =>
     Effect.map(statement(batch), ([done = { count: 0, more: false }]) => done).pipe(
       Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),
-      Effect.repeat({ while: ({ more }) => more, times: batchesPerRun })
+      Effect.map(({ more }) => more)
     )
-  yield* periodic("dead-lettering", discardEvery, batches("disabled", discard(maintenance)))
-  yield* periodic("expiry", expireEvery, batches("expired", expire(maintenance, Duration.toMillis(maxAge))))
+  yield* periodic("dead-lettering", discardEvery, deadLetter("disabled", discard(maintenance)))
+  yield* periodic("expiry", expireEvery, deadLetter("expired", expire(maintenance, Duration.toMillis(maxAge))))
 
   yield* periodic(
     "retention",
@@ -82,7 +83,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
       const [deliveries] = yield* statement(prune(maintenance, horizon))
       const [minutes] = yield* statement(AttemptMinutes.prune(maintenance))
       return deliveries?.more === true || minutes?.more === true
-    }).pipe(Effect.repeat({ while: (more) => more }))
+    })
   )
 
   if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(maintenance))

@@ -6,6 +6,8 @@ import { minDelay, maxDelay, Supervisor } from "./Supervisor.ts"
 interface Options {
   /** Pause between the end of one run and the start of the next. */
   readonly interval: Duration.Duration
+  /** The pause after a run that leaves more to do. Defaults to none. */
+  readonly whenMore?: Duration.Duration
   /** Maximum time without a successful run. Defaults to ten intervals, at least `minStall`. */
   readonly stalledAfter?: Duration.Duration
 }
@@ -22,13 +24,14 @@ const failures = Metric.counter("background_failures_total", {
 })
 
 /**
- * Runs an effect at intervals, under supervision, until the scope is closed. A failed run is logged, counted and retried with
- * backoff and jitter. After a defect, the supervisor restarts the loop.
+ * Runs an effect at intervals, under supervision, until the scope is closed. The effect does a bounded piece of work and returns
+ * whether it leaves more to do: the next run then follows without the interval. A failed run is logged, counted and retried
+ * with backoff and jitter. After a defect, the supervisor restarts the loop.
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   name: string,
-  { interval, stalledAfter = Duration.max(Duration.times(interval, 10), minStall) }: Options,
-  effect: Effect.Effect<unknown, E, R>
+  { interval, stalledAfter = Duration.max(Duration.times(interval, 10), minStall), whenMore = Duration.zero }: Options,
+  effect: Effect.Effect<boolean | void, E, R>
 ) {
   const supervisor = yield* Supervisor
   const measured = yield* MetricsEnabled
@@ -37,13 +40,13 @@ export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   const backoff = Schedule.min([Schedule.exponential(minDelay), Schedule.spaced(pause)]).pipe(Schedule.jittered)
   if (measured) yield* Metric.update(failed, 0)
   return yield* supervisor.supervise(name, { stalledAfter }, (progress) =>
-    Effect.andThen(effect, progress).pipe(
+    Effect.tap(effect, progress).pipe(
       Effect.tapError((error) =>
         Effect.annotateLogs(Effect.logWarning("A run of a background fiber failed", error), "fiber", name)
       ),
       Effect.tapError(() => (measured ? Metric.update(failed, 1) : Effect.void)),
       Effect.retry(backoff),
-      Effect.andThen(Effect.sleep(interval)),
+      Effect.flatMap((more) => Effect.sleep(more === true ? whenMore : interval)),
       Effect.forever
     )
   )

@@ -32,13 +32,9 @@ export const layer = Layer.effectDiscard(
     const pruneBatch = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
       const horizon = new Date(now - Duration.toMillis(idempotencyRetention))
-      return (yield* prune(sql, horizon)).length
+      return (yield* prune(sql, horizon)).length === batch
     })
 
-    yield* forkPeriodic(
-      "idempotency pruning",
-      { interval: pause },
-      Effect.repeat(untraced(pruneBatch), { while: (deleted) => deleted === batch })
-    )
+    yield* forkPeriodic("idempotency pruning", { interval: pause }, untraced(pruneBatch))
   })
 )
