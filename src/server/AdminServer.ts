@@ -13,10 +13,7 @@ export class AdminServer extends Context.Service<
     readonly url: string
   }
 >()("developer-api/server/AdminServer") {
-  /**
-   * Listens on `ADMIN_PORT`. If it is not set and the database is the embedded one: on the port after the port of the service, or
-   * on a free port if that one is taken.
-   */
+  /** Listens on `ADMIN_PORT`. Without it, listens on the port after the service's port, or on a free port if that one is taken. */
   static readonly layer = Layer.unwrap(
     Effect.gen(function* () {
       const { adminHost, adminPort } = yield* Settings
@@ -31,7 +28,7 @@ export class AdminServer extends Context.Service<
   )
 }
 
-/** The address of the server. With the embedded database it is also kept for the command `console`. */
+/** Provides the URL of the server. With the embedded database, also keeps the URL in a file for the command `console`. */
 const listening = Layer.effect(
   AdminServer,
   Effect.gen(function* () {

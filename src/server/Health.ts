@@ -9,7 +9,6 @@ import { RateLimits } from "../platform/requests/rateLimit/RateLimits.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
-/** `GET /healthz` and `GET /readyz`. */
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const sql = yield* SqlClient.SqlClient

@@ -1,4 +1,4 @@
-/** Composes all groups, middleware and routes to the HTTP server. */
+/** Composes all groups, middleware and routes into the HTTP servers. */
 import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
@@ -64,7 +64,7 @@ const api = (publicUrl: string, mcp: boolean) =>
     Layer.provide([Segments.layer, Campaigns.layer])
   )
 
-/** Paths are matched exactly, slashes included; the length of an id is checked by its schema. */
+/** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */
 const routerConfig = {
   ignoreTrailingSlash: false,
   ignoreDuplicateSlashes: false,
@@ -79,7 +79,7 @@ const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods, serves?: 
     routerConfig
   }).pipe(Layer.provide(JsonBody.limit))
 
-/** The API over HTTP and, if `mcp` is true, for agents; its reference and other documents, and its health checks. */
+/** The main port: the API, its documents and the health checks. If `mcp` is true, also the endpoint of agents. */
 export const main = (publicUrl: string, mcp: boolean) =>
   port(
     Layer.mergeAll(api(publicUrl, mcp), Docs.layer(publicUrl), Discovery.layer(publicUrl, mcp), Health.layer),
@@ -92,8 +92,8 @@ export const worker = port(Health.layer, workerRoutes)
 const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/console"))
 
 /**
- * Metrics for Prometheus, and the operators' console. On the loopback it serves names and addresses of the loopback alone: a
- * page in an operator's browser may give its own name the address of the loopback (DNS rebinding).
+ * Metrics for Prometheus, and the operators' console. A port on the loopback accepts only a `Host` that is a name or an address
+ * of the loopback: another page in an operator's browser may give its own name that address (DNS rebinding).
  */
 export const admin = Layer.unwrap(
   Effect.map(HttpServer.HttpServer, ({ address }) =>

@@ -1,4 +1,4 @@
-/** Operations over HTTP: reads their input from the path, query, headers and body, and writes their answer as JSON. */
+/** Reads the input of an operation from the path, query, headers and body of a request, and writes the answer as JSON. */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
@@ -12,7 +12,7 @@ import type { Protocol } from "./RequestPath.ts"
 import { concatenate, none } from "./decoding/RequestShape.ts"
 import { targetFaults } from "./decoding/RequestTarget.ts"
 
-/** The request of a call is the request of the fiber. */
+/** The HTTP protocol. A call has no value of its own: all its parts are in the request of the fiber. */
 export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
   attributes: {},
   partsOf: ({ headers: taken, path, payload }: HttpApiEndpoint.Top) => {
@@ -22,7 +22,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       const current = fiber.getRef(CurrentRequest)
       const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
       const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
-      // Node's map of the headers. The map of `request` is a copy, made when it is first read.
+      // These are Node's own headers. To read `request.headers` would copy them.
       const incoming = NodeHttpServerRequest.toIncomingMessage(request)
       const { headers } = incoming
       const faults = concatenate(targetFaults(current.target, path), takesKey ? repeatedKey(incoming) : none)
@@ -38,13 +38,13 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       return Effect.mapEager(readBody(request, current), (body) => ({ params, query, headers, body, faults }))
     }
   },
-  // A body has the types of the wire already. To encode it by its schema would double the cost of a list.
+  // A handler returns a body that is encoded already. To encode it by its schema would double the cost of a list.
   // The contract tests validate every answer against the document.
   answerOf:
     ({ status }) =>
     (body, own, collected) => {
       const response = HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json" })
-      // The map was made for this response. To pass the headers as an option would copy them three times.
+      // `response.headers` was made for this response alone. To pass the headers as an option would copy them three times.
       Object.assign(response.headers, collected, own)
       return response
     }

@@ -19,8 +19,8 @@ type Request = HttpServerRequest.HttpServerRequest
 type Response = HttpServerResponse.HttpServerResponse
 
 /**
- * Wraps every route of a port, unknown ones included. `methods` maps a path to the methods of its routes; `serves` tells whether
- * a `Host` header names this service, and is undefined where any does.
+ * Wraps every route of a port, and requests for unknown routes. `methods` maps a path to the methods of its routes. `serves`
+ * tells whether a `Host` header names this service; without `serves`, every `Host` does.
  */
 export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
   HttpRouter.middleware(
@@ -72,14 +72,14 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
     { global: true }
   )
 
-/** Adds the headers collected for an answer, unless it was rendered with them. */
+/** Adds the headers collected for an answer, unless the answer has them already. */
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
-/** Adds the state of the request, and a request target that the router parses as the contract requires. */
+/** Returns the context of a request: with its state, and with `url` for the router if it differs from the URL that was sent. */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,
@@ -92,7 +92,7 @@ const contextOf = (
   return url === request.url ? own : Context.add(own, HttpServerRequest.HttpServerRequest, request.modify({ url }))
 }
 
-/** Turns a failure into an answer: a problem, an unknown route, an interruption, or a defect. */
+/** Turns a failure of the routes into an answer. The failure is a problem, an unknown route, an interruption or a defect. */
 const recover = <E>(
   cause: Cause.Cause<E>,
   request: Request,
@@ -126,13 +126,13 @@ const notFound = (): Problem =>
       "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
   })
 
-/** Headers that a request has at most once. Node's parsed headers hold the first only, and a proxy may read another one. */
+/** Headers that a request may have only once. Node keeps only the first of several, and a proxy may read another one. */
 const single = ["host", "content-type", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 
 /**
- * Returns what is wrong with a header that decides who reads the request, and how: its location and the fault. A request of HTTP/1.1
- * has a `Host` (RFC 9112, section 3.2), and its only transfer coding is `chunked`: the parser decodes no other.
+ * Returns the first fault of the headers that routing, authentication and reading the body depend on. HTTP/1.1 requires a `Host`
+ * (RFC 9112, section 3.2). The only transfer coding is `chunked`, because Node's parser decodes no other.
  */
 const headerFault = (request: Request): readonly [location: string, fault: string] | undefined => {
   const { headers, httpVersion, rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
@@ -151,7 +151,7 @@ const headerFault = (request: Request): readonly [location: string, fault: strin
     : ["header/transfer-encoding", "must be chunked, without another coding"]
 }
 
-/** Returns the problem of a request that no route may see. */
+/** Returns the problem of a request that is refused before it is routed. */
 const refusalOf = (
   request: Request,
   path: string,
@@ -176,7 +176,7 @@ const goingAway = (current: CurrentRequestShape) =>
     "close"
   )
 
-/** Template of a route outside the API, which is its path; empty for an unknown route. */
+/** Returns the template of a route outside the API: its path. Returns an empty text for paths of the API and unknown routes. */
 const operationalRoute = ({ url }: Request, methods: Methods) => {
   const [path] = splitTarget(url)
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path

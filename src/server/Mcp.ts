@@ -1,6 +1,6 @@
 /**
- * The endpoint of agents: the Model Context Protocol over streamable HTTP (contract §17). A tool is called by the path of its
- * operation, so it passes the same checks in the same order as a request over HTTP, and costs the same.
+ * The endpoint of agents: the Model Context Protocol over streamable HTTP (contract §17). A tool is an operation that is compiled
+ * by `RequestPath.ts`: a call passes the same checks in the same order as a request over HTTP, and costs the same.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, Predicate, Result } from "effect"
@@ -31,7 +31,7 @@ import { type ToolAnswer, type ToolCall, tools as toolProtocol } from "./Mcp/Too
 import { problemOf, renderProblem } from "./ProblemResponse.ts"
 import type { makeCompile, Operation } from "./RequestPath.ts"
 
-/** Arguments are members of `params` in a message: their nesting is counted from there. */
+/** Levels of a message around the arguments: the message and `params`. They do not count for the maximum nesting. */
 const outerLevels = 2
 
 const capabilities = { tools: {} }
@@ -43,10 +43,10 @@ const instructions =
   "isError is a problem: `code` names it, `errors` names the arguments to correct, `detail` says what to do. After 429 or 503 wait the " +
   "seconds of `retry-after` in _meta. Never call sendMessage again with a new key to repeat a message."
 
-/** The time in milliseconds for which a client may keep a list of tools. Lists differ between tokens. */
+/** How long a client may keep an answer, in milliseconds. The scope is private, because lists of tools differ between tokens. */
 const cache = { ttlMs: 60_000, cacheScope: "private" }
 
-/** Adds the endpoint to the router. */
+/** Adds `POST /mcp` to the router. */
 export const addRoute = Effect.fnUntraced(function* (
   router: HttpRouter.HttpRouter,
   publicUrl: string,
@@ -59,7 +59,6 @@ export const addRoute = Effect.fnUntraced(function* (
     operations.map((operation) => [operation.endpoint.identifier, callOf(operation, compile(toolProtocol, operation))])
   )
 
-  /** Calls a tool. */
   const call = (request: McpRequest, message: Body, current: CurrentRequestShape) => {
     const { arguments: given = {}, name } = request.params
     const run = calls.get(String(name))
@@ -117,8 +116,8 @@ export const addRoute = Effect.fnUntraced(function* (
 })
 
 /**
- * Whether the page of a browser may send requests: one of this service, or of the loopback, as tools for developers are. Any
- * other page may have given its own name the address of this server (DNS rebinding). Programs send no `Origin`.
+ * Whether requests may come from an `Origin`: a page of this service or of the loopback, where tools for developers run. Any
+ * other page may have given its own name the address of this server (DNS rebinding). Only browsers send an `Origin`.
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true
@@ -128,7 +127,7 @@ const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
 
 type ResultOf = (params: Readonly<Record<string, unknown>>) => object
 
-/** The results of the methods of one kind of revision that do not depend on the caller. */
+/** Results that do not depend on the caller, by method: for the stateless revision, then for the revisions with a handshake. */
 const statelessResults = new Map<string, ResultOf>([
   ["server/discover", () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })]
 ])
@@ -145,7 +144,7 @@ const handshakeResults = new Map<string, ResultOf>([
   ["ping", () => ({})]
 ])
 
-/** Runs an operation as a tool. The result of a failure is its problem. */
+/** Runs an operation as a tool. A failure becomes a result that holds its problem. */
 const callOf =
   ({ endpoint: { method } }: Operation, run: (call: ToolCall) => Effect.Effect<ToolAnswer, unknown>) =>
   (call: ToolCall, current: CurrentRequestShape): Effect.Effect<McpResult, unknown> => {

@@ -49,5 +49,5 @@ export const operations = Effect.map(handlers, (handlers: Handlers): ReadonlyArr
   return found
 })
 
-/** `HandlersOf` checks the type of each handler; a walk over the endpoints does not know it. */
+/** Narrows a handler. `HandlersOf` has checked its type, but a walk over the endpoints loses the type. */
 const isHandler = (u: unknown): u is Operation["handler"] => typeof u === "function"

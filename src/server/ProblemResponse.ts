@@ -7,7 +7,7 @@ import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { ProjectLocked } from "../platform/database/Database.ts"
 import { redactSecrets } from "../platform/secrets/Redaction.ts"
 
-/** Any class of `api/Problems`. */
+/** An instance of any class of `api/Problems`. */
 export interface Problem {
   readonly _tag: string
   readonly type: string
@@ -20,7 +20,7 @@ export interface Problem {
 export const isProblem = (u: unknown): u is Problem =>
   Predicate.hasProperty(u, "code") && Predicate.hasProperty(u, "type") && Predicate.hasProperty(u, "status")
 
-/** The headers of an answer with a problem, by code. */
+/** The headers that a problem adds to its answer, by the problem's code. */
 const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
   credential_missing: () => ({ "www-authenticate": 'Bearer realm="developer-api"' }),
   credential_invalid: () => ({ "www-authenticate": 'Bearer realm="developer-api", error="invalid_token"' }),
@@ -50,7 +50,7 @@ export const renderProblem = (problem: Problem, request: CurrentRequestShape): R
   return { status, body: redactSecrets(JSON.stringify(body)), headers: headers[code]?.(problem) ?? {} }
 }
 
-/** Renders a problem as the answer to a request. */
+/** Renders a problem as an HTTP response. */
 export const problemResponse = (
   problem: Problem,
   request: CurrentRequestShape
@@ -59,7 +59,7 @@ export const problemResponse = (
   return HttpServerResponse.text(body, { status, contentType: "application/problem+json", headers })
 }
 
-/** Returns the problem of a failure: the failure itself, or for a defect, which is logged, an internal one. */
+/** Returns the problem that answers a failure. An outage gets the 503 of its route. A defect is logged and gets `internal`. */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)
   if (!isProblem(error)) {
@@ -70,6 +70,6 @@ export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestSh
   return Effect.succeed(isOutage ? current.unavailable(error.detail ?? "") : error)
 }
 
-/** The detail of a problem without one: the locations of its faults. */
+/** Returns the detail of a `ValidationFailed` that was made without a detail: the locations of its faults. */
 const detailOf = (problem: Problem): string | undefined =>
   problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined

@@ -2,10 +2,10 @@
  * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint
  * of the HttpApi is compiled once for each protocol, at start. Its steps are in the order of the contract's checks (§1):
  * credential → entitlement, module, membership, scope → rate limit → body size and type → shape of the request → handler
- * (idempotency key and effect) → answer. `Lifecycle.ts` has the routing before them and the rendering of problems after them.
+ * (idempotency key and effect) → answer. `Lifecycle.ts` routes before these steps, and renders problems after them.
  *
- * A step that fails with a problem ends the path. Only then are all faults of the request gathered. A step that need not wait
- * (a known credential, a bucket in memory, a request without a body) is done at once, without an operation of the fiber.
+ * A step that fails with a problem ends the path. The check of the shape gathers all faults of a request once it has found one.
+ * A step that need not wait (a known credential, a bucket in memory, a request without a body) uses no operation of the fiber.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Context, Effect, type Fiber, Predicate } from "effect"
@@ -29,17 +29,17 @@ export interface Operation {
   readonly group: HttpApiGroup.Top
   readonly endpoint: HttpApiEndpoint.Top
   readonly handler: (request: object) => Effect.Effect<unknown, unknown>
-  /** Status of its success. */
+  /** The HTTP status of a success. */
   readonly status: number
 }
 
 type Headers = Readonly<Record<string, string>>
 
-/** How the calls of a protocol arrive and are answered. Every step between is the same for all protocols. */
+/** How the calls of a protocol arrive and are answered. The steps between are the same for all protocols. */
 export interface Protocol<Call, Answer> {
   /** Attributes of the server span, beside its name. */
   readonly attributes: Readonly<Record<string, string>>
-  /** Compiles how the parts of a call are found. They are read once the caller has passed every check of its own. */
+  /** Compiles the function that reads the parts of a call. It runs after the checks of the credential and of the rate limit. */
   readonly partsOf: (
     endpoint: HttpApiEndpoint.Top
   ) => (
@@ -47,11 +47,11 @@ export interface Protocol<Call, Answer> {
     request: HttpServerRequest.HttpServerRequest,
     fiber: Fiber.Fiber<unknown, unknown>
   ) => Effect.Effect<Parts, BodyProblem>
-  /** Compiles how a success is rendered: its body, the headers of the handler, and those collected for the answer. */
+  /** Compiles the function that renders a success: its body, the handler's headers, and the headers collected for the answer. */
   readonly answerOf: (operation: Operation) => (body: unknown, own: Headers | undefined, collected: Headers) => Answer
 }
 
-/** Makes the compiler of operations: for the calls of a protocol, each call is one effect. */
+/** Makes the compiler of operations. A compiled operation turns each call of a protocol into one effect. */
 export const makeCompile = Effect.gen(function* () {
   const authorize = yield* makeAuthorize
   const throttle = yield* makeThrottle

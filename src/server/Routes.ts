@@ -41,7 +41,7 @@ export const isSend = (method: string, path: string): boolean =>
 
 const health = [get("/healthz"), get("/readyz")]
 
-/** The main port; `mcp` tells whether it serves agents. */
+/** The main port. `mcp` tells whether the port serves agents. */
 export const mainRoutes = (mcp: boolean): Methods =>
   methodsOf([
     ...operations,
@@ -53,7 +53,6 @@ export const mainRoutes = (mcp: boolean): Methods =>
 /** The port of a process that only runs background fibers. */
 export const workerRoutes = methodsOf(health)
 
-/** The operators' port. */
 export const adminRoutes = methodsOf([
   get("/"),
   get("/metrics"),

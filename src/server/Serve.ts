@@ -43,7 +43,7 @@ import * as NodeServer from "./listening/NodeServer.ts"
 import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
 
-/** `all` does both, `api` only serves HTTP, `worker` only runs background fibers. */
+/** `api` serves the API, `worker` runs background fibers, `all` does both. Every role serves the health checks. */
 export type Role = "all" | "api" | "worker"
 
 const migrated = Layer.effectDiscard(
@@ -53,7 +53,7 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(Database.clients.operator))
 
-/** The services that all others require. */
+/** The services that all other services require. */
 const platform = Layer.mergeAll(
   Credentials.layer,
   RateLimits.layer,
@@ -91,7 +91,7 @@ const background = Layer.mergeAll(
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP server of a role on `HOST:PORT`, and the admin server: with `ADMIN_PORT`, or beside the embedded database. */
+/** The HTTP server of a role on `HOST:PORT`. `ADMIN_PORT` or the embedded database adds the admin server. */
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -120,8 +120,8 @@ export const application = (role: Role) =>
   )
 
 /**
- * Runs the service until a signal ends it. After SIGTERM, work in flight finishes within `SHUTDOWN_GRACE`; SIGINT, or a second
- * signal, ends it at once. In both cases leases are released and telemetry is flushed.
+ * Runs the service until a signal ends it. After SIGTERM, work in flight finishes within `SHUTDOWN_GRACE`. SIGINT, or a second
+ * signal, ends the service at once. In both cases leases are released and telemetry is flushed.
  */
 export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
@@ -155,7 +155,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
-  // After the first requests, which often wait for the ready line.
+  // The first requests often wait for the ready line, and the pause of the collection would delay them.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain
@@ -165,7 +165,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const drained = Effect.gen(function* () {
     const loops = [deliveries, messages].flatMap(Option.toArray).map((loop) => loop.drain)
     yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
-    // Calls whose callers have disconnected.
+    // Provider calls go on after their callers have disconnected.
     yield* calls.drain
   })
   if ((yield* Queue.take(queue)) === "SIGINT") return

@@ -1,4 +1,4 @@
-/** The tables of stored secrets, and the check at start that a key of this process opens them. */
+/** The tables of stored secrets, and the check at start that the keys of this process belong to this database. */
 import { Data, Effect, Layer } from "effect"
 import { signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/SealedConfigs.ts"
@@ -7,7 +7,7 @@ import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValue
 /** Every table with sealed values. */
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]
 
-/** No key opens any stored secret: the keys belong to another installation. */
+/** No key opens any stored secret: the keys belong to another database. */
 class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count: number }> {
   override get message() {
     return `SECRET_KEY opens none of the ${this.count} secrets that are stored: set the key that sealed them, or name it in SECRET_KEY_PREVIOUS`

@@ -1,4 +1,4 @@
-/** The lines of a start with the embedded database: the reference and the console; and on the first start a token, and requests to try. */
+/** The lines of a start with the embedded database: the URLs of the reference and the console. The first start adds a token. */
 import { DateTime, Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
@@ -10,13 +10,15 @@ import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
 import { Projects } from "../project/Projects.ts"
 
-/** The URL of the service, and of its admin server. */
 interface Urls {
   readonly service: string
   readonly admin: string
 }
 
-/** Loads the demo project, issues its key and adds the records of the samples, unless a key exists: a token is shown once. */
+/**
+ * Returns the lines. If no key exists, and no project except the demo project, loads the demo project, issues its key and adds
+ * the records of the samples.
+ */
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`

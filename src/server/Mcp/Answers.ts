@@ -8,10 +8,10 @@ import type { ToolAnswer } from "./ToolProtocol.ts"
 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 
-/** The name and version of this server. */
+/** The `serverInfo` of the protocol. */
 export const server = { name: "developer-api", title, version: Context.getUnsafe(Api.annotations, OpenApi.Version) }
 
-/** The result of a request: its members and those of its `_meta`, as JSON. */
+/** The result of a request, as JSON without braces: its members, and the members of its `_meta`. */
 export interface McpResult {
   readonly members: string
   readonly meta?: string
@@ -22,7 +22,7 @@ const membersOf = (object: object) => JSON.stringify(object).slice(1, -1)
 /** Makes a result of the members of an object. */
 export const resultOf = (object: object): McpResult => ({ members: membersOf(object) })
 
-/** Headers of the answer of an operation that the metadata of a tool's result repeats. */
+/** Headers of an operation's answer that also stand in the `_meta` of a tool's result. */
 const repeatedHeaders = ["etag", "ratelimit", "retry-after"] as const
 
 /** Makes the result of a tool. The text is for clients that do not read `structuredContent`. */
@@ -41,7 +41,7 @@ export const isReplay = (headers: Readonly<Record<string, string>>): boolean =>
 
 const serverInfo = membersOf({ "io.modelcontextprotocol/serverInfo": server })
 
-/** Answers a request with its result, and with headers. The stateless revision names its type and the server in each of them. */
+/** Answers a request with its result and headers. In the stateless revision, each result names its type and the server. */
 export const succeed = (
   { id, isStateless }: McpRequest,
   { members, meta }: McpResult,
@@ -51,15 +51,14 @@ export const succeed = (
   const all = isStateless ? joinMembers(meta ?? "", serverInfo) : meta
   const whole = all === undefined ? result : joinMembers(result, `"_meta":{${all}}`)
   const response = json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${whole}}}`, 200)
-  // The map was made for this response. To pass the headers as an option would copy them three times.
+  // `response.headers` was made for this response alone. To pass the headers as an option would copy them three times.
   Object.assign(response.headers, headers)
   return response
 }
 
-/** Joins members of a JSON object. */
 const joinMembers = (members: string, others: string) => (members === "" ? others : `${members},${others}`)
 
-/** Answers with an error of the protocol; without an id if the message has none that can be read. */
+/** Answers with an error of the protocol. The id is null if the message has no readable id. */
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>
   json(JSON.stringify({ jsonrpc: "2.0", id, error }), status)
 

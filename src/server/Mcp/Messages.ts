@@ -1,6 +1,6 @@
 /**
- * Messages of the Model Context Protocol as they arrive over streamable HTTP. A message is read by the revision that it is written
- * in. Nothing is remembered between messages, so any replica answers any of them: the revisions with a handshake permit a server
+ * Messages of the Model Context Protocol as they arrive over streamable HTTP. The revision that a message names decides how it is
+ * read. No state is kept between messages, so any replica can answer any message: the revisions with a handshake permit a server
  * without session ids, and the revision 2026-07-28 has no sessions.
  */
 import { Predicate } from "effect"
@@ -14,7 +14,7 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/** Returns the revision that answers `initialize`: the one that the client offers, otherwise the newest with a handshake. */
+/** Returns the revision for the answer to `initialize`: the offered one if it has a handshake, otherwise the newest with one. */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 
@@ -46,7 +46,7 @@ export interface McpRequest {
 
 export type Message =
   | McpRequest
-  /** A notification, or an answer to a request that this server never sends. */
+  /** A notification, or an answer: this server sends no requests, so it ignores answers. */
   | { readonly _tag: "Notification" }
   | { readonly _tag: "Refused"; readonly id: Id | null; readonly error: ProtocolError }
 
@@ -58,7 +58,7 @@ const refused = (id: Id | null, code: ProtocolError["code"], message: string, da
 
 const isId = (u: unknown): u is Id => typeof u === "string" || Number.isSafeInteger(u)
 
-/** Reads a parsed message with the headers of its request. */
+/** Checks a parsed message and the headers of its request, and says what the message is. */
 export const messageOf = (value: unknown, headers: IncomingHttpHeaders): Message => {
   if (Array.isArray(value)) return refused(null, errorCodes.invalidRequest, "Send one message at a time, not a batch.")
   if (!Predicate.isObject(value) || value["jsonrpc"] !== "2.0") {
@@ -78,7 +78,7 @@ const requestOf = (id: Id, method: string, params: Record<string, unknown>, head
   const meta = Predicate.isObject(params["_meta"]) ? params["_meta"] : {}
   const carries = revisionKey in meta
   if (!carries && (method === "initialize" || header !== stateless)) {
-    // A version header on `initialize` would be the revision of an earlier handshake.
+    // The header of `initialize` is not checked: it would name the revision of an earlier handshake.
     return method === "initialize" || header === undefined || revisions.includes(String(header))
       ? { _tag: "Request", id, method, params, isStateless: false }
       : unsupported(id, String(header))

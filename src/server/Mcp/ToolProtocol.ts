@@ -1,4 +1,4 @@
-/** Calls of tools: the parts of a request are in flat arguments, and its answer is a JSON text with the headers it would have. */
+/** Calls of tools. One object of arguments has all parts of a request. The answer is JSON, with the headers of an HTTP answer. */
 import { Effect, JsonPointer, Predicate } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
@@ -35,8 +35,8 @@ export const tools: Protocol<ToolCall, ToolAnswer> = {
 }
 
 /**
- * Every argument that is not of the path, the body or the key is a parameter of the query, known or not. The decoder of the path
- * takes what it knows from all arguments.
+ * Takes every argument except `body`, `idempotencyKey` and the parameters of the path as a parameter of the query, known or not.
+ * `params` has all arguments, because the decoder of the path ignores unknown ones.
  */
 const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)
@@ -80,6 +80,6 @@ const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolC
 
 const isScalar = (value: unknown) => Predicate.isString(value) || Predicate.isNumber(value)
 
-/** Sets an own member, also one that is named as a member of every object. */
+/** Sets an own member, even one with a name such as `__proto__`. */
 const define = (target: object, name: string, value: unknown) =>
   Object.defineProperty(target, name, { value, enumerable: true, configurable: true, writable: true })

@@ -15,7 +15,7 @@ interface Tool {
   readonly shown: object
 }
 
-/** Returns the tools that a credential may call. The document is generated for the first list. */
+/** Makes the function that lists the tools that a credential may call. The first list generates the document. */
 export const makeTools: Effect.Effect<(credential: Credential) => Effect.Effect<ReadonlyArray<object>>> = Effect.map(
   Effect.cached(Effect.sync(() => all())),
   (tools) => (credential) =>
@@ -77,10 +77,10 @@ const cautions: Readonly<Record<Policy, string>> = {
 
 const destructive = "Ask the user first: no call restores what it removes or ends."
 
-/** Maximum length of a description. */
+/** Maximum length of a description, in characters. */
 const maxLength = 300
 
-/** Describes when to use a tool, with the first sentences of the reference, as many as fit, and its cautions. */
+/** Describes a tool: as many sentences of the reference as fit, then its cautions. */
 const descriptionOf = (reference: string, policy: Policy, isDestructive: boolean): string => {
   const end = isDestructive ? `${destructive} ${cautions[policy]}` : cautions[policy]
   let text = ""
@@ -117,7 +117,7 @@ const argumentsOf = (
   return { type: "object", properties, ...(required.length === 0 ? {} : { required }), additionalProperties: false }
 }
 
-/** Replaces the references of a schema by what they name: few models resolve references. */
+/** Replaces each `$ref` in a schema with the schema that it names, because few language models resolve references. */
 const inlined = (schema: unknown, schemas: Readonly<Record<string, unknown>>): object => {
   const walk = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(walk)

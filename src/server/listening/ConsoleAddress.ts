@@ -1,10 +1,10 @@
 /** The address of the console. With the embedded database it stands in a file under `DATA_DIR`, where commands find it. */
 import { Effect, FileSystem, Option, Path } from "effect"
 
-/** Addresses that mean every one of the host: it is reached on loopback, too. */
+/** The loopback address that reaches a server, if it listens on all addresses of the host. */
 const everywhere: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" }
 
-/** Returns the URL of the admin server. */
+/** Returns the URL that reaches the admin server from this host. */
 export const adminUrl = (adminHost: string, port: number): string => {
   const host = everywhere[adminHost] ?? adminHost
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`
@@ -12,19 +12,19 @@ export const adminUrl = (adminHost: string, port: number): string => {
 
 const fileUnder = (dataDir: string) => Effect.map(Path.Path, (path) => path.join(dataDir, "console-url"))
 
-/** Keeps the URL of the admin server in the file while the scope is open. A start without the file is better than none. */
+/** Keeps the URL of the admin server in a file while the scope is open. The service also starts if the file can't be written. */
 export const keep = Effect.fnUntraced(function* (dataDir: string, url: string) {
   const fs = yield* FileSystem.FileSystem
   const file = yield* fileUnder(dataDir)
   yield* Effect.acquireRelease(Effect.ignore(fs.writeFileString(file, `${url}\n`, { mode: 0o600 })), () =>
-    // Another process may have written its own since.
+    // The file stays if another process has written its own URL since.
     Effect.ignore(
       Effect.flatMap(read(dataDir), (kept) => Effect.when(fs.remove(file), Effect.succeed(Option.contains(kept, url))))
     )
   )
 })
 
-/** Reads the URL of the admin server of the running service; none without the file. */
+/** Reads the URL of the admin server of the running service. Returns none if the file can't be read. */
 export const read = Effect.fnUntraced(function* (dataDir: string) {
   const fs = yield* FileSystem.FileSystem
   return yield* Effect.option(Effect.map(fs.readFileString(yield* fileUnder(dataDir)), (text) => text.trim()))

@@ -1,4 +1,4 @@
-/** The names and addresses of this machine alone: localhost and what is below it (RFC 6761), 127.0.0.0/8, ::1. */
+/** Names and addresses that reach only this machine: localhost and its subdomains (RFC 6761), 127.0.0.0/8 and ::1. */
 import { Result } from "effect"
 import { NetAddress } from "effect/net"
 

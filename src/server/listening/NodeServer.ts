@@ -6,21 +6,20 @@ import { createServer, ServerResponse } from "node:http"
 import { Drain } from "./Drain.ts"
 import { headersTimeout, makeRefusals, requestTimeout } from "./Refusals.ts"
 
-/** The server cannot listen on its address. */
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
   readonly cause: unknown
 }> {}
 
-/** In ms; longer than the 60 s for which load balancers keep idle connections, so that they close them first. */
+/** In ms. It is longer than the 60 s after which load balancers close idle connections, so that the load balancer closes first. */
 const keepAliveTimeout = 75_000
 
-/** Interval of the checks of both timeouts, in ms. */
+/** Interval in ms at which Node checks `headersTimeout` and `requestTimeout`. */
 const connectionsCheckingInterval = 2_000
 
 /**
- * Writes header and body with one system call. The adapter makes Node compare `content-length` with the body of each answer,
- * for which Node would end the answer with a write of its own. Both come from the same bytes here.
+ * Writes header and body with one system call. The adapter sets `strictContentLength`, which makes Node compare `content-length`
+ * with the body and end each answer with another write. Here both come from the same bytes, so the setting is ignored.
  */
 class SingleWriteResponse extends ServerResponse {}
 Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
@@ -48,7 +47,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   server.on("request", count)
   server.on("checkContinue", count)
   // Offers to switch the protocol (as by curl --http2) are ignored.
-  // Unknown expectations are ignored as well (RFC 9110, 10.1.1); Node would answer them without a problem.
+  // Unknown expectations are ignored as well (RFC 9110, section 10.1.1). Node's own answer to them has no problem details.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
   server.on("clientError", refusals.onClientError)
   server.on("connect", refusals.onConnect)
@@ -73,7 +72,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
 export const layer = (host: string, port: number) =>
   Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
-/** Serves on a port, or on a free one if it can't listen there. */
+/** Serves on a port, or on a free port if it can't listen on that one. */
 export const layerPreferring = (host: string, port: number) =>
   Layer.effect(
     HttpServer.HttpServer,

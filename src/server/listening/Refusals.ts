@@ -6,30 +6,30 @@ import { type CurrentRequestShape, newRequestState } from "../../platform/Curren
 import { type Problem, problemResponse } from "../ProblemResponse.ts"
 
 /**
- * Time for a header section and for a whole request, in milliseconds (contract §1): connections that send slowly, or
- * nothing, must not accumulate. A body of 256 KiB needs 70 kbit/s.
+ * Maximum times for a header section and for a whole request, in milliseconds (contract §1). Without them, connections
+ * that send slowly or nothing would accumulate. A body of 256 KiB needs 70 kbit/s.
  */
 export const headersTimeout = 15_000
 export const requestTimeout = 30_000
 
-/** Milliseconds after the last answer in which a caller can read it; a connection that is closed at once may lose it. */
+/** Milliseconds for which a connection stays open after its last answer. If it closed at once, the answer might be lost. */
 const lingering = 1_000
 
 /** An error of Node's parser has a fixed `reason`, which says what it did not accept. */
 type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; readonly reason?: string }
 
-/** Creates the refusals of one server, which has to report each of its responses. */
+/** Creates the refusals of one server. The server calls `enter` and `leave` for each of its responses. */
 export const makeRefusals = () => {
-  /** Responses that are not complete. Those of one connection are in the order of their requests. */
+  /** Responses that are not complete. The responses of one connection are in the order of its requests. */
   const unanswered = new Set<ServerResponse>()
-  /** The last request of a connection that was answered before it was complete. */
+  /** By connection, the last request whose answer ended before the request was complete. */
   const answeredEarly = new WeakMap<Duplex, IncomingMessage>()
   const refused = new WeakSet<Duplex>()
   const unansweredOn = (socket: Duplex) => [...unanswered].filter(({ req }) => req.socket === socket)
 
   /**
    * Answers once every complete request of the connection has its answer. A request that broke off gets this answer, unless
-   * it has one.
+   * another answer to it has begun.
    */
   const answer = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean): void => {
     const pending = unansweredOn(socket)
@@ -44,7 +44,7 @@ export const makeRefusals = () => {
     setTimeout(() => socket.destroy(), lingering).unref()
   }
 
-  /** Reads nothing more from the connection, so that no further request of it has an effect. */
+  /** Answers, and reads nothing more from the connection, so that no later request on it has an effect. */
   const refuse = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean) => {
     if (refused.has(socket)) return
     refused.add(socket)
@@ -71,7 +71,7 @@ export const makeRefusals = () => {
       refuse(socket, problemOf(error), newRequestState(undefined, ""), isHead)
     },
 
-    /** Refuses CONNECT. Node leaves the connection, and what waits on it, to this listener. */
+    /** Refuses CONNECT. Node leaves the connection, and the responses that wait on it, to this listener. */
     onConnect: (request: IncomingMessage, socket: Duplex): void => {
       socket.on("error", () => socket.destroy())
       socket.once("close", () => {
@@ -107,7 +107,7 @@ const malformed = (reason: string) =>
     errors: { request: [`must be well-formed HTTP/1.1: ${reason}`] }
   })
 
-/** Whether the packet of an error starts with a HEAD request; the packet has no earlier request. */
+/** Whether the packet of an error starts with a HEAD request. */
 const startsWithHead = ({ rawPacket }: ClientError) =>
   rawPacket !== undefined && Buffer.from(rawPacket.subarray(0, 5)).toString() === "HEAD "
 
