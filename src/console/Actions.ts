@@ -18,15 +18,14 @@ export const campaignLabels = {
   cancel: "Cancel the campaign"
 }
 
-/** The result of an action. */
 export interface ActionResult {
   /** The page to which the browser returns. */
   readonly page: string
-  /** What was done, shown before; absent if the page itself shows the result. */
+  /** What was done, shown with a link to the page. Absent if the page itself shows the result. */
   readonly done?: { readonly title: string; readonly message: string }
-  /** What the action will do, if it was not done yet: it waits for a confirmation. */
+  /** What the action will do. Present if the action waits for a confirmation. */
   readonly ask?: { readonly title: string; readonly message: string; readonly label: string }
-  /** What the form that confirms has besides the fields of this one. */
+  /** Fields that the confirmation's form has besides the fields of this form. */
   readonly hidden?: Readonly<Record<string, string>>
 }
 
@@ -38,7 +37,7 @@ interface Parts {
   readonly isConfirmed: boolean
 }
 
-/** Makes an action. It returns to `path` in its project, with the fields `query` of the form. */
+/** Makes an action. Its page is `path`, with the project and the fields `query` of the form as parameters. */
 const action =
   <E, R>(
     path: string,
@@ -70,7 +69,7 @@ const retry = action(
       const retried = yield* Effect.result(deliveries.retry(projectId, id))
       const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
       if (Result.isSuccess(retried)) return done("The delivery is retried", message)
-      // A form that is sent twice finds the delivery that it has retried.
+      // If the form was sent twice, the first one has retried the delivery.
       const { status } = yield* deliveries.show(projectId, id)
       if (status === "dead") return yield* retried.failure
       return done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
@@ -142,7 +141,7 @@ const settle = action(
   })
 )
 
-/** What each command does to the recipients of a campaign that are not settled, and its result. */
+/** What each command does to recipients that are not settled, and what the campaign is afterwards. */
 const commands = {
   pause: ["wait until the campaign is resumed; attempts that were begun go on", "paused"],
   resume: ["get the message, at the pace of the campaign", "resumed"],
@@ -179,7 +178,7 @@ const ReplayForm = Schema.Struct({
   replayId: Schema.optionalKey(ReplayId)
 })
 
-/** What each field has to be that an operator writes. */
+/** What to write in each text field, shown if its value is invalid. */
 export const replayFields = {
   since: "A time such as 2026-11-20T00:00:00Z.",
   until: "A time such as 2026-11-21T00:00:00Z.",
@@ -215,7 +214,7 @@ const replay = action(
     if (isConfirmed) return { page: href("/console/replays", { project: projectId }) }
     if (matched === 0) return done("Nothing to replay", "No delivery matches.")
     const message = `${plural(matched, "delivery matches and is", "deliveries match and are")} sent again, at most ${pace} a second.`
-    // The form that confirms has the id, so that it starts one replay however often it is sent.
+    // The confirmation's form has the id, so that it starts only one replay even if it is sent twice.
     return { ...ask("Start this replay?", message, "Start the replay"), hidden: { replayId: yield* newReplayId } }
   })
 )
@@ -233,7 +232,6 @@ const cancelReplay = action(
   })
 )
 
-/** The actions by path. */
 export const actions = {
   "/console/retry": retry,
   "/console/test": test,

@@ -8,7 +8,7 @@ import { read, type Slice, slicesOf } from "../integrations/deliveries/AttemptMi
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
 
-/** The periods that can be shown, by name: the length and the number of their slices. */
+/** The periods that can be shown, by name: the minutes of a slice, and the number of slices. */
 const periods = {
   "1 hour": { minutes: 1, slices: 60 },
   "12 hours": { minutes: 15, slices: 48 },
@@ -18,7 +18,7 @@ const names = Record.keys(periods)
 
 const minute = 60_000
 
-/** Draws the attempts of a project, or of all (null), in the period that the query names, with links to the other periods. */
+/** Draws the attempts of a project, or of all projects (null), in the period of the query, with links to the other periods. */
 export const attemptCharts = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   request: PageRequest,
@@ -137,7 +137,7 @@ const figure = (name: string, legend: Legend, content: ReadonlyArray<Html | Read
     <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${content}</svg>
   </figure>`
 
-/** A time of the day; at midnight the date. */
+/** Returns the label of a tick: the time of the day, or the date at midnight. */
 const tick = (at: Date) => {
   const text = clock(at)
   return text.endsWith(" 00:00") ? text.slice(5, 10) : text.slice(11)

@@ -79,7 +79,6 @@ export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string
   ...[...Object.keys(actions), signInPath, signOutPath].map((path) => ["POST", path] as const)
 ]
 
-/** The routes of the console. */
 const routes = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
@@ -88,7 +87,7 @@ const routes = HttpRouter.use(
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
     const sessionOf = ({ cookies }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies)
 
-    /** Responds within a session, which is extended; without one, with the sign-in page. */
+    /** Responds within the session of the request, and extends it. Without a session, responds with the sign-in page. */
     const withSession = (
       respond: (session: Session, request: HttpServerRequest.HttpServerRequest) => Effect.Effect<Response>
     ) =>
@@ -97,7 +96,7 @@ const routes = HttpRouter.use(
         const session = yield* sessionOf(request)
         if (Option.isNone(session)) return yield* signInPage
         const response = yield* respond(session.value, request)
-        // The response to a sign-out is the sign-in page.
+        // A sign-out has ended the session, and responds with the sign-in page (401).
         return response.status === 401 ? response : sessions.extend(session.value, response)
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
@@ -171,7 +170,7 @@ const routes = HttpRouter.use(
         const overview = HttpServerResponse.redirect("/console", { status: 303 })
         const started = yield* sessions.start(form.get("code") ?? "", overview)
         if (Option.isNone(started)) return yield* signInPage
-        // The browser forgets the cookie of an earlier session, so that session ends.
+        // The new cookie replaces the cookie of an earlier session, so the earlier session is ended.
         const earlier = yield* sessionOf(request)
         if (Option.isSome(earlier)) yield* sessions.end(earlier.value)
         return started.value

@@ -4,7 +4,7 @@ import { html, raw } from "hono/html"
 
 export { html }
 
-/** A fragment of HTML. */
+/** Escaped HTML. */
 export type Html = ReturnType<typeof html>
 
 /** The content of a table cell; null is shown as a dash. */
@@ -25,12 +25,12 @@ export const link = (path: string, query: Parameters<typeof href>[1], text: Cell
 export const traceLink = (url: string | undefined): Html | undefined =>
   url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
 
-/** The columns of a table: the cell of a row by the column's name. Numbers that are links or have a unit say that they are numbers. */
+/** The columns of a table by name: the cell of a row. `number` is for numbers that are links or have a unit. */
 export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
- * A table with a caption, which screen readers announce; without rows, the text `empty` instead. On narrow screens the style sheet
- * shows each row as a card: the roles keep it a table, and each cell has the name of its column.
+ * A table with a caption, which screen readers announce; or the text `empty` if there are no rows. On narrow screens the style
+ * sheet shows each row as a card: the roles keep the table a table for screen readers, and `data-name` labels each cell.
  */
 export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty: string): Html => {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`
@@ -64,7 +64,7 @@ export const table = <Row>(caption: string, columns: Columns<Row>, rows: Readonl
   </div>`
 }
 
-/** A list of names and values. What is undefined does not apply and is left out. */
+/** A list of names and values. An undefined value does not apply, and is left out. */
 export const facts = (rows: Readonly<Record<string, Cell | undefined>>): Html =>
   html`<dl>
     ${Object.entries(rows).map(([name, value]) =>
@@ -84,7 +84,7 @@ export const block = (caption: string, text: string): Html =>
     <pre tabindex="0" aria-label="${caption}">${text}</pre>
   </figure>`
 
-/** A number of records of all, as a bar and in words. */
+/** How many of all records are done, as a bar and in words. */
 export const progress = (done: number, all: number, name: string): Html =>
   html`<progress max="${Math.max(1, all)}" value="${done}" aria-label="${name}"></progress>
     <span>${done} of ${all}</span>`
@@ -99,13 +99,13 @@ const tones = {
 }
 const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
 
-/** A count that stops at `max`. */
+/** Shows a count of records that were counted up to `max`. */
 export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
 
-/** A link with an id. */
+/** A link whose text is an id. */
 export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
 
-/** An id. The style sheet hides the middle of a long one, whose start says its age; the whole id is the title and can be copied. */
+/** An id. The style sheet hides the middle of a long id, whose start tells its age. The title and a copy have the whole id. */
 export const idOf = (id: string | null): Cell => {
   if (id === null) return null
   const shown = id.length <= 20 ? id : html`${id.slice(0, 10)}<span>${id.slice(10, -6)}</span>${id.slice(-6)}`
@@ -126,7 +126,7 @@ export const duration = (seconds: number): string => {
   return `${count} ${unit}${count === 1 ? "" : "s"}`
 }
 
-/** Returns a function that shows times: relative to `now`, in milliseconds, with the exact time in UTC beside it. */
+/** Returns a function that shows a time relative to `now` (milliseconds), with the exact time in UTC beside it. */
 export const timeSince =
   (now: number) =>
   (at: string | Date | null): Cell => {

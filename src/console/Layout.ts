@@ -18,14 +18,14 @@ interface Head {
   readonly project?: string | undefined
   /** The CSRF token of the session; without a session the header has no links. */
   readonly csrf?: string | undefined
-  /** The URL of the page, if it can be shown again. */
+  /** The URL of the page, if the page may be refreshed. */
   readonly url?: string | undefined
 }
 
-/** Seconds after which a page shows itself again, if its query asks for it. */
+/** Seconds after which a page is loaded again, if its query has `refresh=on`. */
 const refreshAfter = 10
 
-/** Whether the page refreshes itself, and the link that turns this on or off. */
+/** Returns whether the page is refreshed, and the link that turns the refresh on or off. */
 const refreshOf = (url: string) => {
   const [path = "", text = ""] = url.split("?")
   const { refresh, ...query } = Object.fromEntries(new URLSearchParams(text))
@@ -49,7 +49,6 @@ const sections: ReadonlyArray<readonly [path: string, name: string]> = [
   ["/console/audit", "Audit"]
 ]
 
-/** Renders a page. */
 export const pageResponse = (
   head: Head,
   content: Cell | ReadonlyArray<Html>,

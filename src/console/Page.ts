@@ -14,7 +14,7 @@ import { type Columns, hiddenFields, href, type Html, html, table, type Time, ti
 /** Maximum number of rows on a page. */
 export const pageSize = 50
 
-/** A record of the query does not exist (404), or a parameter is malformed (400). */
+/** A record that the query names does not exist (404), or a parameter is malformed (400). */
 export class PageError extends Data.TaggedError("PageError")<{
   readonly status: 400 | 404
   readonly message: string
@@ -31,7 +31,7 @@ export interface Content {
   readonly project?: ProjectId
   readonly body: ReadonlyArray<Html>
   readonly status?: number
-  /** The URL to which the browser goes instead. */
+  /** The URL to which the browser is redirected instead. */
   readonly elsewhere?: string | undefined
 }
 
@@ -41,7 +41,6 @@ export interface PageRequest {
   readonly session: Session
 }
 
-/** The project of a page. */
 export interface Project {
   readonly id: ProjectId
   readonly name: string
@@ -75,7 +74,7 @@ interface List<Row> {
   readonly caption: string
   readonly columns: Columns<Row>
   readonly found: Found<Row>
-  /** The text that stands for the table without rows. */
+  /** The text that replaces a table without rows. */
   readonly empty: string
   /** The fields of a filter. */
   readonly filter?: ReadonlyArray<Html>
@@ -118,7 +117,7 @@ export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: 
   return row ?? (yield* notFound(kind, id))
 })
 
-/** Returns the URL of the trace of a record; undefined without a place where traces are shown. */
+/** Returns the URL of the trace of a record; undefined if `TRACE_URL_TEMPLATE` is not set. */
 export const traceUrlOf = (traceparent: string) =>
   Effect.map(Settings, ({ traceUrlTemplate }) =>
     Option.getOrUndefined(

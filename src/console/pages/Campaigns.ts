@@ -40,7 +40,7 @@ export const campaigns = projectPage(
   })
 )
 
-/** The number of settled recipients; before the campaign runs, of those that it has frozen. */
+/** Shows how many recipients are settled; before the campaign runs, how many are frozen. */
 const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
   if (eligible === null) return "no audience yet"
   return recipients === 0

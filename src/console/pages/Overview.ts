@@ -13,7 +13,7 @@ import { badge, countOf, duration, facts, failureOf, html, idLink, link, table, 
 const maxEndpoints = 20
 const maxProjects = 20
 
-/** Age of the oldest due delivery, in seconds, from which on the queue is overdue. */
+/** The queue is overdue if the oldest due delivery has waited for this number of seconds. */
 const overdueAfter = 5
 
 interface State {
@@ -25,7 +25,7 @@ interface State {
 
 type Count = "dead" | "unknown" | "disabled" | "paused"
 
-/** Says in one sentence what is wrong. A count that stops at a maximum says so. */
+/** Says in one sentence what is wrong, and which counts are only minimums. */
 const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string => {
   const [longest] = failed
   const part = (of: Count, one: string, many: string) => {
@@ -56,7 +56,7 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }
 
-/** Makes a cell with a count and a link to the list of what is counted. */
+/** Makes a column of counts. Each count links to the list of the records that are counted. */
 const listed = (path: string, count: Count, status?: string) => ({
   number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 })

@@ -1,11 +1,11 @@
-/** The replays of a project: their progress, their pace, and what holds them. */
+/** The replays of a project: their progress, their pace, and what delays them. */
 import { Effect } from "effect"
 import { Replays } from "../../integrations/deliveries/Replays.ts"
 import { list, type Listed as Webhook } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, type Cell, duration, html, idLink, idOf, progress, type Time } from "../Html.ts"
 import { listOf, pageSize, projectPage } from "../Page.ts"
 
-/** Says why a running replay does not go on at its pace. */
+/** Says what keeps a running replay below its pace. */
 const holdOf = (webhook: Webhook | undefined, time: Time): Cell => {
   if (webhook === undefined || !webhook.enabled) return "its webhook is disabled: the replay ends"
   const until =

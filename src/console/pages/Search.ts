@@ -1,4 +1,4 @@
-/** The records whose id begins with a text: their pages, or a list of them. */
+/** The search for records whose id begins with a text: a list of them, or the page of the only one. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.ts"

@@ -1,9 +1,9 @@
-/** The pages without a session. */
+/** The pages that are shown without a session. */
 import { html } from "../Html.ts"
 import { pageResponse } from "../Layout.ts"
 import { signInPath } from "../../platform/requests/auth/SignInLinks.ts"
 
-/** Says how to get a link. */
+/** Says how to get a sign-in link. */
 export const signInPage = pageResponse(
   { title: "Sign in" },
   [
@@ -14,7 +14,7 @@ export const signInPage = pageResponse(
   401
 )
 
-/** The page of a link, for anyone. It reads and changes nothing; its button redeems the link. */
+/** The page of a sign-in link. Loading the page changes nothing, because anyone may load it; its button redeems the link. */
 export const linkPage = (code: string) =>
   pageResponse({ title: "Sign in" }, [
     html`<form method="post" action="${signInPath}">
