@@ -1,7 +1,7 @@
 /**
  * The operator's commands: `npm run --silent cli -- <command>`.
  *
- * Compiled modules are kept between runs, as in `main.ts`.
+ * Node keeps compiled modules in a cache between runs, as in `main.ts`.
  */
 import { enableCompileCache } from "node:module"
 import { fileURLToPath } from "node:url"

@@ -1,10 +1,10 @@
 /**
- * `npm start`: runs the service. `npm start -- --role api` runs half of it.
+ * `npm start` runs the service. `npm start -- --role api` runs only its HTTP part.
  *
- * Compiled modules are kept between starts, with their types already stripped: a start takes half the CPU time, and a
- * process about 15 MB less. The folder belongs to the installation, so other users cannot write into it. `npm start` names it
- * in NODE_COMPILE_CACHE too, so that this file also comes from there: otherwise Node loads its type stripper for this file
- * alone, which takes 90 ms of CPU and 10 MB.
+ * Node keeps compiled modules in a cache between starts, with their types already stripped: a start takes half the CPU time, and
+ * a process about 15 MB less. The folder of the cache is below this package, so other users cannot write into it. `npm start`
+ * also names the folder in NODE_COMPILE_CACHE, so that this file comes from the cache, too: otherwise Node loads its type
+ * stripper for this file alone, which takes 90 ms of CPU and 10 MB.
  */
 import { enableCompileCache } from "node:module"
 import { fileURLToPath } from "node:url"

@@ -2,7 +2,7 @@
 import { Command } from "effect/cli"
 import { cli } from "./Output.ts"
 
-/** The modules of the commands, by name. */
+/** The commands by name. A module is loaded only if its command is needed. */
 const modules = {
   project: async () => (await import("./commands/project.ts")).project,
   token: async () => (await import("./commands/token.ts")).token,
@@ -23,7 +23,7 @@ const modules = {
 const isName = (text: string | undefined): text is keyof typeof modules =>
   text !== undefined && Object.hasOwn(modules, text)
 
-/** Loads the command that the arguments name; all of them for the help, and for a name that is not known. */
+/** Loads the command that the first argument names. For the help and for an unknown name, loads all commands. */
 export const commandsFor = async ([name]: ReadonlyArray<string>) =>
   Command.make(cli).pipe(
     Command.withDescription("Operate the developer API: its projects, keys and database"),

@@ -22,7 +22,7 @@ export const project = Flag.String("project").pipe(
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
-/** A flag that a schema decodes. A fault is wrong usage. */
+/** A flag whose value a schema decodes. An invalid value is wrong usage. */
 export const decodedFlag = <A>(name: string, schema: Schema.Codec<A, string>): Flag.Flag<A> => {
   const decode = Schema.decodeUnknownEffect(schema)
   return Flag.String(name).pipe(
@@ -35,7 +35,6 @@ export const decodedFlag = <A>(name: string, schema: Schema.Codec<A, string>): F
   )
 }
 
-/** A time. */
 export const time = (name: string, description: string): Flag.Flag<Date> =>
   decodedFlag(name, Instant).pipe(
     Flag.withMetavar("TIME"),
@@ -43,7 +42,6 @@ export const time = (name: string, description: string): Flag.Flag<Date> =>
     Flag.map((text) => new Date(text))
   )
 
-/** An integer flag. */
 export const integer = (name: string, min: number, max: number) => {
   const expected = `an integer from ${min} to ${max}`
   return Flag.String(name).pipe(
@@ -56,7 +54,7 @@ export const integer = (name: string, min: number, max: number) => {
   )
 }
 
-/** The flags of the range of a list, which goes on with `flag` after the page before. */
+/** The flags of a page of a list. `flag` takes `next` of the page before. */
 const rangeWith = <Name extends "before" | "after">(flag: Name, description: string) => ({
   limit: integer("limit", 1, 1_000).pipe(
     Flag.withDescription("Maximum number of items, at most 1000; 100 if not given"),
@@ -70,13 +68,12 @@ const rangeWith = <Name extends "before" | "after">(flag: Name, description: str
   )
 })
 
-/** The range of a list that is newest first. */
+/** The flags of a page of a list that is newest first. */
 export const range = rangeWith("before", "Only items after this one in the list, which are older: `next` of a list")
 
-/** The range of a list by id. */
+/** The flags of a page of a list in the order of ids. */
 export const rangeById = rangeWith("after", "Only items after this one in the list: `next` of a list")
 
-/** The installation of a webhook. */
 export const installation = Flag.String("installation").pipe(
   Flag.withMetavar("ID"),
   Flag.withDescription("The installation's id (required)")

@@ -6,7 +6,7 @@ import * as Database from "../platform/database/Database.ts"
 import { assertMigrated, migrate } from "../platform/database/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
 
-/** Commands act as the user of the operating system. */
+/** The actor of commands in the audit is the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
 const database = Database.clients.operator.pipe(
@@ -15,7 +15,7 @@ const database = Database.clients.operator.pipe(
   Layer.merge(operator)
 )
 
-/** Runs a command on the database, whatever its migrations. */
+/** Runs a command on the database, even if migrations are pending. */
 export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(
     Effect.provide(database),
@@ -24,7 +24,7 @@ export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
     Effect.provideService(References.MinimumLogLevel, "Warn")
   )
 
-/** Runs a command on a migrated database: migrates the embedded one, and fails if another one lacks migrations. */
+/** Runs a command on a migrated database. Migrates the embedded database, and fails if another one has pending migrations. */
 export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   onDatabase(Effect.andThen(migrated, command))
 
@@ -35,7 +35,7 @@ const migrated = Effect.gen(function* () {
   yield* Effect.catchTag(assertMigrated, "MigrationsPending", () => Effect.asVoid(migrate))
 })
 
-/** Ends a command on a signal with its finalizers: an embedded database that it has started is stopped again. */
+/** Interrupts a command on SIGINT or SIGTERM. Its finalizers then stop an embedded database that it has started. */
 const stoppable = Effect.raceFirst(
   Effect.callback<never>((resume) => {
     const stop = () => resume(Effect.interrupt)

@@ -3,16 +3,16 @@ import { Console, Duration, Effect, Option, Stdio, Stream } from "effect"
 import { CliOutput } from "effect/cli"
 import { withEscapes, withoutInvisible } from "../platform/UnsafeText.ts"
 
-/** The command line of commands, in usage and examples. */
+/** The beginning of a command line, in usage and examples. */
 export const cli = "npm run --silent cli --"
 
-/** Prints the result of a command, as JSON or as text, with escapes for what records have that acts on a terminal. */
+/** Prints the result of a command as JSON or as text. Escapes characters of records that would act on a terminal. */
 export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> => {
   const lines = (json ? JSON.stringify(document, null, 2) : text).split("\n")
   return Console.log(lines.map(withEscapes).join("\n"))
 }
 
-/** Prints a page of a list. On a terminal, the text says how to get the rest, by the flag that takes `next`. */
+/** Prints a page of a list. On a terminal, the text ends with the flag that gets the next page. */
 export const answerPage = Effect.fnUntraced(function* (
   json: boolean,
   { items, next }: { readonly items: ReadonlyArray<object>; readonly next: string | null },
@@ -55,7 +55,7 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
 /** Replaces line breaks and other characters that would act on the terminal or are invisible. */
 export const oneLine = (text: string): string => withoutInvisible(text).trim()
 
-/** Shows the progress of a long task, on a terminal only. */
+/** Shows the seconds and the progress of a long task on standard error, if that is a terminal. */
 export const withProgress =
   (what: string, reached: () => string = () => "") =>
   <A, E, R>(task: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Stdio.Stdio> =>

@@ -8,7 +8,7 @@ class OutputFailed extends Data.TaggedError("OutputFailed")<{ readonly message: 
 type Write = (text: string) => Effect.Effect<void, PlatformError.PlatformError>
 type Document<A, E, R> = (write: Write) => Effect.Effect<A, E | PlatformError.PlatformError, R>
 
-/** Writes a document to a file, or to standard output without one. Fails with `OutputFailed` if it can't be written. */
+/** Writes a document to a file, or to standard output if there is no file. Fails with `OutputFailed` if it can't be written. */
 export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Document<A, E, R>) =>
   Effect.gen(function* () {
     return Option.isSome(file) ? yield* toFile(file.value, document) : yield* toStandardOutput(document)
@@ -28,17 +28,17 @@ const toStandardOutput = Effect.fnUntraced(function* <A, E, R>(document: Documen
 })
 
 /**
- * Writes beside the file, under another name, and renames what is complete and on disk: a failure leaves an existing file as it
- * was. A file that is not regular, such as a pipe, is written in place.
+ * Writes a temporary file in the same folder, and renames it once it is complete and on disk: a failure leaves an existing file
+ * unchanged. A file that is not regular, such as a pipe, is written in place.
  */
 const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Document<A, E, R>) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
   const existing = yield* Effect.option(fs.stat(file))
-  // Appends, as a pipe has no position to write at.
+  // Opened for appending, because a pipe has no position to write at.
   if (Option.exists(existing, ({ type }) => type !== "File"))
     return yield* writeTo(yield* fs.open(file, { flag: "a" }), document)
-  // A link keeps to be one.
+  // A symbolic link stays: its target is replaced.
   const place = Option.isSome(existing) ? yield* fs.realPath(file) : file
   const part = path.join(path.dirname(place), `.${path.basename(place)}.${randomBytes(6).toString("hex")}.part`)
   const mode = Option.match(existing, { onNone: () => 0o666, onSome: (info) => info.mode & 0o777 })
@@ -57,6 +57,6 @@ const writeTo = <A, E, R>(opened: FileSystem.File, document: Document<A, E, R>) 
 const isPlatformError = (error: unknown): error is PlatformError.PlatformError =>
   Predicate.isTagged(error, "PlatformError")
 
-/** Says why a file can't be read or written: `missing`, or the code of the system, such as EACCES or ENOSPC. */
+/** Says why a file can't be read or written: `missing` if it does not exist, else the system's code, such as EACCES or ENOSPC. */
 export const whyOf = ({ _tag, cause }: PlatformError.PlatformError["reason"], missing: string): string =>
   _tag === "NotFound" ? missing : Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag

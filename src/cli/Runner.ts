@@ -11,14 +11,14 @@ import { oneLine } from "./Output.ts"
 const wrongUsage = 2
 
 /**
- * Runs a command with the arguments of the process, then exits: 0 for success, 2 for wrong usage, 1 for any other failure.
+ * Runs a command with the arguments of the process, then exits with 0 for success, 2 for wrong usage, 1 for any other failure.
  * Signals are handled by the commands.
  */
 export const run = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ): void => perform(command).pipe(Effect.provide(NodeServices.layer), runMain({ disableErrorReporting: true, teardown }))
 
-/** Runs a command with the arguments of `Stdio`, and prints why it failed. */
+/** Runs a command with the arguments of `Stdio`. If it fails, prints why. */
 export const perform = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ) => Command.run(command, { version: manifest.version }).pipe(Effect.tapCause(report), Effect.provide(presentation))
@@ -30,8 +30,8 @@ const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
 })
 
 /**
- * Exits once all output is written: the part that a pipe has no room for is still in the process. Output that could not be
- * written is a failure, unless the reader has closed the pipe: it does not want the rest.
+ * Exits once all output is written, because an exit would lose the part that a full pipe has not taken yet. Output that could
+ * not be written is a failure, except if the reader has closed the pipe, because it wants no more.
  */
 const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | undefined) =>
   process.stdout.write("", () =>
@@ -43,7 +43,7 @@ const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | und
     })
   )
 
-/** The exit status of a command. */
+/** Exits with 2 for wrong usage, otherwise as Effect does by default. */
 export const teardown: Runtime.Teardown = (exit, onExit) =>
   Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause))
     ? onExit(wrongUsage)
@@ -51,7 +51,7 @@ export const teardown: Runtime.Teardown = (exit, onExit) =>
 
 const isWrongUsage = (error: unknown) => CliError.isCliError(error) && error._tag === "ShowHelp"
 
-/** Prints why a command failed on standard error, one line for each fault. */
+/** Prints on standard error why a command failed, one line for each fault. */
 const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   const error = Cause.squash(cause)
   // The presenter has already reported wrong usage.
@@ -63,7 +63,7 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
 
 const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 
-/** A line that repeats what was given to a command, which may be a secret in the wrong place. */
+/** Removes secrets from a line. The line may repeat an argument, and the argument may be a secret in the wrong place. */
 const printable = (text: string): string => oneLine(redactSecrets(text))
 
 /** Describes a failure to an operator, one line for each fault. */
@@ -74,7 +74,7 @@ export const faultLines = (error: unknown): ReadonlyArray<string> => {
   return [error instanceof Error && error.message !== "" ? error.message : String(error)]
 }
 
-/** The errors of settings and of project files list their faults. Their modules are loaded by the commands that need them. */
+/** Recognizes the errors of settings and of project files without their classes, whose modules only some commands load. */
 const hasFaults = Schema.is(Schema.Struct({ faults: Schema.Array(Schema.String) }))
 
 /** Returns the message of PostgreSQL or the system, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
@@ -98,7 +98,7 @@ const present = (event: CliOutput.Presenter.Event) => {
 }
 
 const usageFault = (errors: ReadonlyArray<CliError.NonShowHelpErrors>) => {
-  // The flags of an unknown command can't be checked.
+  // Only the unknown command is reported, because its flags can't be checked.
   const unknown = errors.find((error) => error._tag === "UnknownSubcommand")
   return printable((unknown === undefined ? errors : [unknown]).map(describe).join("; "))
 }

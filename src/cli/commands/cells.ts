@@ -7,7 +7,7 @@ import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
 
-/** The installation has no name that a router could lead to. */
+/** The cell has no name that the router's map could contain. */
 class CellUnnamed extends Data.TaggedError("CellUnnamed") {
   override readonly message = "CELL is not set: it is the name of this cell, such as CELL=01"
 }
@@ -21,7 +21,7 @@ const map = Command.make(
     const keys = yield* movedKeys(cell.value)
     const items = keys.map(({ keyId }) => ({ keyId, cell: cell.value }))
     const lines = items.map((item) => `${item.keyId} ${item.cell}`)
-    // Without keys there is nothing to append to a map, not an empty line.
+    // Without keys nothing is printed, because an empty line would be appended to the map.
     if (json || lines.length > 0) yield* answer(json, { items }, lines.join("\n"))
   }, onMigratedDatabase)
 ).pipe(

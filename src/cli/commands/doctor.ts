@@ -31,7 +31,7 @@ const keys = Checks.keys.pipe(
 const ofRecords = Effect.all({ keys, work: Checks.work, moves: Checks.moves })
 const withoutRecords = { keys: skipped, work: skipped, moves: skipped }
 
-/** Checks of the database. Those that depend on a failed one are skipped. */
+/** Checks of the database. A check is skipped if it depends on one that has failed. */
 const ofDatabase = Effect.gen(function* () {
   const database = yield* Checks.database
   const pooler = yield* Checks.pooler
@@ -56,7 +56,7 @@ const ofDatabase = Effect.gen(function* () {
   )
 )
 
-/** Checks of other services. Their clients do not log, as the findings have their failures. */
+/** Checks of Redis and of telemetry. The clients of both do not log, because the findings report their failures. */
 const ofServices = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
   Effect.provide(Settings.layer),
   Effect.provideService(References.MinimumLogLevel, "None")

@@ -1,4 +1,4 @@
-/** `project`: the project file (contract §12). */
+/** `project`: applies and exports project files (contract §12), and lists, moves and deletes projects. */
 import { Console, Data, Effect, FileSystem, Layer, Option, Redacted, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import * as Moves from "../../cells/Moves.ts"
@@ -20,7 +20,7 @@ import { whyOf, writeDocument } from "../OutputFile.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
-/** `Projects`, with the key that seals the secrets of files. */
+/** `Projects`, with the key that seals the secrets of project files. */
 const projects = Projects.layer.pipe(Layer.provide(SecretBox.layer), Layer.provide(SecretKey.layer))
 
 const apply = Command.make(
@@ -83,7 +83,7 @@ const exportCommand = Command.make(
       Effect.provide(Exports.layer),
       onMigratedDatabase
     )
-    // Without a file, standard output has the project file itself.
+    // Without a file, standard output has the project file itself, so no report follows.
     if (Option.isSome(output)) yield* answer(json, report, exportReport(output.value, report))
   })
 ).pipe(

@@ -18,7 +18,7 @@ import { failed, failure, ok, warning } from "./Finding.ts"
 
 const oldestServer = 150_000
 
-/** PostgreSQL answers, is new enough, and has room for the connections of one process. */
+/** Checks that PostgreSQL answers, is new enough and a primary, and has room for the connections of one process. */
 export const database = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
@@ -57,7 +57,7 @@ export const unreachable = (isEmbedded: boolean): string =>
     ? "Read postgres.log under DATA_DIR: the embedded PostgreSQL can't be used."
     : "Check DATABASE_URL, and that PostgreSQL runs and takes connections from here."
 
-/** The pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
+/** Checks that the pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
 export const pooler = Effect.gen(function* () {
   const { databaseDirectUrl, databaseUrl } = yield* Settings
   if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
@@ -75,7 +75,7 @@ export const pooler = Effect.gen(function* () {
   Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
 )
 
-/** Every migration of this version is applied, and no unknown one. */
+/** Checks that all migrations of this version are applied, and no others. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
   const { pending, unknown } = yield* migrationStatus
@@ -88,13 +88,13 @@ export const migrations = Effect.gen(function* () {
     : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
 
-/** Receivers refuse webhooks whose time is five minutes off; replicas with different clocks start retries at wrong times. */
+/** In ms. If a clock is wrong, records get wrong times, and from five minutes on, receivers refuse webhooks. */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
-/** The clocks of this machine and of the database agree. */
+/** Checks that the clocks of this machine and of the database agree. */
 export const clock = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  // The first statement waits for the connection.
+  // The first statement also waits for a connection, so its time is not measured.
   yield* sql`SELECT 1`
   const before = yield* Clock.currentTimeMillis
   const [there] = yield* sql<{ millis: number }>`
@@ -110,7 +110,7 @@ export const clock = Effect.gen(function* () {
       : ok(difference)
 }).pipe(Effect.catchCause(failure("Read the database's log: its clock can't be read.")))
 
-/** Every stored secret opens, and none still needs a key of `SECRET_KEY_PREVIOUS`. */
+/** Checks that every stored secret can be opened, and that none still needs a key of `SECRET_KEY_PREVIOUS`. */
 export const keys = Effect.gen(function* () {
   const { keyIds } = yield* SecretBox
   const { byKey, unreadable } = yield* countByKey(sealedTables)
@@ -128,13 +128,13 @@ export const keys = Effect.gen(function* () {
     : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
-/** Redis answers, if rate limits are shared. */
+/** Checks that Redis answers, if rate limits are shared. */
 export const limiter = Effect.gen(function* () {
   const { redisUrl } = yield* Settings
   if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")
   const { host } = new URL(Redacted.value(redisUrl.value))
   return yield* Effect.flatMap(RateLimits, ({ ping }) => ping).pipe(
-    // The store connects in the background.
+    // The store connects in the background, so the first pings may fail.
     Effect.retry({ schedule: Schedule.spaced(Duration.millis(100)), times: 20 }),
     Effect.as(ok(`Redis answers (${host})`)),
     Effect.catchTag("LimiterUnavailable", () =>
@@ -149,7 +149,7 @@ export const limiter = Effect.gen(function* () {
   )
 })
 
-/** The collector answers, if telemetry is exported. */
+/** Checks that the collector answers, if telemetry is exported. */
 export const telemetry = Effect.gen(function* () {
   const { adminPort, databaseUrl, telemetry } = yield* Settings
   if (Option.isNone(telemetry)) {
@@ -159,7 +159,7 @@ export const telemetry = Effect.gen(function* () {
   }
   const { endpoint } = telemetry.value
   return yield* HttpClient.get(`${endpoint}/v1/traces`).pipe(
-    // Any answer to a GET shows that it is reachable.
+    // Any answer to a GET shows that the collector is reachable.
     Effect.as(ok(`${endpoint} answers`)),
     Effect.timeout(Duration.seconds(3)),
     Effect.orElseSucceed(() =>
@@ -169,7 +169,7 @@ export const telemetry = Effect.gen(function* () {
   )
 })
 
-/** No endpoint fails, and no delivery or message waits for an operator or for a worker. */
+/** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const deliveries = yield* Deliveries.countStuck(sql)
@@ -200,7 +200,7 @@ export const work = Effect.gen(function* () {
     : warning(waiting.join(", "), `Run ${commands.join(" and ")}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
-/** No slot is left of a move: PostgreSQL keeps its log for each until the disk is full. */
+/** Checks that no move has left a replication slot. PostgreSQL keeps its log for each slot until the disk is full. */
 export const moves = Effect.gen(function* () {
   const found = yield* slots(yield* SqlClient.SqlClient)
   const named = found.map(

@@ -6,7 +6,7 @@ import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
 import { withEscapes } from "../../../platform/UnsafeText.ts"
 import { oneLine } from "../../Output.ts"
 
-/** Several times what a delivery has. */
+/** Several times the size of a delivery's body. */
 const maxBodySize = ByteSize.mebibytes(1)
 
 /** Less than the 15 s for which the service waits for an answer. */
@@ -15,7 +15,7 @@ const forwardTimeout = Duration.seconds(10)
 /** Maximum number of deliveries whose attempts are counted. */
 const maxCounted = 10_000
 
-/** Only the code of a failure is shown: its message may repeat the URL. */
+/** Returns the code of a failure or of its cause. The message is not shown, because it may repeat the URL. */
 export const codeOf = (error: unknown): string | undefined =>
   Predicate.hasProperty(error, "code") && typeof error.code === "string"
     ? error.code
@@ -23,7 +23,7 @@ export const codeOf = (error: unknown): string | undefined =>
       ? codeOf(error.cause)
       : undefined
 
-/** What was received, as far as it can be read. */
+/** A received delivery. It has no event if its body is not a JSON object. */
 interface Received {
   readonly bytes: Uint8Array
   readonly headers: Readonly<Record<string, string>>
@@ -35,10 +35,10 @@ const eventOf = (bytes: Uint8Array): Option.Option<object> =>
     Option.filter(Predicate.isObject)
   )
 
-/** The reasons for which a delivery of a valid signature is no event of this version. */
+/** Reasons to refuse a delivery that has a valid signature: this version does not know its event. */
 const authentic = new Set(["type_unknown", "body_invalid"])
 
-/** Returns `verified`, or the reason why the delivery is not. */
+/** Returns `verified`, or the reason why the delivery is not verified. */
 const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers }: Received) =>
   Option.match(secret, {
     onNone: () => Effect.succeed("secret unknown"),
@@ -49,7 +49,7 @@ const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers
       })
   })
 
-/** Sends a delivery on with its signature, and describes what came of it. */
+/** Sends a delivery on with its signature, and describes the outcome. */
 const forward = (to: string, { bytes, headers }: Received) => {
   const kept = Object.entries(headers).filter(([name]) =>
     /^(webhook-.*|content-type|user-agent|traceparent)$/.test(name)
@@ -82,7 +82,7 @@ const makeAttempts = () => {
   }
 }
 
-/** A text of a sender: one line of limited length, without secrets and control characters. */
+/** Makes one line of limited length of a sender's text, without secrets and control characters. */
 const printable = (text: unknown): string => oneLine(redactSecrets(typeof text === "string" ? text : "-")).slice(0, 120)
 
 interface Options {
