@@ -35,7 +35,7 @@ const textsOf = (members: Members): Texts =>
 const namedBy = (member: string, items: unknown): Members =>
   membersOf(items).map(([, item]) => [String(memberOf(item, member)), item])
 
-/** Returns the texts of all objects in a part of the document, with those that it refers to. */
+/** Returns the texts of all objects in a part of the document, including objects that the part refers to. */
 const objectsIn = (part: unknown, seen = new Set<unknown>()): ReadonlyArray<Texts> => {
   if (seen.has(part)) return []
   seen.add(part)
@@ -59,7 +59,7 @@ const objects = new Map(
 
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
 
-/** A type literal in a declaration: the line of each member by its name, and the objects whose type it may be. */
+/** A type literal in a declaration: the line of each member by name, and the objects that the type may describe. */
 interface Literal {
   readonly lines: Map<string, number>
   readonly candidates: ReadonlyArray<Texts>
@@ -97,7 +97,7 @@ const documentMembers = (declaration: string): string => {
     .join("\n")
 }
 
-/** Returns the declaration of the operations with an interface that has their texts, and adds it to both types of clients. */
+/** Adds an interface with the texts of all operations to a declaration, and makes it a part of both types of clients. */
 const documentOperations = (declaration: string): string => {
   const groups = new Map<string, Array<string>>()
   HttpApi.reflect(Api, {

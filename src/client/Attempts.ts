@@ -14,7 +14,7 @@ import { Operation } from "../api/Requests.ts"
 export interface RetryOptions {
   /** Maximum number of retries. Default: 4. */
   readonly times?: number | undefined
-  /** Time after the call in which attempts may start; a longer wait fails at once. Default: one minute. */
+  /** Time after the call within which attempts may start; a call that would have to wait longer fails. Default: one minute. */
   readonly within?: Duration.Input | undefined
   /**
    * Delay before the first retry, doubled for each further retry up to 10 s and reduced by up to half at random.
@@ -28,8 +28,8 @@ export interface AttemptOptions {
   /** `false`: no retries. */
   readonly retry?: RetryOptions | false | undefined
   /**
-   * Deadline of an attempt, to the end of the answer. An attempt that exceeds it counts as a lost connection. Default:
-   * 30 s.
+   * Maximum time from the start of an attempt to the end of its answer. An attempt that exceeds it counts as a lost
+   * connection. Default: 30 s.
    */
   readonly timeout?: Duration.Input | undefined
 }
@@ -43,7 +43,7 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
-/** Returns the innermost messages of a failure's causes, such as `connect ECONNREFUSED 127.0.0.1:3000`; `fetch` hides them. */
+/** Returns the messages of the innermost causes, such as `connect ECONNREFUSED 127.0.0.1:3000`, which `fetch` hides. */
 const reasonOf = (cause: unknown): string | undefined => {
   if (!(cause instanceof Error)) return undefined
   const inner = cause instanceof AggregateError ? cause.errors : [cause.cause]
@@ -103,7 +103,7 @@ export const attemptsLayer = ({
   HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request }) => {
     const attempt = next(request).pipe(
       Effect.mapError(explain),
-      // The body is read here, so that a connection that breaks off within it also counts as lost.
+      // The body is read here, so that a connection that breaks off within the body also counts as lost.
       Effect.tap((response) =>
         Effect.mapError(response.arrayBuffer, (cause) => lost(request, "the answer broke off", cause))
       ),

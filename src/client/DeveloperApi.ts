@@ -29,7 +29,7 @@ export interface Answer {
   readonly body?: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
 }
 
-/** An operation without its types, which only `Operations` has. test/client/Types.test.ts checks those. */
+/** An operation without its own types. `Operations` has the types, and test/client/Types.test.ts checks them. */
 export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
 
 /** Narrows a member of a client. The compiler loses the types of operations in a loop over them. */
@@ -56,11 +56,11 @@ export const bearerLayer = (
  * it would get, without `instance`.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
-  /** Uses the platform's `fetch`, or `FetchHttpClient.Fetch`. */
+  /** Uses `FetchHttpClient.Fetch`, by default the platform's `fetch`. */
   static readonly layer = (options: DeveloperApiOptions): Layer.Layer<DeveloperApi> =>
     DeveloperApi.layerHttpClient(options).pipe(
       Layer.provide(FetchHttpClient.layer),
-      // A redirect would send the token elsewhere or change the method: it is treated as an unexpected answer.
+      // A redirect could send the token to another host or change the method, so it counts as an unexpected answer.
       Layer.provide(Layer.succeed(FetchHttpClient.RequestInit, { redirect: "manual" }))
     )
 
@@ -124,7 +124,7 @@ const method = (endpoint: HttpApiEndpoint.Top, call: Call<CompleteRequest>) => {
   return hasMember(endpoint.query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
 
-/** A UUID is a valid key of every operation. It is part of the request, so every attempt has the same key. */
+/** Adds a UUID as the key of a request without one. Every attempt then has the same key. */
 const withKey = Effect.fnUntraced(function* (request: CallerRequest) {
   const headers = request.headers ?? {}
   if (Predicate.hasProperty(headers, "idempotency-key") && headers["idempotency-key"] !== undefined) return request

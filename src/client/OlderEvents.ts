@@ -2,8 +2,8 @@
 import { Predicate, Schema, SchemaAST } from "effect"
 
 /**
- * Returns a function that adds null for each absent member that may be null by a schema, at any depth. A member that is added
- * to an event may be null, so an event that is older than the schema can be decoded by it.
+ * Returns a function that adds null for each absent member that the schema allows to be null, at any depth. New members of
+ * events can always be null, so the schema then also decodes events that are older than the schema.
  */
 export const withAbsentAsNull = (schema: Schema.Top): ((json: unknown) => unknown) => {
   const { ast } = Schema.toEncoded(schema)

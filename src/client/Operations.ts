@@ -37,7 +37,7 @@ type QueryOf<S extends Schema.Constraint> = {
     : S["Encoded"][Key]
 }
 
-/** A part of a request, optional when all its members are. */
+/** A part of a request. It is optional if all its members are optional. */
 type Slot<Name extends string, Value> = [Value] extends [never]
   ? unknown
   : Partial<Value> extends Value
@@ -89,8 +89,8 @@ export type OperationAnswer<Group extends GroupName, Name extends OperationName<
 
 /**
  * The failures of an operation: the problems that its endpoint declares; `UnexpectedProblem` for a problem that it does
- * not declare; `HttpClientError` for no answer or one that is no problem; `SchemaError` for a success whose body this
- * version of the client cannot decode.
+ * not declare; `HttpClientError` if no answer arrives, or an unexpected one that is not a problem; `SchemaError` for a
+ * success whose body this version of the client cannot decode.
  */
 export type OperationFailure<Group extends GroupName, Name extends OperationName<Group>> = FailureOf<
   Endpoints[Group][Name]
@@ -121,7 +121,7 @@ export type Operations = {
   }
 }
 
-/** An operation as a Promise. `items` iterates over the pages with `for await`. */
+/** An operation as a Promise. A list also has `items`, the records of all pages, to be read with `for await`. */
 type PromiseMethod<Request, Answer> = ((...args: [...Arguments<Request>, options?: CallOptions]) => Promise<Answer>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown
@@ -129,7 +129,7 @@ type PromiseMethod<Request, Answer> = ((...args: [...Arguments<Request>, options
 
 /** Options of one call. */
 export interface CallOptions {
-  /** Aborts the call with its retries; the promise rejects with the signal's reason. */
+  /** Aborts the call and its retries. The promise then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }
 

@@ -32,8 +32,8 @@ export type Problem = Extract<Known, { readonly code: string }> | UnexpectedProb
 const classes = Object.values(Problems).filter((member) => typeof member === "function")
 
 /**
- * Whether a failure is a problem of the API; with a tag, whether it has that code (`version_conflict`), or is an
- * `UnexpectedProblem`. Other failures mean that no answer arrived, or that it could not be decoded.
+ * Whether a failure is a problem of the API. A `tag` asks for one code, such as `version_conflict`, or for
+ * `UnexpectedProblem`. Other failures mean that no answer arrived, or that the answer could not be decoded.
  */
 export const isProblem: {
   (failure: unknown): failure is Problem

@@ -27,9 +27,9 @@ export type DeveloperClient = PromiseOperations
  * records of all pages of a list, read with `for await`, page by page.
  *
  * It behaves like `DeveloperApi`. An answer of 400 and above rejects with an instance of its class in `Problems`, which
- * has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). No answer, or one that
- * cannot be decoded, rejects with an Effect `HttpClientError` or `SchemaError`; an aborted call with the signal's
- * reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
+ * has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). A missing answer, or one that
+ * cannot be decoded, rejects with an Effect `HttpClientError` or `SchemaError`. An aborted call rejects with the
+ * signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =

@@ -1,4 +1,4 @@
-/** Encodes the request of a caller for an endpoint, or lists every fault of it. */
+/** Validates the request of a caller for an endpoint and adds defaults, or lists all faults of the request. */
 import { JsonPointer, Result, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { faultDetail, groupFaults, type LocatedFault } from "../api/schema/Locations.ts"
@@ -68,7 +68,7 @@ interface Decoded {
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
-/** Unknown members are faults, in each part of a request. */
+/** Makes the decoder of a part of a request. Unknown members are faults in every part. */
 const slotDecoder = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
   schema === undefined
     ? (input: unknown): Decoded => ({ value: undefined, faults: unknownMembers(name, Object(input)) })
@@ -94,7 +94,7 @@ const refusal = (found: ReadonlyArray<LocatedFault>) => {
   return new ValidationFailed({ detail: `Not sent. ${faultDetail(grouped)}`, errors: grouped.errors })
 }
 
-/** Reports other members, such as `signal` or `body`: to ignore them would hide a mistake. */
+/** Reports members that no request has, such as `signal` or `body`: to ignore them would hide a mistake. */
 const surplus = (others: object): ReadonlyArray<LocatedFault> =>
   Object.entries(others).flatMap(([name, value]) =>
     value === undefined

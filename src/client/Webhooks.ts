@@ -36,8 +36,8 @@ export type WebhookInvalidReason =
   | "body_invalid"
 
 /**
- * A delivery that was not verified. Answer it with 400: it is retried. Answer `type_unknown` with 204: the delivery is
- * authentic but newer than this client, so a retry would not help.
+ * A delivery that was not verified. Answer it with 400, and it is retried. Answer `type_unknown` with 204: the delivery
+ * is authentic but newer than this client, so a retry would not help.
  */
 export class WebhookInvalid extends Data.TaggedError("WebhookInvalid")<{
   readonly reason: WebhookInvalidReason
@@ -134,7 +134,7 @@ const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, si
   })
 })
 
-/** Makes the decoder of an event type. It also decodes events of an older service, which lack members that are now nullable. */
+/** Makes the decoder of an event type. It also decodes events of an older service, which lack members that were added since. */
 const decoderOf = (type: EventType) => {
   const schema = eventBody(type)
   const decode = Schema.decodeUnknownEffect(schema)
@@ -156,6 +156,6 @@ const read = Effect.fnUntraced(function* (bytes: Uint8Array) {
     return yield* invalid("type_unknown", `This client does not know events of type ${JSON.stringify(body.type)}`)
   }
   const event = yield* Effect.catch(decode(body), unreadable)
-  // `map` loses the relation between type and data; each event is decoded by the schema of its own type.
+  // `decoders` loses the relation between type and data, but the schema of its own type has decoded the event.
   return event as WebhookEvent
 })
