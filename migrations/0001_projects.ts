@@ -1,11 +1,11 @@
-/** Projects: their members, the keys that open them, the outcomes of their commands, and the removal of a project. */
+/** Projects: members, API keys, idempotency keys, and the removal of a project. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // Ids compare by byte, whatever the collation of the database: pages are ordered by them.
+  // Ids compare by byte, whatever the collation of the database, because pages are ordered by id.
   yield* sql`
     CREATE TABLE projects (
       project_id          text COLLATE "C" PRIMARY KEY,
@@ -19,10 +19,10 @@ export default Effect.gen(function* () {
       rate_limits         jsonb NOT NULL,
       -- Incremented by each project file that is applied.
       revision            integer NOT NULL DEFAULT 0,
-      -- Its foreign key follows in 0002_crm.
+      -- The foreign key of this column follows in 0002_crm.
       default_pipeline_id text COLLATE "C",
       created_at          timestamptz(3) NOT NULL,
-      -- Set before a removal: it ends all work for the project.
+      -- Set before a removal. From then on, no work is done for the project.
       deleted_at          timestamptz(3)
     )`
 
@@ -36,7 +36,7 @@ export default Effect.gen(function* () {
       PRIMARY KEY (project_id, id)
     )`
 
-  // A token contains the id of its key but not of its project, so the key id is unique across projects.
+  // A token contains the id of its key but not the id of its project, so the key id is unique across projects.
   yield* sql`
     CREATE TABLE api_keys (
       project_id   text COLLATE "C" NOT NULL REFERENCES projects,
@@ -45,7 +45,7 @@ export default Effect.gen(function* () {
       name         text NOT NULL,
       scopes       text[] NOT NULL,
       member_id    text COLLATE "C",
-      -- The lifetime at its issue; a rotation gives the new key the same.
+      -- The lifetime with which the key was issued. A rotation gives the new key the same lifetime.
       lifetime     interval NOT NULL,
       expires_at   timestamptz(3) NOT NULL,
       revoked_at   timestamptz(3),
@@ -56,8 +56,8 @@ export default Effect.gen(function* () {
       FOREIGN KEY (project_id, member_id) REFERENCES members (project_id, id)
     )`
 
-  // No foreign key to projects, here and in the other tables that mutations insert into: it would lock the one row of the
-  // project for each insert, and two inserts at once make a multixact of it, which vacuum has to remove. The statements
+  // This table and the other tables that mutations insert into have no foreign key to projects. Each insert would lock the
+  // row of the project, and two inserts at once would make a multixact, which vacuum has to remove. Instead, the statements
   // take the project's id from its row, and `remove_empty_projects` keeps a project that still has rows.
   yield* sql`
     CREATE TABLE idempotency_keys (
@@ -71,15 +71,15 @@ export default Effect.gen(function* () {
       created_at  timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, key)
     )`
-  // For pruning only. The condition is always true, but keeps the planner from using the index for other statements.
-  // Otherwise a look-up by key could take it and read all keys of the project, if the look-up is planned while the table is
-  // empty: all indexes then cost the same.
+  // For pruning only. The condition is always true, but keeps the planner from using the index for other statements. If a
+  // look-up by key is planned while the table is empty, all indexes cost the same: with this index, the look-up would read
+  // all keys of the project.
   yield* sql`
     CREATE INDEX idempotency_keys_age ON idempotency_keys (project_id, created_at) WHERE created_at IS NOT NULL`
 
-  // Returns the project's revision as it is now, or null while a project file is applied or waits to be, and for a deleted
-  // project. A volatile function reads with a snapshot of its own, taken after the lock is held: where that differs from
-  // what the calling statement sees, the statement began before a file was applied, and what it sees is old.
+  // Returns the current revision of a project. Returns null for a deleted project, and while a project file is applied or
+  // waits to be applied. A volatile function reads with its own snapshot, which is taken once the lock is held. If the result
+  // differs from the revision that the calling statement sees, that statement began before a file was applied: its data is old.
   yield* sql`
     CREATE FUNCTION enter_project(project text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
     BEGIN
@@ -97,7 +97,7 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE TRIGGER projects_are_kept BEFORE TRUNCATE ON projects FOR EACH STATEMENT EXECUTE FUNCTION keep_projects()`
 
-  // Not all tables have a foreign key to projects, and no table may keep rows of a project that is gone.
+  // No table may keep rows of a deleted project, and not all tables have a foreign key to projects.
   yield* sql`
     CREATE FUNCTION remove_empty_projects() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE child regclass; found boolean;
@@ -120,9 +120,8 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE TRIGGER projects_go_empty BEFORE DELETE ON projects FOR EACH ROW EXECUTE FUNCTION remove_empty_projects()`
 
-  // Replaces foreign keys to rows that many new rows share, as above. The rows referred to are removed with their project
-  // at most, or, as stages are, under a lock that keeps inserts out. Arguments: the table that refers, its column, and the
-  // column that it refers to.
+  // Replaces foreign keys to rows that many new rows refer to, for the reason given at idempotency_keys. These rows are
+  // removed only with their project. Arguments: the table that refers, its column, and the column that it refers to.
   yield* sql`
     CREATE FUNCTION keep_referenced() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE found boolean;

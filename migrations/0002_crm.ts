@@ -63,9 +63,9 @@ export default Effect.gen(function* () {
       CHECK ((status = 'archived') = (archived_at IS NOT NULL)),
       CHECK (merged_into_client_id <> id)
     )`
-  // One index for each shape of a list, here and below, and for lists alone: they state the condition, though it is always
-  // true (`platform/requests/Pages.ts`). In a plan that is made for an empty table these indexes look as good for a look-up by key
-  // as the primary key does, but there they read all records of a project.
+  // Here and below, each shape of a list has an index that only lists use: only they state its condition, which is always true
+  // (`platform/requests/Pages.ts`). Without the condition, a look-up by key that is planned while the table is empty could use
+  // the index instead of the primary key, and would read all records of a project.
   yield* sql`
     CREATE INDEX clients_by_age ON clients (project_id, created_at DESC, id DESC) WHERE created_at > '-infinity'`
   yield* sql`
@@ -83,7 +83,7 @@ export default Effect.gen(function* () {
       name       text NOT NULL,
       PRIMARY KEY (project_id, id)
     )`
-  // A project file may name a pipeline that it creates, so this is checked when the file has been applied.
+  // A project file may name a pipeline that it creates, so this key is checked when the file has been applied.
   yield* sql`
     ALTER TABLE projects ADD FOREIGN KEY (project_id, default_pipeline_id) REFERENCES pipelines (project_id, id)
       DEFERRABLE INITIALLY DEFERRED`
@@ -101,7 +101,7 @@ export default Effect.gen(function* () {
       FOREIGN KEY (project_id, pipeline_id) REFERENCES pipelines (project_id, id)
     )`
 
-  // Its organization, member and stage are shared by many deals: triggers below stand for their foreign keys.
+  // Many deals share an organization, a member or a stage, so triggers below replace the foreign keys to them.
   yield* sql`
     CREATE TABLE deals (
       project_id            text COLLATE "C" NOT NULL,
@@ -143,7 +143,8 @@ export default Effect.gen(function* () {
     CREATE TRIGGER referenced_by_deals_responsible_member_id AFTER DELETE ON members
     REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
     EXECUTE FUNCTION keep_referenced('deals', 'responsible_member_id', 'id')`
-  // A project file replaces the stages of a pipeline whole, so what is left is checked when the file has been applied.
+  // A project file replaces all stages of a pipeline, under a lock that keeps inserts of deals out. So references to removed
+  // stages are checked when the file has been applied.
   yield* sql`
     CREATE FUNCTION keep_stages() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN

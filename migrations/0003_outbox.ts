@@ -1,11 +1,11 @@
-/** The outbox: events, and the deliveries that wait for them to be sent. */
+/** The outbox: events, and their deliveries to webhooks. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // Like the ids that the service makes outside of SQL: a prefix, then a UUIDv7 without hyphens, so they sort by age.
+  // Makes ids as the service does outside of SQL: a prefix, then a UUIDv7 without hyphens, so that ids sort by age.
   yield* sql`
     CREATE FUNCTION new_id(prefix text, at timestamptz) RETURNS text LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
       SELECT prefix || '_' || lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0')
@@ -17,9 +17,9 @@ export default Effect.gen(function* () {
       project_id  text COLLATE "C" NOT NULL,
       id          text COLLATE "C" NOT NULL,
       type        text NOT NULL,
-      -- As in the body that is sent: json, unlike jsonb, keeps the order of the members.
+      -- The data as it is sent: json, unlike jsonb, keeps the order of the members.
       data        json NOT NULL,
-      -- Span of the request that caused it (W3C Trace Context).
+      -- Span of the request that caused the event (W3C Trace Context).
       traceparent text NOT NULL,
       occurred_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id)
@@ -28,8 +28,8 @@ export default Effect.gen(function* () {
   // idempotency_keys_age.
   yield* sql`CREATE INDEX events_by_age ON events (project_id, occurred_at) WHERE occurred_at IS NOT NULL`
 
-  // A row doubles when its attempt is logged, hence the room on its page. Nothing that a claim changes stands in an index
-  // or in the condition of one (`status` least of all), so a claim writes the row alone (HOT).
+  // A row doubles when its attempt is logged, so half of each page stays free. No index, and no condition of an index, has a
+  // column that a claim changes, such as `status`: a claim then writes only the row (HOT).
   yield* sql`
     CREATE TABLE deliveries (
       project_id      text COLLATE "C" NOT NULL,
@@ -37,19 +37,19 @@ export default Effect.gen(function* () {
       installation_id text COLLATE "C" NOT NULL,
       event_id        text COLLATE "C" NOT NULL,
       status          text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'delivering', 'delivered', 'dead')),
-      -- Time at which the next attempt is due; while one is in flight, that at which it was. Null when finished.
+      -- Time at which the next attempt is due, or at which the attempt in flight was due. Null when finished.
       available_at    timestamptz(3),
       leased_until    timestamptz(3),
       -- Attempts made; also the number of the current one, and the fence of its lease.
       attempts        integer NOT NULL DEFAULT 0,
-      -- Delays of the retry schedule that are used up since it began anew.
+      -- Number of delays of the retry schedule that are used up. A retry command sets it to 0.
       retries         integer NOT NULL DEFAULT 0,
-      -- [{number, startedAt, finishedAt, statusCode, errorCode, durationMs}], the oldest first.
+      -- [{number, startedAt, finishedAt, statusCode, errorCode, durationMs, endpointUrl, responseBody}], the oldest first.
       attempt_log     jsonb NOT NULL DEFAULT '[]',
       finished_at     timestamptz(3),
-      -- Time of the last retry command. A delivery is as old as this, or as its creation.
+      -- Time of the last retry command. The age of a delivery counts from then, otherwise from its creation.
       retried_at      timestamptz(3),
-      -- Why it was dead-lettered without a last attempt: 'expired', 'disabled' or 'cancelled'.
+      -- Why the delivery was dead-lettered without a last attempt: 'expired', 'disabled' or 'cancelled'.
       dead_code       text,
       -- Set for a delivery that a replay has made. 'replay_of' is the delivery that it repeats, which may be pruned first.
       replay_id       text COLLATE "C",
@@ -61,20 +61,20 @@ export default Effect.gen(function* () {
       CHECK ((status IN ('delivered', 'dead')) = (finished_at IS NOT NULL)),
       CHECK ((status = 'delivering') = (leased_until IS NOT NULL))
     ) WITH (fillfactor = 50)`
-  // The queue: by endpoint, so that a long one costs the others nothing.
+  // The queue of each endpoint. A long queue does not slow down the other endpoints.
   yield* sql`
     CREATE INDEX deliveries_open ON deliveries (project_id, installation_id, available_at, id)
     WHERE finished_at IS NULL`
-  // For expiry alone, which states that there is a creation time. In a plan that is made for an empty table this index
-  // looks as good for a claim as `deliveries_open`, but there it reads and sorts all open deliveries of a project.
+  // For expiry only, which states the condition on the creation time, though it is always true. Without it, a claim that is
+  // planned while the table is empty could use this index, and would read and sort all open deliveries of a project.
   yield* sql`
     CREATE INDEX deliveries_by_age_of_open ON deliveries (project_id, (greatest(created_at, retried_at)))
     WHERE finished_at IS NULL AND created_at > '-infinity'`
   yield* sql`CREATE INDEX deliveries_finished ON deliveries (project_id, finished_at) WHERE finished_at IS NOT NULL`
-  // For pruning of events, which states the condition, though it is always true.
+  // For pruning of events only, which states the condition, though it is always true.
   yield* sql`CREATE INDEX deliveries_by_event ON deliveries (project_id, event_id) WHERE event_id IS NOT NULL`
-  // Dead deliveries. Their last attempt distinguishes them from delivered ones: a condition on `status` would prevent a
-  // claim from updating the row alone (HOT), and only a result changes the attempt log.
+  // Dead deliveries: finished, and the last attempt has no status 2xx. A condition on `status` would prevent a claim from
+  // writing only the row (HOT). The attempt log is changed only by a result, not by a claim.
   yield* sql`
     CREATE INDEX deliveries_dead ON deliveries (project_id, id)
     WHERE finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`

@@ -14,13 +14,13 @@ export default Effect.gen(function* () {
       -- The import profile.
       profile_version  integer,
       profile_mappings jsonb,
-      -- Digest of the staged records in their order, by which other records are recognized without a read.
+      -- Digest of the staged records in their order. It shows whether records have changed without reading them.
       staged_digest    text,
       PRIMARY KEY (project_id, id),
       CHECK ((profile_version IS NULL) = (profile_mappings IS NULL))
     )`
 
-  // At most one for an installation.
+  // An installation has at most one webhook.
   yield* sql`
     CREATE TABLE webhooks (
       project_id      text COLLATE "C" NOT NULL REFERENCES projects,
@@ -28,7 +28,7 @@ export default Effect.gen(function* () {
       endpoint_url    text NOT NULL,
       event_types     text[] NOT NULL,
       enabled         boolean NOT NULL,
-      -- Set while it is disabled by the service or an operator: 'gone' (410), 'failing' or 'operator'.
+      -- Set while the webhook is disabled by the service or an operator: 'gone' (410), 'failing' or 'operator'.
       disabled_reason text,
       version         integer NOT NULL,
       PRIMARY KEY (project_id, installation_id),
@@ -39,7 +39,7 @@ export default Effect.gen(function* () {
     REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
     EXECUTE FUNCTION keep_referenced('deliveries', 'installation_id', 'installation_id')`
 
-  // Sealed. The secret in force never retires; after a rotation the earlier ones also sign until they retire.
+  // Secrets are encrypted. The current secret has no end. After a rotation, earlier secrets also sign until they retire.
   yield* sql`
     CREATE TABLE webhook_secrets (
       project_id      text COLLATE "C" NOT NULL REFERENCES projects,
@@ -53,7 +53,7 @@ export default Effect.gen(function* () {
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id)
     )`
 
-  // Apart from the webhook, which every new delivery reads: this row changes with each batch of attempts.
+  // Not a part of webhooks: every new delivery reads the webhook, and this row changes with each batch of attempts.
   yield* sql`
     CREATE TABLE endpoint_health (
       project_id      text COLLATE "C" NOT NULL REFERENCES projects,
@@ -68,7 +68,7 @@ export default Effect.gen(function* () {
       -- Time of the first failure since the last success.
       failing_since   timestamptz(3),
       last_success_at timestamptz(3),
-      -- While it is parked, nothing is sent before this time, and then one probe at a time.
+      -- Set while the endpoint is parked. Nothing is sent before this time, and then one probe at a time.
       parked_until    timestamptz(3),
       failed_probes   integer NOT NULL DEFAULT 0,
       -- End of the delay that the endpoint has requested (Retry-After).
@@ -77,10 +77,10 @@ export default Effect.gen(function* () {
       next_due_at     timestamptz(3),
       -- Whether the endpoint has its maximum number of deliveries in flight.
       saturated       boolean NOT NULL DEFAULT false,
-      -- Its webhook is disabled and pending deliveries are left to dead-letter.
+      -- Whether the webhook is disabled and still has pending deliveries to dead-letter.
       discarding      boolean NOT NULL DEFAULT false,
       suspect         boolean GENERATED ALWAYS AS (strikes >= 3 OR parked_until IS NOT NULL) STORED,
-      -- Earliest time at which a claim finds something.
+      -- Earliest time at which a claim finds a delivery.
       claim_at        timestamptz(3) GENERATED ALWAYS AS (
         CASE WHEN next_due_at IS NOT NULL AND NOT saturated THEN greatest(next_due_at, parked_until, resting_until) END
       ) STORED,
@@ -108,12 +108,12 @@ export default Effect.gen(function* () {
       -- Maximum number of deliveries made per second.
       pace            integer NOT NULL CHECK (pace BETWEEN 1 AND 1000),
       state           text NOT NULL CHECK (state IN ('running', 'cancelling', 'cancelled', 'completed')),
-      -- Deliveries that were found when the replay began, and those that were made since.
+      -- Number of deliveries found when the replay began, and number of deliveries made since.
       matched         integer NOT NULL,
       queued          integer NOT NULL DEFAULT 0,
       -- Id of the last delivery that was read.
       position        text COLLATE "C" NOT NULL,
-      -- Time up to which the pace is used up.
+      -- Time up to which the deliveries made have used up the pace.
       paced_at        timestamptz(3) NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       finished_at     timestamptz(3),

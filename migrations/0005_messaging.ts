@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // A channel is a source of conversations; `source_id` is its name as one.
+  // The API shows a channel as a source of conversations, with `source_id` as its id.
   yield* sql`
     CREATE TABLE channels (
       project_id    text COLLATE "C" NOT NULL REFERENCES projects,
@@ -52,21 +52,21 @@ export default Effect.gen(function* () {
       client_id   text COLLATE "C",
       channel_id  text COLLATE "C" NOT NULL,
       address     text NOT NULL,
-      -- Time at which it was last seen on that channel.
+      -- Time at which the conversation was last seen on the channel.
       observed_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, client_id) REFERENCES clients (project_id, id),
       FOREIGN KEY (project_id, channel_id) REFERENCES channels (project_id, id)
     )`
 
-  // Its conversation and channel are shared by many messages: triggers stand for their foreign keys.
+  // Many messages share a conversation or a channel, so triggers replace the foreign keys to them.
   yield* sql`
     CREATE TABLE messages (
       project_id      text COLLATE "C" NOT NULL,
       id              text COLLATE "C" NOT NULL,
       conversation_id text COLLATE "C" NOT NULL,
       channel_id      text COLLATE "C" NOT NULL,
-      -- Provider of the channel at the creation of the message. An attempt is never repeated with another one: keys differ.
+      -- Provider of the channel at the creation of the message. Only this provider gets attempts, as it knows their keys.
       provider_type   text NOT NULL,
       address         text NOT NULL,
       text            text NOT NULL,
@@ -77,12 +77,12 @@ export default Effect.gen(function* () {
       attempting      boolean NOT NULL,
       -- [{number, status, startedAt, finishedAt, providerMessageId, errorCode, nextAttemptAt}], the oldest first.
       attempt_log     jsonb NOT NULL,
-      -- While an attempt is in flight: the end of its lease. Otherwise the time of the next one, if any.
+      -- End of the lease while an attempt is in flight. Otherwise the time of the next attempt, if any.
       available_at    timestamptz(3),
-      -- Worker that holds the lease while an attempt is in flight. Null: the lease of a request's own call, which ends by
-      -- its time alone.
+      -- Worker that holds the lease while an attempt is in flight. Null if a request makes the attempt itself: such a lease
+      -- ends only by its time.
       worker_id       bigint,
-      -- Span of the request that caused it (W3C Trace Context).
+      -- Span of the request that caused the message (W3C Trace Context).
       traceparent     text NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       updated_at      timestamptz(3) NOT NULL,

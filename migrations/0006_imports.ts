@@ -5,14 +5,14 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // One for an installation with staged records: their digest, and what follows from the records and the profile alone.
-  // It is evaluated when either changes, not with every preview.
+  // A row for each installation with staged records: the digest of the records, and the results that depend only on the
+  // records and the profile. They are evaluated when either changes, not with every preview.
   yield* sql`
     CREATE TABLE staged_batches (
       project_id         text COLLATE "C" NOT NULL REFERENCES projects,
       installation_id    text COLLATE "C" NOT NULL,
       digest             text NOT NULL,
-      -- The profile and the version of the rules of its evaluation. Null without a profile.
+      -- The profile, the version of the rules of evaluation, and the results. Null without a profile.
       profile_version    integer,
       profile_mappings   jsonb,
       rules              integer,
@@ -26,12 +26,12 @@ export default Effect.gen(function* () {
         fingerprint) IN (0, 7))
     )`
 
-  // These refer to their batch alone, so that a write needs no lock on the project, which an apply may hold.
+  // Staged records refer only to their batch. To write them needs no lock on the project, which an apply may hold.
   yield* sql`
     CREATE TABLE staged_records (
       project_id      text COLLATE "C" NOT NULL,
       installation_id text COLLATE "C" NOT NULL,
-      -- Place, from 0, among the canonical forms of the batch: the order of the fingerprint.
+      -- Place, from 0, in the order of the canonical forms, which is the order of the fingerprint.
       rank            integer NOT NULL,
       -- Place, from 0, in the batch: of two equal records, the later one is the duplicate.
       position        integer NOT NULL,
@@ -53,7 +53,7 @@ export default Effect.gen(function* () {
       -- In lower case.
       email           text,
       phone           text,
-      -- Values that fit, by field of a client.
+      -- The valid values, by field of a client.
       mapped          jsonb NOT NULL,
       PRIMARY KEY (project_id, installation_id, position),
       FOREIGN KEY (project_id, installation_id) REFERENCES staged_batches (project_id, installation_id)

@@ -11,7 +11,7 @@ export default Effect.gen(function* () {
       id            text COLLATE "C" NOT NULL,
       name          text NOT NULL,
       description   text,
-      -- Number of its rows in segment_clients, so that a page of segments counts no rows.
+      -- Number of the segment's rows in segment_clients, so that a page of segments counts no rows.
       contact_count integer NOT NULL,
       created_at    timestamptz(3) NOT NULL,
       updated_at    timestamptz(3) NOT NULL,
@@ -41,12 +41,12 @@ export default Effect.gen(function* () {
       PRIMARY KEY (project_id, id, version)
     )`
 
-  // The result of a freeze. It outlives its campaign until its recipients are pruned, so it does not refer to it.
+  // The result of a freeze. An audience stays after its campaign, until its recipients are pruned, so it refers to no campaign.
   yield* sql`
     CREATE TABLE audiences (
       project_id           text COLLATE "C" NOT NULL REFERENCES projects,
       id                   text COLLATE "C" NOT NULL,
-      -- As in answers: json, unlike jsonb, keeps the order of the members.
+      -- The filter as in answers: json, unlike jsonb, keeps the order of the members.
       filter               json NOT NULL,
       candidate_count      integer NOT NULL,
       eligible_count       integer NOT NULL,
@@ -57,7 +57,7 @@ export default Effect.gen(function* () {
       channel_unavailable  integer NOT NULL,
       duplicate            integer NOT NULL,
       created_at           timestamptz(3) NOT NULL,
-      -- Time since which no campaign refers to it.
+      -- Time since which no campaign refers to the audience.
       abandoned_at         timestamptz(3),
       PRIMARY KEY (project_id, id),
       CHECK (candidate_count = eligible_count + merged + filter_mismatch + consent_not_granted + suppressed
@@ -86,7 +86,7 @@ export default Effect.gen(function* () {
       resumed_at                timestamptz(3),
       -- While it runs: the time at which the next recipient is due.
       next_send_at              timestamptz(3),
-      -- Span of the command that scheduled or resumed it, which its sends belong to (W3C Trace Context).
+      -- Span of the command that scheduled or resumed the campaign (W3C Trace Context). The sends belong to this span.
       traceparent               text NOT NULL DEFAULT '',
       created_at                timestamptz(3) NOT NULL,
       updated_at                timestamptz(3) NOT NULL,
@@ -106,7 +106,7 @@ export default Effect.gen(function* () {
         OR num_nulls(primary_template_id, primary_channel_id, audience_id) = 0),
       CHECK ((status = 'paused') = (paused_from IS NOT NULL))
     )`
-  // For the runner: most campaigns have ended long ago.
+  // For the runner, which would otherwise read all ended campaigns.
   yield* sql`
     CREATE INDEX campaigns_under_way ON campaigns (project_id, id) WHERE status IN ('scheduled', 'running')`
 
@@ -122,19 +122,19 @@ export default Effect.gen(function* () {
         CHECK (status IN ('pending', 'sending', 'sent', 'failed', 'unknown', 'skipped')),
       -- The route of the current or last attempt.
       route         text NOT NULL DEFAULT 'primary' CHECK (route IN ('primary', 'fallback')),
-      -- The provider of the last attempt. In doubt, a send is repeated with no other: its key means something else there.
+      -- The provider of the last attempt. A send in doubt is repeated only there: no other provider knows its idempotency key.
       provider_type text,
       attempts      integer NOT NULL DEFAULT 0,
-      -- While it waits for another attempt: when that is due. While one is in flight: the end of its lease.
+      -- End of the lease while an attempt is in flight. Otherwise the time of the next attempt, if one was made before.
       available_at  timestamptz(3),
       -- Worker that holds the lease while an attempt is in flight.
       worker_id     bigint,
-      -- Whether an attempt may have been processed, with an unknown outcome.
+      -- Whether the provider may have accepted an attempt whose outcome is unknown.
       in_doubt      boolean NOT NULL DEFAULT false,
       PRIMARY KEY (project_id, audience_id, position),
       FOREIGN KEY (project_id, audience_id) REFERENCES audiences (project_id, id)
     )`
-  // The queue: recipients without an attempt have no time yet, and stand in their order.
+  // The queue. Recipients without an attempt have no time yet, and are ordered by position.
   yield* sql`
     CREATE INDEX campaign_recipients_open ON campaign_recipients (project_id, audience_id, available_at, position)
     WHERE status IN ('pending', 'sending')`
@@ -144,10 +144,10 @@ export default Effect.gen(function* () {
     WHERE status = 'sending'`
 
   // Assigns pairs of channel and address to recipients, in the order of the recipients. Recipients and pairs are numbered
-  // from 1; the two arrays list, in parallel, each pair of each recipient, those of one recipient in a row. Returns for each
-  // recipient 1 if it gets all of its pairs, 2 if an earlier recipient has one of them (it then gets none), 0 if it has no
-  // pair. Each result depends on the earlier ones, so this is a loop; it takes linear time, as PL/pgSQL changes an array of
-  // its own in place.
+  // from 1. `owners[i]` is a recipient that has the pair `pairs[i]`; the entries of a recipient are adjacent. Returns for each
+  // recipient 1 if it gets all of its pairs, 2 if an earlier recipient got one of them, so that it gets none, and 0 if it has
+  // no pair. Each result depends on the earlier ones, so this is a loop. It takes linear time, because PL/pgSQL changes its
+  // own arrays in place.
   yield* sql`
     CREATE FUNCTION first_come(owners integer[], pairs integer[], owner_count integer, pair_count integer)
     RETURNS smallint[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$

@@ -17,7 +17,7 @@ export default Effect.gen(function* () {
       PRIMARY KEY (project_id, id)
     )`
 
-  // Unused links to the console. A session is valid for all projects, so no project leads the key.
+  // Unused links to the console. A link is valid for all projects, so no project leads the key.
   yield* sql`
     CREATE TABLE console_links (
       digest     bytea PRIMARY KEY,

@@ -1,7 +1,7 @@
 /**
- * Indexes the values by which an import preview finds clients. Without them it reads all clients of all projects, three
- * times. They are partial so that a look-up by id can't use them in a plan that is made for an empty table, and clients
- * without the value cost nothing.
+ * Adds indexes of the values by which an import preview finds clients. Without the indexes, a preview reads all clients of
+ * all projects three times. The indexes are partial: a look-up by id that is planned while the table is empty can't use
+ * them, and they have no entries for clients without the value.
  */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -13,7 +13,7 @@ export default [
       CREATE INDEX CONCURRENTLY IF NOT EXISTS clients_by_external_id ON clients (project_id, external_id)
       WHERE external_id IS NOT NULL`
   ),
-  // The expression of the preview: a mail address is ASCII, whatever the locale of the database.
+  // The same expression as in the preview. A mail address is ASCII, so the locale of the database does not matter.
   Effect.flatMap(
     SqlClient.SqlClient,
     (sql) => sql`

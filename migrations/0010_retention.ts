@@ -1,6 +1,6 @@
 /**
  * The tables that retention deletes from are vacuumed, with their indexes, when a hundredth of their rows is dead. Otherwise
- * a claim or a prune of a large table reads past the index entries of up to a fifth of its rows.
+ * a claim or a prune of a large table reads past dead index entries, up to a fifth of its rows.
  */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"

@@ -1,4 +1,4 @@
-/** Finds the deliveries of an installation by their age, and those of a replay that are not finished. */
+/** Finds the deliveries of an installation by age, and the unfinished deliveries of a replay. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

@@ -1,8 +1,8 @@
-/** The orders of the lists of campaigns and of the deliveries of an installation, with every filter. */
+/** Sets the event type of older deliveries, and adds the indexes of lists of campaigns and deliveries, with every filter. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
-/** Number of deliveries that one statement gives a type. */
+/** Maximum number of deliveries whose type one statement sets. */
 const batch = 5_000
 
 interface Place {
@@ -11,7 +11,7 @@ interface Place {
   readonly skipped: number
 }
 
-/** Gives the next deliveries without a type theirs. Rows that are locked are skipped, so that no two statements wait for each other. */
+/** Sets the type of the next deliveries without one. Locked rows are skipped, so that no two statements wait for each other. */
 const setTypes = (after: Pick<Place, "id" | "projectId">) =>
   Effect.flatMap(
     SqlClient.SqlClient,
@@ -35,7 +35,7 @@ const setTypes = (after: Pick<Place, "id" | "projectId">) =>
       FROM untyped ORDER BY project_id DESC, id DESC LIMIT 1`
   )
 
-/** Gives all deliveries of before a type, in rounds until none was skipped. */
+/** Sets the type of all older deliveries, in rounds until none was skipped. */
 const setAllTypes = Effect.gen(function* () {
   let skipped = 0
   do {
@@ -51,7 +51,7 @@ const setAllTypes = Effect.gen(function* () {
 
 export default [
   setAllTypes,
-  // The states of the API: in a claim, which writes the row alone (HOT), none of these columns changes.
+  // The expression is the state that the API shows. A claim changes none of its columns, and so writes only the row (HOT).
   Effect.flatMap(
     SqlClient.SqlClient,
     (sql) => sql`
@@ -63,7 +63,7 @@ export default [
         END
       ), event_type, id)`
   ),
-  // For the progress of a campaign: few recipients are settled without a send.
+  // For the progress of a campaign. The index is small, because few recipients end in these states.
   Effect.flatMap(
     SqlClient.SqlClient,
     (sql) => sql`

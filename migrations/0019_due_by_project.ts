@@ -1,4 +1,4 @@
-/** Finds the due endpoints of each project, so that a claim has projects take turns. */
+/** Finds the due endpoints of each project, so that a claim takes from all projects in turn. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

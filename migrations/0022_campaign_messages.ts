@@ -1,6 +1,6 @@
 /**
- * Messages of campaigns: a message belongs to a conversation, or to a recipient of a campaign. The counts of recipients by
- * final state stand beside the frozen audience.
+ * Messages of campaigns: a message belongs to a conversation, or to a recipient of a campaign. An audience has the counts of
+ * its recipients by final state.
  */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -8,7 +8,7 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // `available_at` of a campaign's message is null between two attempts: the message waits with its recipient.
+  // `available_at` of a campaign's message is null between two attempts: its recipient has the time of the next attempt.
   yield* sql`
     ALTER TABLE messages ALTER COLUMN conversation_id DROP NOT NULL,
       ADD COLUMN campaign_id text COLLATE "C",
@@ -18,7 +18,7 @@ export default Effect.gen(function* () {
   // The last message to the recipient, on its route. Null: there is none, or an earlier version has sent it.
   yield* sql`ALTER TABLE campaign_recipients ADD COLUMN message_id text COLLATE "C"`
 
-  // Null for an audience of before, until the next migration has counted.
+  // Null for an older audience until the next migration has counted its recipients.
   yield* sql`
     ALTER TABLE audiences ADD COLUMN sent_count integer, ADD COLUMN failed_count integer,
       ADD COLUMN unknown_count integer, ADD COLUMN skipped_count integer`
@@ -26,7 +26,7 @@ export default Effect.gen(function* () {
     ALTER TABLE audiences ALTER COLUMN sent_count SET DEFAULT 0, ALTER COLUMN failed_count SET DEFAULT 0,
       ALTER COLUMN unknown_count SET DEFAULT 0, ALTER COLUMN skipped_count SET DEFAULT 0`
 
-  // The trigger counts the recipients that a statement moves, even if an earlier version or an operator runs the statement.
+  // The trigger counts the recipients whose state a statement changes, even if an earlier version or an operator runs it.
   // The audiences are locked last and in order, so there is no deadlock. A removed recipient stays counted.
   yield* sql`
     CREATE FUNCTION count_recipients() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -58,15 +58,15 @@ export default Effect.gen(function* () {
     CREATE TRIGGER recipients_are_counted AFTER UPDATE ON campaign_recipients
     REFERENCING OLD TABLE AS moved_from NEW TABLE AS moved_to FOR EACH STATEMENT EXECUTE FUNCTION count_recipients()`
 
-  // The two triggers below keep the version before from what it does not know, while its last processes serve. It leases a
-  // recipient itself (`available_at`), and would leave the message of an earlier attempt behind.
+  // The two triggers below guard against processes of the earlier version that still run. The earlier version leases a
+  // recipient itself (`available_at`), and does not know that an earlier attempt has a message.
   yield* sql`
     CREATE FUNCTION leave_recipient() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`
   yield* sql`
     CREATE TRIGGER recipients_with_messages BEFORE UPDATE ON campaign_recipients FOR EACH ROW
     WHEN (OLD.message_id IS NOT NULL AND OLD.status = 'pending' AND NEW.status = 'sending' AND NEW.available_at IS NOT NULL)
     EXECUTE FUNCTION leave_recipient()`
-  // It queues the next attempt of every message whose lease has ended.
+  // The earlier version queues the next attempt of every message whose lease has ended.
   yield* sql`
     CREATE FUNCTION leave_queue() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN

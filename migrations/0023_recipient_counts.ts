@@ -1,4 +1,4 @@
-/** The counts of recipients by final state, for the audiences of before. */
+/** Counts recipients by final state, for older audiences. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -8,8 +8,8 @@ interface Place {
 }
 
 /**
- * Counts the recipients of the next campaign without counts. The lock on its audience comes first, in a statement of its own,
- * so that the count sees every recipient whose move was counted before, and waits for no other lock. Recipients that were removed are in
+ * Counts the recipients of the next campaign without counts. A statement of its own locks the audience first. The count then
+ * sees every change whose trigger has run before, and waits for no other lock. The counts of removed recipients are in
  * `final_progress`. Returns undefined after the last campaign.
  */
 const countNext = (after: Place) =>
@@ -47,7 +47,7 @@ const countNext = (after: Place) =>
     )
   })
 
-/** Counts the recipients of all campaigns of before, each in a transaction of its own. */
+/** Counts the recipients of all older campaigns, each in a transaction of its own. */
 const countAll = Effect.gen(function* () {
   let next = yield* countNext({ projectId: "", id: "" })
   while (next !== undefined) next = yield* countNext(next)

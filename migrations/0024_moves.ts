@@ -9,8 +9,8 @@ export default Effect.gen(function* () {
   yield* sql`ALTER TABLE projects ADD COLUMN move_state text`
   yield* sql`ALTER TABLE projects ADD COLUMN move_peer text`
 
-  // As before, and null for a project that another database serves, or is to serve. The mover holds the lock exclusively
-  // while the project is fenced. If its session ends, the fence ends.
+  // Like `enter_project` of 0001_projects, but also null for a project that another database serves or is to serve. The mover
+  // holds the lock exclusively while the project is fenced. If the session of the mover ends, the fence ends.
   yield* sql`
     CREATE OR REPLACE FUNCTION enter_project(project text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
     BEGIN
@@ -23,8 +23,8 @@ export default Effect.gen(function* () {
       RETURN NULL;
     END $$`
 
-  // The projects that no background work touches: projects that another database serves, and projects whose mover has stopped
-  // their work. The mover holds the lock of the project with the seed 1 as long as it lives.
+  // Returns the projects that no background work touches: projects that another database serves, and projects whose work a
+  // mover has stopped. The mover holds the lock of the project with the seed 1 until it ends.
   yield* sql`
     CREATE FUNCTION resting_projects() RETURNS text[] LANGUAGE plpgsql STABLE AS $$
     BEGIN
