@@ -50,7 +50,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
     }
 }
 
-/** Node joins repeated headers by ", ". A key contains no space, so its form would be reported, which the caller has kept. */
+/** Reports a repeated key. Node joins repeated headers by ", " although each key alone may be valid. */
 const repeatedKey = ({
   headers,
   rawHeaders

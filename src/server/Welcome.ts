@@ -37,7 +37,7 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   return [...banner(urls.service, Redacted.value(token)), ...links, ""]
 })
 
-/** Writes the records that the samples of the reference name, and that no project file has: a note and a message. */
+/** Writes the note and the message that the samples of the reference name. A project file can't contain them. */
 const addSamples = (sql: SqlClient.SqlClient, author: KeyId, at: string) => sql`
   WITH note AS (
     INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)

@@ -15,7 +15,7 @@ export const requestTimeout = 30_000
 /** Milliseconds for which a connection stays open after its last answer. If it closed at once, the answer might be lost. */
 const lingering = 1_000
 
-/** An error of Node's parser has a fixed `reason`, which says what it did not accept. */
+/** An error of the server. If it comes from Node's parser, its `reason` is a fixed text that says what was not accepted. */
 type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; readonly reason?: string }
 
 /** Creates the refusals of one server. The server calls `enter` and `leave` for each of its responses. */
