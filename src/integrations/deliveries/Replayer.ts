@@ -39,10 +39,10 @@ export const layer = Layer.effectDiscard(
       },
       // Catches defects, too, for example of a delivery that was pruned meanwhile, so that the other replays go on.
       (effect, { id, projectId }) =>
-        Effect.catchCause(effect, (cause) =>
-          Cause.hasInterrupts(cause)
-            ? Effect.failCause(cause)
-            : Effect.as(Effect.logWarning(`A step of the replay ${id} of project ${projectId} failed`, cause), 0)
+        Effect.catchCauseIf(
+          effect,
+          (cause) => !Cause.hasInterrupts(cause),
+          (cause) => Effect.as(Effect.logWarning(`A step of the replay ${id} of project ${projectId} failed`, cause), 0)
         )
     )
 
