@@ -29,9 +29,17 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "main", include: ["test/**/*.test.ts"], exclude: [...faults, ...left] }
+        test: {
+          name: "main",
+          include: ["test/**/*.test.ts"],
+          exclude: [...faults, ...left],
+          // Its tests often wait: for an answer, a poll or a browser.
+          maxWorkers: 3,
+          // Projects with different numbers of workers run one after the other.
+          sequence: { groupOrder: 0 }
+        }
       },
-      { extends: true, test: { name: "faults", include: faults, exclude: left } }
+      { extends: true, test: { name: "faults", include: faults, exclude: left, sequence: { groupOrder: 1 } } }
     ]
   }
 })

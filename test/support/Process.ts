@@ -89,9 +89,12 @@ export const temporaryDirectory = async (): Promise<string> => {
   return directory
 }
 
-/** Each worker of the test runner has its own range of ports, and reuses a port only after all the others. */
-const ports = 5_000
-const firstPort = 10_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 2) * ports
+/**
+ * Each worker of the test runner has its own range of ports, and reuses a port only after all the others. The runner numbers
+ * its workers from 1; the ranges of 22 workers are below the ports for outgoing connections.
+ */
+const ports = 1_000
+const firstPort = 10_000 + (Number(process.env["VITEST_POOL_ID"] ?? 0) % 22) * ports
 let nextPort = Math.floor(Math.random() * ports)
 
 /**
