@@ -26,18 +26,19 @@ const commands: Readonly<Record<string, (version: number) => object>> = {
 
 type Calls = Effect.Success<ReturnType<typeof open>>
 
-/** Brings a new draft, with both routes and an audience, to a state. */
+/** Brings a new draft, with both routes and an audience, to a state. One that runs, or ran, was paused and resumed before. */
 const prepare = Effect.fnUntraced(function* (calls: Calls, id: string, status: string, pausedFrom = "scheduled") {
   yield* calls.apply({ campaigns: [{ id, name: "Campaign" }] })
   yield* calls.ready(id)
   yield* calls.done(id, { operation: "set_fallback_route", ...otherRoute })
   if (status === "draft") return
   yield* calls.done(id, { operation: "schedule", scheduledForLocal: "2999-01-01T10:00", sendsPerMinute: 60 })
-  if (status === "running" || status === "completed") yield* calls.force(id, status)
-  if (status === "paused") {
-    if (pausedFrom === "running") yield* calls.force(id, "running")
+  if (status === "running" || status === "completed" || pausedFrom === "running") {
     yield* calls.done(id, { operation: "pause" })
+    yield* calls.done(id, { operation: "resume" })
+    yield* calls.force(id, status === "completed" ? "completed" : "running")
   }
+  if (status === "paused") yield* calls.done(id, { operation: "pause" })
   if (status === "cancelled") yield* calls.done(id, { operation: "cancel" })
 })
 

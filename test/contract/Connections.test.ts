@@ -2,28 +2,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
-import type { Answer } from "../support/ContractHttp.ts"
+import { answersOf } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 
 const clients = "/api/v1/developer/crm/clients"
 const garbage = "nonsense\r\n\r\n"
-
-/** Parses the answers on a connection. That to HEAD has no body. */
-const answersOf = (text: string): ReadonlyArray<Answer> => {
-  const answers: Array<Answer> = []
-  for (let rest = text; rest !== "";) {
-    const [head, status, fields = ""] = /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n/.exec(rest) ?? []
-    assert.isDefined(head, text)
-    const headers = Object.fromEntries(
-      fields.split("\r\n").map((field) => [field.split(":")[0]?.toLowerCase(), field.replace(/^[^:]*: */, "")])
-    )
-    rest = rest.slice(head.length)
-    const body = rest.startsWith("HTTP/1.1 ") ? "" : rest.slice(0, Number(headers["content-length"]))
-    rest = rest.slice(body.length)
-    answers.push({ status: Number(status), headers, text: body, json: body === "" ? undefined : JSON.parse(body) })
-  }
-  return answers
-}
 
 layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) => {
   const ask = Effect.fnUntraced(function* (bytes: string, more?: string) {

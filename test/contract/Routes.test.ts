@@ -2,27 +2,14 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertUnlimited, codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
+import { answersOf } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 
-/** Parses the bytes of an answer. */
+/** Parses the only answer on a connection. */
 const answerOf = (text: string) => {
-  const [head = "", body = ""] = text.split("\r\n\r\n")
-  const [line = "", ...fields] = head.split("\r\n")
-  const headers = Object.fromEntries(
-    fields.map((field) => {
-      const colon = field.indexOf(":")
-      return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()] as const
-    })
-  )
-  return { status: Number(line.split(" ")[1]), headers, text: body, json: parse(body) }
-}
-
-const parse = (text: string): unknown => {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
+  const [answer = assert.fail("no answer"), ...others] = answersOf(text)
+  assert.lengthOf(others, 0)
+  return answer
 }
 
 /** The routes outside the operations, with the status of their answer. */
@@ -134,18 +121,14 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
     })
   )
 
-  for (const [what, head] of [
-    ["without a host", "connection: close"],
-    ["with an unknown expectation", "host: x\r\nconnection: close\r\nexpect: the-unexpected"]
-  ]) {
-    it.effect(`answers a request ${what}, with a problem or without`, () =>
-      Effect.gen(function* () {
-        const { sendBytes } = yield* TestServer
-        const answer = answerOf(yield* sendBytes(`GET /healthz HTTP/1.1\r\n${head}\r\n\r\n`))
-        if (answer.status >= 400) problemOf(answer, answer.status, String(codeOf(answer)))
-      })
-    )
-  }
+  it.effect("answers a request with an unknown expectation, with a problem or without", () =>
+    Effect.gen(function* () {
+      const { sendBytes } = yield* TestServer
+      const head = "host: x\r\nconnection: close\r\nexpect: the-unexpected"
+      const answer = answerOf(yield* sendBytes(`GET /healthz HTTP/1.1\r\n${head}\r\n\r\n`))
+      if (answer.status >= 400) problemOf(answer, answer.status, String(codeOf(answer)))
+    })
+  )
 
   it.effect("takes a target in absolute form", () =>
     Effect.gen(function* () {

@@ -2,10 +2,10 @@
 import { Effect, Exit, Schema, Scope } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
 import { defer } from "../support/Finalizers.ts"
-import { freePort } from "../support/Process.ts"
 import { expectNoSecret } from "../support/Secrets.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
 import type { Role } from "../../src/server/Serve.ts"
+import { freePort, startService } from "../support/Process.ts"
 import { serviceEnv } from "./Projects.support.ts"
 
 const AnyValue = Schema.Struct({
@@ -177,4 +177,17 @@ export const startExporting = async (
   const settings = { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...env }
   const { url } = await Effect.runPromise(Scope.provide(startServer(settings, role), scope))
   return { url, stop }
+}
+
+/** Starts a collector, and a process that exports to it. */
+export const startProcess = async (databaseUrl: string, env: Environment = {}) => {
+  const collector = await startCollector()
+  const settings = { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }
+  return { collector, service: await startService({ env: settings }) }
+}
+
+/** Starts a collector, and a service in the process of the tests, for what does not depend on the process. */
+export const startBoth = async (databaseUrl: string, env: Environment = {}) => {
+  const collector = await startCollector()
+  return { collector, service: await startExporting(databaseUrl, collector, env) }
 }

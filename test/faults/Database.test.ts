@@ -75,18 +75,37 @@ const insist = async (service: Service, key: string, displayName: string) => {
   return created
 }
 
-describe("a service whose PostgreSQL is gone", () => {
-  it("answers 503 within the limit after a kill, and recovers once it is back", async () => {
-    await cluster.kill()
+/** Two failures of PostgreSQL, and how each ends. */
+const losses: ReadonlyArray<readonly [what: string, lose: () => unknown, restore: () => unknown]> = [
+  ["is killed", () => cluster.kill(), () => cluster.start()],
+  ["hangs", () => cluster.signal("SIGSTOP"), () => cluster.signal("SIGCONT")]
+]
+
+describe.each(losses)("a service whose PostgreSQL %s", (what, lose, restore) => {
+  it("answers 503 within the limit, and recovers once it is back", async () => {
+    await lose()
     await expectUnavailable(service)
     await sleep(1_000)
     await expectUnavailable(service)
-    await cluster.start()
+    await restore()
     await recovers(service)
-    assert.strictEqual(await countOf(service, token, "Nobody"), 0)
+    if (what === "is killed") assert.strictEqual(await countOf(service, token, "Nobody"), 0)
+    // The commands sent meanwhile are applied once or not at all.
+    await insist(service, "while-it-is-away", "Nobody")
   })
 
-  it("answers 503 within the limit after a stop, and recovers once it is back", async () => {
+  it("shuts down in good order", async () => {
+    const service = await startOn(cluster.url)
+    await lose()
+    await expectUnavailable(service)
+    const ended = await service.stop()
+    await restore()
+    assert.deepStrictEqual(ended, inGoodOrder)
+  })
+})
+
+describe("a service whose PostgreSQL is stopped", () => {
+  it("answers 503 within the limit, and recovers once it is back", async () => {
     const requests = stream(8, () => listClients(service.url, token))
     await cluster.stop()
     await sleep(2_000)
@@ -97,15 +116,6 @@ describe("a service whose PostgreSQL is gone", () => {
     assert.deepStrictEqual(requests.failures, [])
     assert.includeMembers(["200", "503 service_unavailable"], requests.kinds())
     assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
-  })
-
-  it("shuts down in good order", async () => {
-    const service = await startOn(cluster.url)
-    await cluster.kill()
-    await expectUnavailable(service)
-    const ended = await service.stop()
-    await cluster.start()
-    assert.deepStrictEqual(ended, inGoodOrder)
   })
 })
 
@@ -142,26 +152,7 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
   })
 })
 
-describe("a service whose PostgreSQL hangs", () => {
-  it("answers 503 within the limit, and recovers once it continues", async () => {
-    cluster.signal("SIGSTOP")
-    await expectUnavailable(service)
-    await expectUnavailable(service)
-    cluster.signal("SIGCONT")
-    await recovers(service)
-    // The commands sent meanwhile are applied once or not at all.
-    await insist(service, "while-it-is-away", "Nobody")
-  })
-
-  it("shuts down in good order", async () => {
-    const service = await startOn(cluster.url)
-    cluster.signal("SIGSTOP")
-    await expectUnavailable(service)
-    const ended = await service.stop()
-    cluster.signal("SIGCONT")
-    assert.deepStrictEqual(ended, inGoodOrder)
-  })
-
+describe("a service whose PostgreSQL is locked", () => {
   it("answers other requests while one waits for a lock", async () => {
     const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
     await listClients(service.url, other)

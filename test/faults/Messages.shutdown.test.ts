@@ -21,16 +21,12 @@ import {
 } from "./Messages.support.ts"
 import { database, startHere } from "./Projects.support.ts"
 import { accept, acceptSilently, busy, ignore } from "./Providers.support.ts"
-import { send } from "./Requests.support.ts"
+import { isDraining, send } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 const longTimeout = { PROVIDER_TIMEOUT: "60s" }
-
-/** Waits until new requests are refused, using a path without dependencies. */
-const isDraining = (service: Service) =>
-  eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
 /** Sends one message of each kind, and waits until the provider has received them. */
 const underWay = async (scene: Scene, service: Pick<Service, "url">, what = ignore) => {

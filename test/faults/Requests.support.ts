@@ -88,6 +88,10 @@ export const listClients = (url: string, token: string, call: Call = {}): Promis
 export const isReady = ({ url }: { readonly url: string }) =>
   eventually(async () => assert.strictEqual((await send(`${url}/readyz`)).status, 200))
 
+/** Waits until a service refuses new requests, using a path without dependencies. */
+export const isDraining = ({ url }: { readonly url: string }) =>
+  eventually(async () => assert.strictEqual((await send(`${url}/nothing-here`)).status, 503))
+
 /** Creates a client under an idempotency key. */
 export const createClient = (
   url: string,

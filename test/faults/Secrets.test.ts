@@ -40,17 +40,28 @@ const misplaced = (token: string, secret: string): ReadonlyArray<readonly [path:
     [`/${token}`, {}],
     [`/${token.replace("k", "%6B")}`, {}],
     [`/${encodedOf(token, "%")}`, {}],
+    [`/${secret}`, { headers: { "x-request-id": token } }],
+    [`/${encodeURIComponent(secret)}`, { headers: { "x-request-id": secret, "x-api-key": secret } }],
     [`${api}/crm/clients/${encodedOf(token, "%25")}?limit=${encodedOf(secret, "%")}`, { headers }],
     [`${api}/crm/clients/${token}`, { headers }],
+    [`${api}/crm/clients/${token}%00`, { headers }],
     [`${api}/crm/clients?cursor=${token}`, { headers }],
+    [`${api}/crm/clients?token=${token}&status=${encodeURIComponent(secret)}`, { headers }],
     [`${api}/crm/clients?${token}=1&limit=${encodeURIComponent(secret)}`, { headers }],
+    [`${api}/crm/clients`, { headers: { authorization: token } }],
     [`${api}/crm/clients`, { headers: { authorization: `Basic ${token}` } }],
     [`${api}/crm/clients`, { headers: bearer(`${token}0`) }],
+    [`${api}/crm/clients`, { headers: bearer(secret) }],
+    [`${api}/crm/clients`, { headers: { ...headers, "x-request-id": token }, method: "PUT" }],
     [`${api}/crm/clients`, { headers: { ...headers, "user-agent": token, tracestate: `a=${token}`, baggage: token } }],
     [`${api}/crm/clients`, { headers: { ...headers, traceparent: token, referer: `http://localhost/${token}` } }],
     [`${api}/crm/clients`, { ...post, headers: { ...post.headers, "content-type": token } }],
     [`${api}/crm/clients`, { ...post, headers: { ...headers, "idempotency-key": `${token} ` }, json: {} }],
     [`${api}/crm/clients`, { ...post, json: { [token]: secret, displayName: [secret], email: token } }],
+    [
+      `${api}/crm/clients`,
+      { ...post, json: { displayName: token.repeat(10), tags: [secret, secret], [secret]: token } }
+    ],
     [`${api}/crm/clients`, { ...post, json: token }],
     [`${api}/crm/deals`, { ...post, json: { title: "Deal", pipelineId: token } }],
     [
@@ -170,7 +181,12 @@ describe("secrets", () => {
         json: { text: "Refused" }
       })
     }
-    for (const [path, call] of misplaced(token, webhookSecret)) await ask(`${service.url}${path}`, call)
+    for (const [path, call] of misplaced(token, webhookSecret)) {
+      for (const { url } of [service, parts.api()]) {
+        const { status } = await ask(`${url}${path}`, call)
+        assert.isBelow(status, 500, path)
+      }
+    }
 
     // The output for operators.
     const [dead = assert.fail("Nothing is dead")] = (await project.failures()).dead
@@ -260,7 +276,8 @@ describe("secrets", () => {
       [...texts].flatMap(([where, text]) => leaksIn(text, secrets).map((name) => `${name} in ${where}`)),
       []
     )
-    // Checks that the searched texts are complete.
+    // Checks that the searched texts are complete: one process prints in each format.
+    for (const from of ["process 0", "processes and PostgreSQL"]) assert.include(texts.get(from), "[redacted]")
     assert.isAbove(collector.received.filter(({ text }) => text.includes('"spanId"')).length, 10)
     assert.include(texts.get("table api_keys"), token.slice(3, 15))
     assert.match(texts.get("table webhook_secrets") ?? "", /\\x[0-9a-f]{40}/)

@@ -8,7 +8,7 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
-import { expectProblem, isReady, listClients, send } from "./Requests.support.ts"
+import { expectProblem, isDraining, isReady, listClients } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -152,7 +152,7 @@ describe("a send during SIGTERM", () => {
     const first = sendMessage(service.url, token, "first")
     await eventually(() => assert.lengthOf(provider.hits, 1))
     service.kill("SIGTERM")
-    await eventually(async () => assert.strictEqual((await send(`${service.url}/healthz/nothing`)).status, 503))
+    await isDraining(service)
     for (const key of ["late-comer", "first"]) {
       const answer = await sendMessage(service.url, token, key)
       expectUnknown(answer)

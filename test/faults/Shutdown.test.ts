@@ -11,7 +11,6 @@ import {
   inGoodOrder,
   isRunning,
   postmasterOf,
-  type Service,
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
@@ -24,6 +23,7 @@ import {
   clients,
   createClient,
   expectProblem,
+  isDraining,
   listClients,
   open,
   send
@@ -68,10 +68,6 @@ const openCreate = async (url: string, key: string, displayName: string, call: C
   for (const _ of [1, 2, 3]) await send(`${url}/healthz`)
   return { answer, request, rest: rest.join("") }
 }
-
-/** Waits until new requests are refused, using a path without dependencies. */
-const isDraining = (service: Service) =>
-  eventually(async () => assert.strictEqual((await send(`${service.url}/nothing-here`)).status, 503))
 
 const expectGoingAway = (answer: Answer) => {
   expectProblem(answer, 503, "service_unavailable")

@@ -3,31 +3,22 @@ import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { freePort, inGoodOrder, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import {
   attributesOf,
   type Collector,
   spanKind,
   spanStatus,
+  startBoth,
   startCollector,
-  startExporting
+  startProcess
 } from "./Collector.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
 
 const databaseUrl = await database()
 const token = await project(databaseUrl)
-
-const start = async (env: Readonly<Record<string, string>> = {}) => {
-  const collector = await startCollector()
-  const service = await startService({
-    env: { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }
-  })
-  return { collector, service }
-}
-
-const flushed = async (service: Service) => assert.deepStrictEqual(await service.stop(), inGoodOrder)
 
 /** Creates the headers of a request with a new trace and a new request id. */
 const newCall = () => {
@@ -58,12 +49,6 @@ const endOf = (collector: Collector, { traceId }: NewCall) => {
 interface Running {
   readonly collector: Collector
   readonly service: { readonly url: string; readonly stop: () => Promise<unknown> }
-}
-
-/** In the process of the tests, for what does not depend on the process. */
-const startHere = async (env: Readonly<Record<string, string>> = {}): Promise<Running> => {
-  const collector = await startCollector()
-  return { collector, service: await startExporting(databaseUrl, collector, env) }
 }
 
 type Asking = (service: { readonly url: string }, call: NewCall) => Promise<Answer>
@@ -100,7 +85,7 @@ const create =
 
 describe("the server span of a problem", () => {
   it("has the problem's code, wherever it came from", async () => {
-    await expectEnds(await startHere(), [
+    await expectEnds(await startBoth(databaseUrl), [
       [200, undefined, get(clients)],
       [201, undefined, create("command-one", "Ada")],
       [400, "validation_failed", create("command-two", "")],
@@ -117,7 +102,7 @@ describe("the server span of a problem", () => {
   })
 
   it("fails for a problem of the service itself", async () => {
-    await expectEnds(await startHere({ REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
+    await expectEnds(await startBoth(databaseUrl, { REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
       [503, "rate_limiter_unavailable", get(clients)],
       [503, "service_unavailable", get("/readyz")]
     ])
@@ -137,7 +122,7 @@ describe("a line of the log", () => {
     const ownDatabase = await database()
     const ownToken = await project(ownDatabase)
     const query = await session(ownDatabase)
-    const running = await start({ DATABASE_URL: ownDatabase, LOG_FORMAT: "json" })
+    const running = await startProcess(ownDatabase, { LOG_FORMAT: "json" })
     await query("ALTER TABLE clients RENAME TO gone")
     const [lost, failed] = await expectEnds(running, [
       [404, "route_not_found", get("/nowhere")],
@@ -164,10 +149,10 @@ describe("a line of the log", () => {
   })
 
   it("has the request id and the trace id in the text format, too", async () => {
-    const { service } = await start({ LOG_FORMAT: "pretty" })
+    const { service } = await startProcess(databaseUrl, { LOG_FORMAT: "pretty" })
     const call = newCall()
     await get("/nowhere")(service, call)
-    await flushed(service)
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
     const line = service
       .stderr()
       .split("\n")

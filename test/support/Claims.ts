@@ -1,9 +1,14 @@
-/** Parameters of claims that tests make. */
+/** Claims and records that tests make in place of a worker, and their parameters. */
+import { Duration, Effect, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/schema/Ids.ts"
-import type { Claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import type { Failing } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import { claim, type Claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import { type Failing, record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import type { Result } from "../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import type { Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
+import type { Named } from "../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
+import { resultOf } from "../../src/integrations/deliveries/DeliverySchedule.ts"
+import type { Outcome } from "../../src/integrations/deliveries/Sender.ts"
 import type { Limits } from "../../src/platform/background/Slots.ts"
 
 /** Returns SQL for a time of the test, in place of the database's clock. */
@@ -20,6 +25,44 @@ export const roomsOf = (healthy: number, suspect: number): Rooms => ({
 
 /** Terms with which no webhook is disabled as failing. */
 export const neverFailing: Failing = { forMillis: 1e12, quietMillis: 1e12, attempts: 1 }
+
+/** Returns an endpoint as a claim names it. */
+export const namedOf = (projectId: string, installation = "shop", width = 4): Named => ({
+  projectId: ProjectId.make(projectId),
+  installationId: InstallationId.make(installation),
+  width
+})
+
+/** Claims as worker 1, for a minute, with room for everything that is due, unless the terms differ. */
+export const claimWith = (sql: SqlClient.SqlClient, terms: Partial<Parameters<typeof claim>[1]> = {}) =>
+  Effect.orDie(
+    claim(sql, {
+      workerId: 1n,
+      leaseMillis: 60_000,
+      concurrency: 4,
+      rooms: roomsOf(1_000, 1_000),
+      named: [],
+      ...terms
+    })
+  )
+
+/** Records results as worker 1. */
+export const recordAll = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, failing = neverFailing) =>
+  Effect.orDie(record(sql, results, { concurrency: 4, failing, workerId: 1n }))
+
+/** The answer of an endpoint, with the seconds of its `Retry-After`. */
+export const answered = (status: number, retryAfter?: number): Outcome => ({
+  _tag: "answered",
+  status,
+  retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), Duration.seconds),
+  body: null
+})
+
+const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
+
+/** Returns the result of an attempt with an outcome. The pauses have the middle of the jitter: they are as configured. */
+export const resultWith = (claim: Claim, outcome: Outcome): Result =>
+  resultOf(claim, outcome, { startedAt: 0, finishedAt: 0 }, schedule, 0.5)
 
 /** Returns a claimed delivery of a number, at its first attempt. */
 export const claimOf = (due: number): Claim => ({

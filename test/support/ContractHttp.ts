@@ -76,6 +76,23 @@ const parse = (text: string): unknown => {
   }
 }
 
+/** Parses the answers that were received on a connection. That to HEAD has no body. */
+export const answersOf = (received: string): ReadonlyArray<Answer> => {
+  const answers: Array<Answer> = []
+  for (let rest = received; rest !== "";) {
+    const [head = "", status, fields = ""] = /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n/.exec(rest) ?? []
+    if (head === "") throw new Error(`No answer begins with ${rest.slice(0, 500)}`)
+    const headers = Object.fromEntries(
+      fields.split("\r\n").map((field) => [field.split(":")[0]?.toLowerCase(), field.replace(/^[^:]*: */, "")])
+    )
+    rest = rest.slice(head.length)
+    const text = rest.startsWith("HTTP/1.1 ") ? "" : rest.slice(0, Number(headers["content-length"] ?? 0))
+    rest = rest.slice(text.length)
+    answers.push({ status: Number(status), headers, text, json: parse(text) })
+  }
+  return answers
+}
+
 /** Writes bytes to a connection, and more once it has an answer; returns what is received until the server closes it. */
 export const sendBytes = (base: string, bytes: string | Uint8Array, more?: string): Effect.Effect<string> =>
   Effect.callback<string, Error>((resume) => {

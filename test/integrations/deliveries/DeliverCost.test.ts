@@ -5,13 +5,10 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import type { Named } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
-import { record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
-import { neverFailing, roomsOf } from "../../support/Claims.ts"
+import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
 
@@ -39,22 +36,14 @@ const counted = <A, E, R>(sql: PgClient.PgClient, statement: Effect.Effect<Reado
   )
 
 const claimFor = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
-  claim(sql, { workerId: 1n, leaseMillis: 60_000, concurrency: 4, rooms: roomsOf(512, 512), named }).pipe(
-    Effect.map(({ claims }) => claims)
-  )
-
-const shopOf = (projectId: string): Named => ({
-  projectId: ProjectId.make(projectId),
-  installationId: InstallationId.make("shop"),
-  width: 4
-})
+  Effect.map(claimWith(sql, { named }), ({ claims }) => claims)
 
 /** Opens a project with a delivery. */
 const openShop = Effect.fnUntraced(function* (server: TestServer["Service"]) {
   const { created, projectId, subscribe } = yield* open(server)
   yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
   yield* created()
-  return shopOf(projectId)
+  return namedOf(projectId)
 })
 
 /** Adds deliveries of the same event. */
@@ -103,7 +92,7 @@ layerOf({}, "api")("a claim of deliveries", (it) => {
       yield* asService(
         server,
         Effect.fnUntraced(function* (sql) {
-          const { found, rows } = yield* counted(sql, claimFor(sql, [shopOf(projectId)]))
+          const { found, rows } = yield* counted(sql, claimFor(sql, [namedOf(projectId)]))
           assert.strictEqual(found.length, 1)
           assert.isBelow(rows, 20)
         })
@@ -141,10 +130,7 @@ layerOf({}, "api")("a record that is planned for an almost empty table", (it) =>
         Effect.fnUntraced(function* (sql) {
           const claimAndRecord = Effect.gen(function* () {
             const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
-            const { rows } = yield* counted(
-              sql,
-              record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n })
-            )
+            const { rows } = yield* counted(sql, recordAll(sql, results))
             return { results: results.length, rows }
           })
           assert.strictEqual((yield* claimAndRecord).results, 1)

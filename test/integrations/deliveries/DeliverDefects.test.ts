@@ -1,18 +1,12 @@
 /** Results that can't be recorded: because of a defect, such as a statement that is always refused, or of a lock. */
 import { assert, describe, it } from "@effect/vitest"
-import { ConfigProvider, Context, Deferred, Effect, Fiber, Layer, Option, Redacted, References } from "effect"
+import { Context, Deferred, Effect, Fiber, Layer, Redacted, References } from "effect"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
-import { Sender } from "../../../src/integrations/deliveries/Sender.ts"
-import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
-import { Worker } from "../../../src/platform/background/Worker.ts"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
-import { Notifier } from "../../../src/platform/outbox/Notifier.ts"
-import { SecretBox } from "../../../src/platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../../src/platform/secrets/SecretKey.ts"
-import { Settings } from "../../../src/platform/Settings.ts"
-import { secretKey } from "../../support/TestServer.ts"
+import { answered } from "../../support/Claims.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 import { type Hit, open, receiver, serve, status } from "./Deliveries.support.ts"
+import { loopWith } from "./Loop.support.ts"
 
 const isDelivered = (row: { readonly status: string }) => row.status === "delivered"
 
@@ -26,19 +20,11 @@ describe("a defect in recording results", () => {
       const send = () =>
         Effect.sync(() => {
           sent++
-          return { _tag: "answered", status: 200, retryAfter: Option.none(), body: null } as const
+          return answered(200)
         })
-      const loop = yield* DeliveryLoop.layer.pipe(
-        Layer.provide(Layer.succeed(Sender, { send })),
-        Layer.provide(SecretBox.layer),
-        Layer.provide(Layer.succeed(Worker, { id: 1n, leaseId: () => 1n, isDead: (sql) => sql`false` })),
-        Layer.provide(Notifier.layerInline),
-        Layer.provide(Supervisor.layer),
-        Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
+      const loop = yield* loopWith(send).pipe(
         Layer.provide(clients.deliveries),
         Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
-        Layer.provide(Settings.layer),
-        Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ SECRET_KEY: secretKey, LOG_LEVEL: "none" }))),
         Layer.build
       )
       yield* Effect.orDie(project.sql`

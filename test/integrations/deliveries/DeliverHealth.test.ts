@@ -1,14 +1,12 @@
 /** Health of endpoints: of which URL a result says something, and when a webhook is disabled as failing (contract §10). */
 import { assert } from "@effect/vitest"
-import { Duration, Effect, Option } from "effect"
+import { Effect } from "effect"
 import * as fc from "fast-check"
-import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { claim, type Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import { type Failing, record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
-import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
+import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import type { Failing } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
 import { disableFailing, disableGone } from "../../../src/integrations/deliveries/Disabling.ts"
 import type { Outcome } from "../../../src/integrations/deliveries/Sender.ts"
-import { neverFailing, roomsOf } from "../../support/Claims.ts"
+import { answered, claimWith, namedOf, neverFailing, recordAll, resultWith } from "../../support/Claims.ts"
 import { secretKey, TestServer } from "../../support/TestServer.ts"
 import { run } from "../../cli/Cli.support.ts"
 import { layerOf, open } from "./Deliveries.support.ts"
@@ -17,12 +15,8 @@ const minute = 60_000
 const [oldUrl, newUrl] = ["http://127.0.0.1:9/old", "http://127.0.0.1:9/new"]
 const created = ["crm.deal.created.v1"]
 
-const answered = (status: number, retryAfter?: Duration.Duration): Outcome => ({
-  _tag: "answered",
-  status,
-  retryAfter: Option.fromUndefinedOr(retryAfter),
-  body: null
-})
+/** In seconds. */
+const hour = 3_600
 
 /** Opens a project whose webhook `shop` has due deliveries, without a worker: the test claims and records. */
 const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = neverFailing) {
@@ -31,30 +25,22 @@ const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = 
   yield* project.subscribe("shop", oldUrl, created)
   for (let n = 0; n < deals; n++) yield* project.created()
   const { projectId, sql } = project
-  const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
   const claimed = (count = 1) =>
-    claim(sql, {
-      workerId: 1n,
-      leaseMillis: minute,
-      concurrency: count,
-      rooms: roomsOf(128, 128),
-      named: [{ ...endpoint, width: count }]
-    }).pipe(
-      Effect.map(({ claims }) => claims.filter((one) => one.projectId === projectId)),
-      Effect.orDie
+    claimWith(sql, { concurrency: count, named: [namedOf(projectId, "shop", count)] }).pipe(
+      Effect.map(({ claims }) => claims.filter((one) => one.projectId === projectId))
     )
-  const recorded = (outcomes: ReadonlyArray<readonly [Claim | undefined, Outcome]>) => {
-    const times = { startedAt: 0, finishedAt: 0 }
-    const schedule = Array.from({ length: 1_000 }, () => Duration.seconds(5))
-    const results = outcomes.map(([one, outcome]) => resultOf(one ?? assert.fail(), outcome, times, schedule, 0.5))
-    return Effect.orDie(record(sql, results, { concurrency: 4, failing, workerId: 1n }))
-  }
+  const recorded = (outcomes: ReadonlyArray<readonly [Claim | undefined, Outcome]>) =>
+    recordAll(
+      sql,
+      outcomes.map(([one, outcome]) => resultWith(one ?? assert.fail(), outcome)),
+      failing
+    )
   const state = Effect.map(
     Effect.orDie(sql<{ readonly failures: number; readonly resting: boolean }>`
       SELECT failures, resting_until IS NOT NULL AS resting FROM endpoint_health WHERE project_id = ${projectId}`),
     ([row]) => row ?? assert.fail()
   )
-  return { ...project, endpoint, claimed, recorded, state }
+  return { ...project, claimed, recorded, state }
 })
 
 layerOf({}, "api")("a result", (it) => {
@@ -63,7 +49,7 @@ layerOf({}, "api")("a result", (it) => {
       const shop = yield* openShop(4)
       const before = yield* shop.claimed(2)
       assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
-      yield* shop.recorded([[before[0], answered(503, Duration.hours(1))]])
+      yield* shop.recorded([[before[0], answered(503, hour)]])
       assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
       const row = (yield* shop.deliveries()).find(({ id }) => id === before[0]?.id)
       assert.deepInclude(row, { status: "pending", retries: 1 })
@@ -73,7 +59,7 @@ layerOf({}, "api")("a result", (it) => {
       const [after] = yield* shop.claimed(2)
       assert.deepInclude(after, { endpointUrl: newUrl, urlVersion: 2 })
       yield* shop.recorded([
-        [after, answered(503, Duration.hours(1))],
+        [after, answered(503, hour)],
         [before[1], answered(200)]
       ])
       assert.deepStrictEqual(yield* shop.state, { failures: 1, resting: true })

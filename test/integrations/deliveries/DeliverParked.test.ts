@@ -1,28 +1,14 @@
 /** Parking and probing of endpoints that fail (contract §10), at times that the test sets. */
 import { assert, describe, it as test } from "@effect/vitest"
-import { Deferred, Duration, Effect, Fiber, Option } from "effect"
-import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { claim, type Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import { record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
-import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
-import type { Outcome } from "../../../src/integrations/deliveries/Sender.ts"
-import { neverFailing, roomsOf } from "../../support/Claims.ts"
+import { Deferred, Effect, Fiber } from "effect"
+import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
-/** The middle of the jitter, so that pauses are as configured. */
-const middle = 0.5
-const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
-
-const answered = (status: number, retryAfter?: number): Outcome => ({
-  _tag: "answered",
-  status,
-  retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), (seconds) => Duration.seconds(seconds)),
-  body: null
-})
 
 /** Opens a project whose webhook `shop` has `deals` due deliveries, without a worker: the test claims and records. */
 const openAt = Effect.fnUntraced(function* (deals: number) {
@@ -31,23 +17,16 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
   yield* project.subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
   for (let n = 0; n < deals; n++) yield* project.created()
   const { projectId, sql } = project
-  const endpoint = { projectId: ProjectId.make(projectId), installationId: InstallationId.make("shop") }
   /** Claims deliveries. The endpoint is named, as after a notice, or found by its row alone. */
   const claimed = (concurrency = 4, named = true) =>
-    Effect.orDie(
-      claim(sql, {
-        workerId: 1n,
-        leaseMillis: minute,
-        concurrency,
-        rooms: roomsOf(128, 128),
-        named: named ? [{ ...endpoint, width: concurrency }] : []
-      })
-    ).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
-  const recorded = (claims: ReadonlyArray<Claim>, outcome: Outcome) => {
-    const times = { startedAt: 0, finishedAt: 0 }
-    const results = claims.map((claim) => resultOf(claim, outcome, times, schedule, middle))
-    return Effect.orDie(record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n }))
-  }
+    claimWith(sql, { concurrency, named: named ? [namedOf(projectId, "shop", concurrency)] : [] }).pipe(
+      Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId))
+    )
+  const recorded = (claims: ReadonlyArray<Claim>, outcome = answered(500)) =>
+    recordAll(
+      sql,
+      claims.map((claim) => resultWith(claim, outcome))
+    )
   return {
     ...project,
     claimed,
@@ -70,7 +49,7 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
       ([row]) => row?.seconds ?? null
     ),
     /** Claims one delivery and records a failure. */
-    failed: Effect.fnUntraced(function* (outcome: Outcome = answered(500)) {
+    failed: Effect.fnUntraced(function* (outcome = answered(500)) {
       const claims = yield* claimed(1)
       assert.strictEqual(claims.length, 1)
       yield* recorded(claims, outcome)

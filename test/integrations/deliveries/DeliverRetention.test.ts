@@ -1,23 +1,15 @@
 /** Retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
 import { assert, describe, it as test, layer } from "@effect/vitest"
-import { ConfigProvider, Duration, Effect, Layer, Redacted } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import type { State } from "../../../src/integrations/deliveries/DeliveryLoop/States.ts"
-import { Sender } from "../../../src/integrations/deliveries/Sender.ts"
-import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
-import { Worker } from "../../../src/platform/background/Worker.ts"
 import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
-import { Notifier } from "../../../src/platform/outbox/Notifier.ts"
-import { SecretBox } from "../../../src/platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../../src/platform/secrets/SecretKey.ts"
-import { Settings } from "../../../src/platform/Settings.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
-import { secretKey } from "../../support/TestServer.ts"
 import { open, receiver, serve } from "./Deliveries.support.ts"
+import { loopWith } from "./Loop.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
 const day = 86_400_000
@@ -26,21 +18,13 @@ const now = 0
 const ago = (days: number) => new Date(now - days * day)
 
 /** The delivery loop on the database of the test, with nothing to send. */
-const loop = DeliveryLoop.layer.pipe(
-  Layer.provide(Layer.succeed(Sender, { send: () => Effect.die("Nothing was due") })),
-  Layer.provide(SecretBox.layer),
-  Layer.provide(Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })),
-  Layer.provide(Notifier.layerInline),
-  Layer.provide(Supervisor.layer),
-  Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
+const loop = loopWith(() => Effect.die("Nothing was due")).pipe(
   Layer.provide(
     Layer.effect(
       DatabaseUrl,
       Effect.map(TestDatabase, ({ url }) => url)
     )
-  ),
-  Layer.provide(Settings.layer),
-  Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ SECRET_KEY: secretKey })))
+  )
 )
 
 interface Past {

@@ -1,10 +1,9 @@
 /** The division of slots among projects and endpoints while there are fewer slots than deliveries (contract §10). */
 import { assert } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
-import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import type { Room } from "../../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
-import { roomsOf } from "../../support/Claims.ts"
+import { claimWith, namedOf, roomsOf } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { open, layerOf } from "./Deliveries.support.ts"
 
@@ -16,20 +15,8 @@ const scene = Effect.fnUntraced(function* () {
   const { created, projectId, sql, subscribe } = yield* open(server, shops)
   for (const shop of shops) yield* subscribe(shop, "http://127.0.0.1:9/", ["crm.deal.created.v1"])
   for (let n = 0; n < 10; n++) yield* created()
-  const claimFor = (healthy: number, width: number, visited: ReadonlyArray<string> = shops) =>
-    Effect.orDie(
-      claim(sql, {
-        workerId: 1n,
-        leaseMillis: 60_000,
-        concurrency: 4,
-        rooms: roomsOf(healthy, 1),
-        named: visited.map((id) => ({
-          projectId: ProjectId.make(projectId),
-          installationId: InstallationId.make(id),
-          width
-        }))
-      })
-    ).pipe(
+  const claimFor = (healthy: number, width: number) =>
+    claimWith(sql, { rooms: roomsOf(healthy, 1), named: shops.map((id) => namedOf(projectId, id, width)) }).pipe(
       Effect.map(({ claims }) =>
         shops.map((shop) => claims.filter((one) => one.projectId === projectId && one.installationId === shop).length)
       )
@@ -51,15 +38,8 @@ const twoProjects = Effect.fnUntraced(function* (strikes: number) {
   /** Claims what is due. Returns the number of leases of each project. */
   const claimed = (free: number, holders: Room["holders"] = []) => {
     const room = { ...roomsOf(free, free).healthy, holders }
-    return Effect.map(
-      claim(sql, {
-        workerId: 1n,
-        leaseMillis: 60_000,
-        concurrency: 4,
-        rooms: { healthy: room, suspect: room },
-        named: []
-      }),
-      ({ claims }) => [many, few].map(({ projectId }) => claims.filter((one) => one.projectId === projectId).length)
+    return Effect.map(claimWith(sql, { rooms: { healthy: room, suspect: room } }), ({ claims }) =>
+      [many, few].map(({ projectId }) => claims.filter((one) => one.projectId === projectId).length)
     )
   }
   return { claimed, many: ProjectId.make(many.projectId) }
@@ -92,14 +72,7 @@ layerOf({}, "api")("a claim with few slots", (it) => {
   it.effect("returns a named endpoint whose row is locked, so that it is visited again", () =>
     Effect.gen(function* () {
       const { projectId, sql } = yield* scene()
-      const shop = (id: string) => ({ projectId: ProjectId.make(projectId), installationId: InstallationId.make(id) })
-      const claimed = claim(sql, {
-        workerId: 1n,
-        leaseMillis: 60_000,
-        concurrency: 4,
-        rooms: roomsOf(100, 100),
-        named: [...shops, "unknown"].map((id) => ({ ...shop(id), width: 4 }))
-      })
+      const claimed = claimWith(sql, { named: [...shops, "unknown"].map((id) => namedOf(projectId, id)) })
       const release = yield* Deferred.make<void>()
       const holds = yield* Deferred.make<void>()
       const lock = sql`

@@ -2,15 +2,14 @@
 import { assert } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Struct } from "effect"
 import type { Worker } from "../../../src/platform/background/Worker.ts"
-import { claim, type Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
 import { empty } from "../../../src/integrations/deliveries/Replays/Release.ts"
 import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
-import { record } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
 import type { Result } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import { deliveries, type Move, type State, states } from "../../../src/integrations/deliveries/DeliveryLoop/States.ts"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { neverFailing, roomsOf } from "../../support/Claims.ts"
+import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { enable } from "../../support/Events.ts"
 import { untilRows } from "../../support/Waiting.ts"
@@ -43,19 +42,11 @@ const claimFor = (
   installations: ReadonlyArray<string> = ["shop"],
   { concurrency = 4, workerId: by = workerId }: Claimer = {}
 ) =>
-  Effect.orDie(
-    claim(sql, {
-      workerId: by,
-      leaseMillis: minute,
-      concurrency,
-      rooms: roomsOf(1_000, 1_000),
-      named: installations.map((id) => ({
-        projectId: ProjectId.make(projectId),
-        installationId: InstallationId.make(id),
-        width: concurrency
-      }))
-    })
-  ).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
+  claimWith(sql, {
+    workerId: by,
+    concurrency,
+    named: installations.map((id) => namedOf(projectId, id, concurrency))
+  }).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
 
 const claimOne = Effect.fnUntraced(function* (shop: Shop) {
   const claims = yield* claimFor(shop)
@@ -94,11 +85,8 @@ const resultFor = (
   jitter: 1
 })
 
-const recordAll = ({ sql }: Pick<Shop, "sql">, results: ReadonlyArray<Result>) =>
-  record(sql, results, { concurrency: 4, failing: neverFailing, workerId: 1n })
-
 const recordOne = (shop: Shop, claim: Pick<Claim, keyof Result & keyof Claim>, on: Result["on"]) =>
-  Effect.orDie(recordAll(shop, [resultFor(claim, on)]))
+  recordAll(shop.sql, [resultFor(claim, on)])
 
 /** Ends every lease of the project. */
 const endLeases = ({ projectId, sql }: Shop) =>
@@ -232,7 +220,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
         assert.deepStrictEqual(yield* everything(shop), before, `${on} while another has it`)
 
         // Both in one batch: only the result of the current lease counts, once.
-        yield* recordAll(shop, [resultFor(stale, on), resultFor(claim, "succeeded")])
+        yield* recordAll(shop.sql, [resultFor(stale, on), resultFor(claim, "succeeded")])
         const row = yield* stateOf(shop)
         assert.deepInclude(row, { status: "delivered", attempts: 2 })
         assert.deepStrictEqual(
@@ -367,7 +355,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
               yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
               if (beside === "claim") return yield* claimFor(shop)
               const results = leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
-              return yield* recordAll(shop, results)
+              return yield* recordAll(sql, results)
             })
           )
         )
@@ -393,11 +381,9 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       const first = yield* claimFor(shop, ["shop"], { concurrency: 2 })
       assert.strictEqual(first.length, 2)
       assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 0)
-      yield* Effect.orDie(
-        recordAll(
-          shop,
-          first.map((claim) => resultFor(claim, "succeeded"))
-        )
+      yield* recordAll(
+        shop.sql,
+        first.map((claim) => resultFor(claim, "succeeded"))
       )
       assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 4)
     })
@@ -425,7 +411,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
             resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded")
           )
           // Half of the workers record in reverse order.
-          yield* recordAll(project, n % 2 === 0 ? results : results.toReversed())
+          yield* recordAll(sql, n % 2 === 0 ? results : results.toReversed())
           if (round % 7 === n) yield* discard(sql)
         }
       }, Effect.orDie)
