@@ -1,8 +1,8 @@
-/** Invalid bodies of commands, and the paths of the reported faults (contract §2, §9). */
+/** Bodies of commands: the paths of their faults, and their meaning under an idempotency key (contract §2, §5, §9). */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
-import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
+import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { everybody, open } from "./Campaigns.support.ts"
 import { commands, fields } from "./Fields.ts"
@@ -113,6 +113,24 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
       const answer = yield* command("spring", { ...names, operation: "pause" })
       assert.include(faultsOf(answer), "body/m0")
       assert.notInclude(faultsOf(answer), "body/operation")
+    })
+  )
+
+  it.effect("is recognised under its key when defaults are written out", () =>
+    Effect.gen(function* () {
+      const { command } = yield* open()
+      const freeze = (filter: object) => command("spring", { operation: "freeze_audience", filter }, "one-key")
+      const first = receiptOf(yield* freeze(everybody), 200)
+      const spelt = {
+        readyStampOfferIds: [],
+        minimumLoyaltyBalance: null,
+        loyaltyLevelIds: [],
+        loyaltyCardRequired: false,
+        segmentId: null,
+        ...everybody
+      }
+      assert.deepStrictEqual(receiptOf(yield* freeze(spelt), 200), { ...first, replayed: true })
+      problemOf(yield* freeze({ ...spelt, minimumLoyaltyBalance: 0 }), 409, "idempotency_key_reused")
     })
   )
 })

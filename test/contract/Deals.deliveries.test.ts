@@ -67,29 +67,6 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
     })
   )
 
-  it.effect("are made once for 50 equal creates, and once for 50 equal patches", () =>
-    Effect.gen(function* () {
-      const { create, page, patch, read, received } = yield* openSubscribed()
-      const [one, two] = [newKey(), newKey()]
-      const creates = (yield* atOnce(50, () => create({ title: "Once" }, one))).map((answer) => receiptOf(answer, 201))
-      assert.strictEqual(creates.filter(({ replayed }) => !replayed).length, 1)
-      const [deal = assert.fail(), ...others] = (yield* page("lifecycle=all&limit=100")).items
-      assert.deepStrictEqual(others, [])
-      for (const { changed, resourceId, version } of creates) {
-        assert.deepStrictEqual([resourceId, changed, version], [deal.id, true, 1])
-      }
-      const patches = (yield* atOnce(50, () => patch(deal.id, { stageId: "agreed" }, two))).map((answer) =>
-        receiptOf(answer, 200)
-      )
-      assert.strictEqual(patches.filter(({ replayed }) => !replayed).length, 1)
-      assert.deepStrictEqual([...new Set(patches.map(({ version }) => version))], [2])
-      assert.deepStrictEqual(yield* received, [
-        { type: created, data: { deal } },
-        ...eventsOfChanges([deal, yield* read(deal.id)])
-      ])
-    })
-  )
-
   it.effect("are made for 20 concurrent patches, in the order of versions", () =>
     Effect.gen(function* () {
       const { created: made, patch, read, received } = yield* openSubscribed()

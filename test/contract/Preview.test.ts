@@ -1,37 +1,9 @@
 /** The import preview over HTTP: its answer, its problems, and concurrent requests. */
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
-import { Deferred, Effect, Fiber, Redacted, Schema } from "effect"
+import { Deferred, Effect, Fiber, Redacted } from "effect"
 import { problemOf, remainingOf } from "../support/ContractAnswers.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
-
-const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
-/** `DeveloperIntegrationPreview` of the specification, section 2.6. */
-const decode = Schema.decodeUnknownSync(
-  Schema.Struct({
-    counts: Schema.Struct({
-      contact: count,
-      organization: count,
-      lead: count,
-      deal: count,
-      task: count,
-      activity: count,
-      note: count
-    }),
-    duplicateCount: count,
-    unsupportedFields: Schema.Array(
-      Schema.Struct({
-        entityType: Schema.Literals(["contact", "organization", "lead", "deal", "task", "activity", "note"]),
-        externalField: Schema.String.check(Schema.isBetweenLength(1, 100)),
-        reason: Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
-      })
-    ),
-    estimatedChanges: Schema.Struct({ create: count, update: count, skip: count }),
-    profileVersion: count,
-    fingerprint: Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
-  }),
-  { onExcessProperty: "error", errors: "all" }
-)
 
 const path = (installationId: string) => `/api/v1/developer/integrations/${installationId}/preview`
 
@@ -62,7 +34,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       // A preview is not a record and has no version.
       assert.notProperty(answer.headers, "etag")
       remainingOf(answer, "read")
-      const { fingerprint: _, ...preview } = decode(answer.json)
+      const { fingerprint, ...preview } = Object(answer.json)
+      assert.match(fingerprint, /^[a-f0-9]{64}$/)
       assert.deepStrictEqual(preview, {
         counts: { contact: 2, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 1 },
         duplicateCount: 1,

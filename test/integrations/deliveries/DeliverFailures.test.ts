@@ -7,7 +7,6 @@ import {
   type Answering,
   type DeliveryRow,
   hang,
-  ok,
   open,
   receiver,
   layerOf,
@@ -85,40 +84,6 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
         assert.deepInclude(yield* project.health(names[n] ?? ""), { inFlight: 0, failures: 3 })
       }
       assert.strictEqual(other.hits.length, 0)
-    })
-  )
-
-  it.effect("that is dead gets a new schedule and continued attempt numbers by a retry", () =>
-    Effect.gen(function* () {
-      let well = false
-      const shop = yield* receiver((hit, n) => (well ? ok : status(500))(hit, n))
-      const project = yield* open(yield* TestServer, ["shop", "other"])
-      yield* project.subscribe("shop", shop.url, created)
-      yield* project.created()
-      yield* project.finished
-      const [dead = assert.fail()] = yield* project.deliveries()
-      problemOf(yield* project.retry("other", dead.id), 400, "webhook_reference_invalid")
-
-      const retried = yield* project.retry("shop", dead.id)
-      assert.strictEqual(retried.status, 200, retried.text)
-      yield* until(() => shop.hits.length === 6)
-      yield* project.finished
-      const [again] = yield* project.deliveries()
-      assert.deepInclude(again, { id: dead.id, status: "dead", attempts: 6, retries: 2 })
-
-      well = true
-      assert.strictEqual((yield* project.retry("shop", dead.id)).status, 200)
-      yield* project.finished
-      const [delivered] = yield* project.deliveries()
-      assert.deepInclude(delivered, { status: "delivered", attempts: 7, retries: 0, availableAt: null })
-      assert.isNotNull(delivered?.finishedAt)
-      assert.deepStrictEqual(
-        delivered?.log.map(({ number, responseBody, statusCode }) => [number, statusCode, responseBody]),
-        [...[1, 2, 3, 4, 5, 6].map((number) => [number, 500, "ok"]), [7, 200, undefined]]
-      )
-      assert.strictEqual(new Set(shop.hits.map(({ headers }) => headers["webhook-id"])).size, 1)
-      problemOf(yield* project.retry("shop", dead.id), 409, "webhook_state_conflict")
-      assert.deepInclude(yield* project.health(), { inFlight: 0, failures: 0 })
     })
   )
 })
