@@ -89,21 +89,6 @@ describe("a call of the Promise client", () => {
     })
   )
 
-  it.live("has a key of its own that fits the grammar of records and that of every other operation", () =>
-    Effect.gen(function* () {
-      const { client, keys } = yield* clientOf(receipt)
-      yield* Effect.promise(() => client.clients.createClient(request))
-      yield* Effect.promise(() =>
-        client.notes.createNote({ params: { dealId: "deal_1" }, payload: { body: "Wants to see it." } })
-      )
-      assert.strictEqual(new Set(keys()).size, 2)
-      for (const key of keys()) {
-        for (const grammar of [/^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/, /^[\x21-\x7E]{1,160}$/])
-          assert.match(key ?? "", grammar)
-      }
-    })
-  )
-
   it.live("rejects with the class of the problem", () =>
     Effect.gen(function* () {
       const { client } = yield* clientOf(problem(409, "version_conflict", {}, { currentVersion: 3 }))
