@@ -104,11 +104,14 @@ describe("a PostgreSQL behind sends of messages", () => {
     // A PostgreSQL that hangs loses no connection.
     if (fault !== "hangs") cut()
     scene.provider.acceptAll()
-    const first = resultOf(await answer)
+    const asked = await answer
+    const first = resultOf(asked)
     cut()
     assert.isBelow(performance.now() - interruptedAt, 6_000)
     // If only connections are lost, the outcome can be recorded over a new one.
     assert.include(fault === "cuts its connections" && leaves === "an outcome" ? [unknown, sent] : [unknown], first)
+    // Once the message is committed, the answer has its id.
+    if (first === unknown && leaves === "an outcome") assertMatches(asked.body, { messageId: /^msg_/ })
     await heal()
     await scene.reconnect()
 

@@ -99,19 +99,6 @@ describe("a caller that disconnects while its message is committed", () => {
 })
 
 describe("a process that shuts down during sends", () => {
-  it("on SIGTERM finishes its calls, answers and records them", async () => {
-    const scene = await openScene(databaseUrl)
-    const service = await start(databaseUrl)
-    const { all, answers } = await underWay(scene, service)
-    service.kill("SIGTERM")
-    await isDraining(service)
-    scene.provider.acceptAll()
-    assert.deepStrictEqual(await answers, [sent, sent])
-    assert.deepStrictEqual(await ended(service), inGoodOrder)
-    assert.deepStrictEqual(await statesOf(scene, all), [delivered, delivered])
-    assert.lengthOf(scene.provider.calls, 2)
-  })
-
   it.each([
     ["SIGTERM, and its grace is over", "SIGTERM", "1s"],
     ["SIGINT", "SIGINT", "60s"]

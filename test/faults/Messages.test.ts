@@ -4,9 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
 import { describe, it } from "vitest"
-import { run } from "../cli/Cli.support.ts"
 import { assertMatches } from "../support/Matches.ts"
 import {
   creates,
@@ -19,11 +17,10 @@ import {
   start,
   type State,
   type TestMessage,
-  testMessage,
   testMessages,
   unknown
 } from "./Messages.support.ts"
-import { database, serviceEnv, startHere } from "./Projects.support.ts"
+import { database, startHere } from "./Projects.support.ts"
 import { accept, acceptSilently, halfway, ignore } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
@@ -218,36 +215,5 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
       for (const each of all) assertMatches(await scene.post(service, each), sentAgain)
     }
     await expectTrue(scene, all)
-  })
-})
-
-describe("an unknown message that must not be repeated", () => {
-  it.each(["sent", "failed"] as const)("is unknown until an operator settles it as %s", async (as) => {
-    const scene = await openScene(databaseUrl)
-    const only = testMessage(`settled-${as}`, "telegram")
-    const trap = scene.provider.trap(1, as === "sent" ? acceptSilently : ignore)
-    const first = await start(databaseUrl, "api")
-    const asked = scene.ask(first, only)
-    await trap.reached
-    first.kill("SIGKILL")
-    assert.strictEqual(await asked, "cut")
-    await scene.untilSessionsEnd()
-    await scene.endWaits()
-    await scene.endLeases()
-    const service = await goOn()
-    await eventually(async () => assertMatches(await scene.state(only), { status: "unknown" }))
-    // Longer than the first pause.
-    await sleep(1_500)
-    const answer = await scene.post(service, only)
-    expectProblem(answer, 503, "provider_outcome_unknown")
-    const cli = (...args: ReadonlyArray<string>) =>
-      Effect.runPromise(run(["messages", ...args, "--json"], { env: serviceEnv(databaseUrl) }))
-    const listed = await cli("list", "--project", scene.id, "--status", "unknown")
-    const messageId = /msg_\w+/.exec(listed.stdout)?.[0] ?? ""
-    assertMatches(answer.body, { messageId })
-    const settled = await cli("settle", "--project", scene.id, "--message", messageId, "--as", as)
-    assert.deepStrictEqual(JSON.parse(settled.stdout), { messageId, deliveryStatus: as })
-    assert.strictEqual(await scene.ask(service, only), as === "sent" ? sent : "409 provider_conflict")
-    assert.strictEqual(scene.entry(only).calls, 1)
   })
 })

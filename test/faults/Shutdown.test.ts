@@ -191,14 +191,6 @@ describe("a service on SIGTERM", () => {
     service.kill("SIGTERM")
     assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
   })
-
-  it("ends as a worker and with ADMIN_PORT", async () => {
-    const services = await Promise.all([
-      startService({ env: serviceEnv(databaseUrl), args: ["--role", "worker"] }),
-      start({ ADMIN_PORT: "0" })
-    ])
-    for (const service of services) assert.deepStrictEqual(await service.stop(), inGoodOrder)
-  })
 })
 
 describe("an immediate end of a service", () => {
