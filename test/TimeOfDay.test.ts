@@ -24,7 +24,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "integrations/deliveries/DeliveryMaintenance.ts": [1, "compared with stored times"],
   "integrations/deliveries/DeliveryLoop.ts": [1, "stored in the attempt log, and signed"],
   "integrations/deliveries/Replays.ts": [1, "compared with stored times"],
-  "integrations/deliveries/Sender.ts": [1, "compared with the date of Retry-After"],
+  "integrations/endpoints/Sender.ts": [1, "compared with the date of Retry-After"],
   "integrations/TestEvents.ts": [1, "the time of an event, which is signed"],
   "integrations/Webhooks.ts": [1, "a cache whose entries do not expire"],
   "messaging/providers/Circuits.ts": [1, "its store is read by monotonic time"],

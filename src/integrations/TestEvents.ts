@@ -13,7 +13,7 @@ import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { currentOrNewTraceparent } from "../platform/telemetry/TraceContext.ts"
 import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
-import { Sender } from "./deliveries/Sender.ts"
+import { Sender } from "./endpoints/Sender.ts"
 import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
 
 interface Answer {

@@ -8,7 +8,7 @@ import { Notifier } from "../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
 import { disableWebhook } from "./deliveries/Disabling.ts"
-import { recovered } from "./deliveries/DeliveryLoop/States.ts"
+import { recovered } from "./deliveries/States.ts"
 import { type Details, details, list, type Listed } from "./endpoints/WebhookList.ts"
 import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
 

@@ -22,7 +22,7 @@ import { newSecret } from "../platform/secrets/StandardWebhooks.ts"
 import { networksOf } from "./endpoints/Addresses.ts"
 import { endpointFault } from "./endpoints/EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
-import { retry } from "./deliveries/Retry.ts"
+import { retry } from "./deliveries/Deliveries/Retry.ts"
 import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 
 /** The outcome of a command, with the current signing secret unless it is a replay. */

@@ -26,7 +26,7 @@ export const domains = [
     'url.href.includes("#")',
     'url.hash !== ""'
   ),
-  mutating("integrations/deliveries/Sender/AnswerText.ts", "integrations/deliveries/Sender.answers")(
+  mutating("integrations/endpoints/Sender/AnswerText.ts", "integrations/endpoints/Sender.answers")(
     "other.startsWith(one)",
     "true"
   ),

@@ -45,7 +45,7 @@ export const platform = [
     "last !== undefined"
   ),
   mutating("platform/requests/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("platform/MonotonicTime.ts", "integrations/deliveries/Sender/Names")("< entry.until", "< Infinity"),
+  mutating("platform/MonotonicTime.ts", "integrations/endpoints/Sender/Names")("< entry.until", "< Infinity"),
   mutating("messaging/providers/Circuits.ts", "messaging/providers/Circuits")(
     "byMonotonicTime(store.admit(...args))",
     "store.admit(...args)"

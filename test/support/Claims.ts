@@ -8,7 +8,7 @@ import type { Result } from "../../src/integrations/deliveries/DeliveryLoop/Resu
 import type { Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
 import type { Named } from "../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import { resultOf } from "../../src/integrations/deliveries/DeliverySchedule.ts"
-import type { Outcome } from "../../src/integrations/deliveries/Sender.ts"
+import type { Outcome } from "../../src/integrations/endpoints/Sender.ts"
 import type { Limits } from "../../src/platform/background/Slots.ts"
 
 /** Returns SQL for a time of the test, in place of the database's clock. */

@@ -2,7 +2,7 @@
 import { Data, Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { Sender } from "../../integrations/deliveries/Sender.ts"
+import { Sender } from "../../integrations/endpoints/Sender.ts"
 import { TestEvents } from "../../integrations/TestEvents.ts"
 import { WebhookControl } from "../../integrations/WebhookControl.ts"
 import type { Listed } from "../../integrations/endpoints/WebhookList.ts"

@@ -10,7 +10,7 @@ import {
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import type { Mutation, Refusal } from "../../platform/mutations/Idempotency.ts"
-import { recovered } from "../deliveries/DeliveryLoop/States.ts"
+import { recovered } from "../deliveries/States.ts"
 import { installation_not_found } from "../Installations.ts"
 import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 

@@ -8,7 +8,7 @@ import type { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { signedHeaders } from "../../platform/secrets/StandardWebhooks.ts"
 import { spanOf } from "../../platform/telemetry/TraceContext.ts"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
-import { errorOf, type Outcome, type Sender } from "./Sender.ts"
+import { errorOf, type Outcome, type Sender } from "../endpoints/Sender.ts"
 import { secretOwner } from "../endpoints/WebhookSecrets.ts"
 
 /** An event, addressed to one installation. */

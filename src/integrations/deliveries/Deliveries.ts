@@ -10,9 +10,9 @@ import { complete, type Found, type Range } from "../../platform/operators/Searc
 import { type Details, details } from "./DeliveryDetails.ts"
 import { type Delivery, type Filter, find, isDead } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
-import { notRetriable, retryFor } from "./Retry.ts"
+import { notRetriable, retryFor } from "./Deliveries/Retry.ts"
 
-export { type State, states } from "./DeliveryLoop/States.ts"
+export { type State, states } from "./States.ts"
 export type { Delivery, Details }
 
 export class DeliveryUnknown extends Data.TaggedError("DeliveryUnknown")<{

@@ -9,7 +9,7 @@ import { selectList } from "../../platform/database/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import { pageConditionById, pageLimit, type Window } from "../../platform/requests/Pages.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../../platform/operators/Search.ts"
-import type { State } from "./DeliveryLoop/States.ts"
+import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
 /** A delivery, with the outcome of its last attempt. */

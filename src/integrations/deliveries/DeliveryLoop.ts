@@ -44,7 +44,7 @@ import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
 import { disableAllFailing, disableAllGone } from "./Disabling.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
-import { type Outcome, Sender } from "./Sender.ts"
+import { type Outcome, Sender } from "../endpoints/Sender.ts"
 
 /** Interval of claims without a notice: half of the 500 ms within which a due retry starts (contract §10). */
 const pollEvery = Duration.millis(250)

@@ -3,8 +3,8 @@ import { Duration, Option } from "effect"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
 import type { Failing } from "./DeliveryLoop/Record.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
-import { longestPause } from "./DeliveryLoop/States.ts"
-import { isSuccess, type Outcome } from "./Sender.ts"
+import { longestPause } from "./States.ts"
+import { isSuccess, type Outcome } from "../endpoints/Sender.ts"
 
 /** Strikes of a failed attempt: three make an endpoint suspect. A timeout counts most, because it holds a slot for longest. */
 const strikesOf = { failure: 1, timeout: 3 }

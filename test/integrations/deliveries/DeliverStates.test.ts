@@ -7,7 +7,7 @@ import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMa
 import { empty } from "../../../src/integrations/deliveries/Replays/Release.ts"
 import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
 import type { Result } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
-import { deliveries, type Move, type State, states } from "../../../src/integrations/deliveries/DeliveryLoop/States.ts"
+import { deliveries, type Move, type State, states } from "../../../src/integrations/deliveries/States.ts"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"

@@ -1,7 +1,7 @@
 /** The delivery loop alone, on the database of a test. */
 import { ConfigProvider, Layer, Redacted } from "effect"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
-import { Sender } from "../../../src/integrations/deliveries/Sender.ts"
+import { Sender } from "../../../src/integrations/endpoints/Sender.ts"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../../src/platform/background/Worker.ts"
 import { Notifier } from "../../../src/platform/outbox/Notifier.ts"

@@ -89,7 +89,7 @@ describe("a provider call is postponed when it", () => {
   )
 })
 
-/** `integrations/deliveries/Sender.answers` tests all invalid and late answers: both send with `platform/outbound/Exchange`. */
+/** `integrations/endpoints/Sender.answers` tests all invalid and late answers: both send with `platform/outbound/Exchange`. */
 describe("a provider call is unknown when it", () => {
   it.effect("is not read within its deadline", () =>
     Effect.gen(function* () {

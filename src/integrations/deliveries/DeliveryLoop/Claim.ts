@@ -13,7 +13,7 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DeliveryId, EventId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
-import { literalsOf } from "./States.ts"
+import { literalsOf } from "../States.ts"
 import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
 
 /** A leased delivery, to be attempted now. */

@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import { formatInstant } from "../../../platform/database/Instants.ts"
 import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
 import { type Result, separate, type Separated } from "./Results.ts"
-import { after, failuresToPark, firstPause, literalsOf, longestPause } from "./States.ts"
+import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
 import type { Endpoint } from "./Visits.ts"
 
 /**

@@ -7,7 +7,7 @@
  */
 import { Duration } from "effect"
 import type { Claim, Leased } from "./Claim.ts"
-import type { Move } from "./States.ts"
+import type { Move } from "../States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Maximum number of results in one statement. */

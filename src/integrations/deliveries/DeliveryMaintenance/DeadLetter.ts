@@ -1,7 +1,7 @@
 /** Dead-letters deliveries that will not be attempted again, in batches that fit the timeout of a statement. */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
-import { literalsOf } from "../DeliveryLoop/States.ts"
+import { literalsOf } from "../States.ts"
 
 /** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000

@@ -5,7 +5,7 @@
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
 import type { Worker } from "../../../platform/background/Worker.ts"
-import { literalsOf } from "../DeliveryLoop/States.ts"
+import { literalsOf } from "../States.ts"
 import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 
 /** Maximum number of endpoints that one statement changes. */

@@ -11,7 +11,7 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { stepOf } from "../../../api/schema/States.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
-import { after } from "../DeliveryLoop/States.ts"
+import { after } from "../States.ts"
 import { isAwake } from "../../../platform/Moves.ts"
 import { type EndReason, replays } from "./States.ts"
 

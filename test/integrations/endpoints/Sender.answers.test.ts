@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Option } from "effect"
 import { answering, answerOf, endpoint, type Endpoint } from "../../support/Endpoints.ts"
-import type { Outcome } from "../../../src/integrations/deliveries/Sender.ts"
+import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { resultOf, send, sender } from "./Sender.support.ts"
 import { until } from "../../support/Waiting.ts"
 

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Exit, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { createSocket } from "node:dgram"
-import { cacheAddresses, Names, NameUnresolved } from "../../../../src/integrations/deliveries/Sender/Names.ts"
+import { cacheAddresses, Names, NameUnresolved } from "../../../../src/integrations/endpoints/Sender/Names.ts"
 
 /** An answer of a DNS server: addresses, no such name, a failure, or none. */
 type Answer = ReadonlyArray<string> | "NXDOMAIN" | "SERVFAIL" | "silence"

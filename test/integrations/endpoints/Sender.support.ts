@@ -1,8 +1,8 @@
 /** Senders that resolve names to the endpoints of a test. */
 import { Duration, Effect, Layer } from "effect"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
-import { type Delivery, type Outcome, Sender } from "../../../src/integrations/deliveries/Sender.ts"
-import { Names, NameUnresolved } from "../../../src/integrations/deliveries/Sender/Names.ts"
+import { type Delivery, type Outcome, Sender } from "../../../src/integrations/endpoints/Sender.ts"
+import { Names, NameUnresolved } from "../../../src/integrations/endpoints/Sender/Names.ts"
 
 /** Resolves every name to the same addresses. */
 export const at = (...addresses: ReadonlyArray<string>) => names(() => Effect.succeed(addresses))

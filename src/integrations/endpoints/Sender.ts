@@ -9,8 +9,8 @@ import {
 import { postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../../platform/outbound/Exchange.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { type AllowedNetworks, classify, networksOf } from "../endpoints/Addresses.ts"
-import { checkEndpoint, type Endpoint, mayConnect } from "../endpoints/EndpointUrl.ts"
+import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
+import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
 import { textOf } from "./Sender/AnswerText.ts"
 import { Names } from "./Sender/Names.ts"
 
@@ -80,7 +80,7 @@ export class Sender extends Context.Service<
      */
     readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
   }
->()("developer-api/integrations/deliveries/Sender") {
+>()("developer-api/integrations/endpoints/Sender") {
   static readonly layerNoDeps = (config: SenderConfig) =>
     Layer.effect(
       Sender,

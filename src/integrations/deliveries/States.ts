@@ -5,7 +5,7 @@
  * the fence of the lease, so a result is recorded only for the attempt that is still in flight.
  */
 import type { SqlClient, Statement } from "effect/sql"
-import { machine, stepOf } from "../../../api/schema/States.ts"
+import { machine, stepOf } from "../../api/schema/States.ts"
 
 export const deliveries = machine({
   states: ["pending", "delivering", "delivered", "dead"],

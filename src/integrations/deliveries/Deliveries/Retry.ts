@@ -1,10 +1,10 @@
 /** Returns dead deliveries to the queue: for the retry operation of the API, and for operators. */
 import type { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
-import { recordAction } from "../../platform/operators/Audit.ts"
-import type { Mutation } from "../../platform/mutations/Idempotency.ts"
-import { installation_not_found } from "../Installations.ts"
+import type { DeliveryId, InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
+import { recordAction } from "../../../platform/operators/Audit.ts"
+import type { Mutation } from "../../../platform/mutations/Idempotency.ts"
+import { installation_not_found } from "../../Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
