@@ -1,5 +1,5 @@
 /** The documents that are read before a call: their form, and where their links lead (contract §15). */
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { type Answer, send } from "../support/ContractHttp.ts"
 import { anchorsOf, linksOf } from "../support/Markdown.ts"
@@ -55,106 +55,90 @@ const targets = Effect.fnUntraced(function* (url: string) {
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents", (it) => {
-  it.effect("have no link that leads nowhere", () =>
-    Effect.gen(function* () {
-      const { send, url } = yield* TestServer
-      const { arazzo, catalog, contract, llms, root } = yield* targets(url)
-      const text = (yield* send({ path: "/contract.md" })).text
-      const anchors = new Set([...anchorsOf(text)].map((anchor) => `#${anchor}`))
-      assert.isAbove(contract.length, 10)
-      assert.deepStrictEqual(
-        contract.filter((target) => !anchors.has(target) && !target.startsWith("https://")),
-        []
-      )
-      assert.isAbove(llms.length, 4)
-      for (const target of [root, arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
-        const { hash, origin, pathname } = new URL(target, url)
-        assert.strictEqual(origin, url)
-        assert.strictEqual((yield* send({ path: pathname })).status, 200, target)
-        if (hash !== "") assert.isTrue(pathname === "/contract.md" && anchors.has(hash), target)
-      }
-    })
-  )
+  it.effect("have no link that leads nowhere", function* () {
+    const { send, url } = yield* TestServer
+    const { arazzo, catalog, contract, llms, root } = yield* targets(url)
+    const text = (yield* send({ path: "/contract.md" })).text
+    const anchors = new Set([...anchorsOf(text)].map((anchor) => `#${anchor}`))
+    assert.isAbove(contract.length, 10)
+    assert.deepStrictEqual(
+      contract.filter((target) => !anchors.has(target) && !target.startsWith("https://")),
+      []
+    )
+    assert.isAbove(llms.length, 4)
+    for (const target of [root, arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
+      const { hash, origin, pathname } = new URL(target, url)
+      assert.strictEqual(origin, url)
+      assert.strictEqual((yield* send({ path: pathname })).status, 200, target)
+      if (hash !== "") assert.isTrue(pathname === "/contract.md" && anchors.has(hash), target)
+    }
+  })
 
-  it.effect("name a file that is not served as one of the repository", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      for (const path of ["/contract.md", "/llms.txt"]) {
-        const text = (yield* send({ path })).text.replaceAll(/\s+/g, " ")
-        const files = [...text.matchAll(/(?<![\w/:.])(?:src|test|deploy|migrations)\/[\w./-]*\w`?(.{30})/g)]
-        assert.strictEqual(files.length > 2, path === "/contract.md", path)
-        for (const [file, after = ""] of files) assert.match(after, /^ in the (service's )?repository\b/, file)
-        assert.notMatch(text, /(?<!repository's|the client's) README\b(?! of the package)/)
-      }
-    })
-  )
+  it.effect("name a file that is not served as one of the repository", function* () {
+    const { send } = yield* TestServer
+    for (const path of ["/contract.md", "/llms.txt"]) {
+      const text = (yield* send({ path })).text.replaceAll(/\s+/g, " ")
+      const files = [...text.matchAll(/(?<![\w/:.])(?:src|test|deploy|migrations)\/[\w./-]*\w`?(.{30})/g)]
+      assert.strictEqual(files.length > 2, path === "/contract.md", path)
+      for (const [file, after = ""] of files) assert.match(after, /^ in the (service's )?repository\b/, file)
+      assert.notMatch(text, /(?<!repository's|the client's) README\b(?! of the package)/)
+    }
+  })
 
-  it.effect("have their media types, which the catalog names", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const typeOf = (path: string) => Effect.map(send({ path }), ({ headers }) => String(headers["content-type"]))
-      assert.strictEqual(yield* typeOf("/contract.md"), "text/markdown; charset=utf-8")
-      assert.strictEqual(yield* typeOf("/llms.txt"), "text/plain; charset=utf-8")
-      assert.strictEqual(
-        yield* typeOf("/.well-known/api-catalog"),
-        'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
-      )
-      const links = catalogLinks(yield* send({ path: "/.well-known/api-catalog" }))
-      for (const { href, type } of links) {
-        assert.strictEqual((yield* typeOf(new URL(href).pathname)).replace(/;.*/, ""), type, href)
-      }
-    })
-  )
+  it.effect("have their media types, which the catalog names", function* () {
+    const { send } = yield* TestServer
+    const typeOf = (path: string) => Effect.map(send({ path }), ({ headers }) => String(headers["content-type"]))
+    assert.strictEqual(yield* typeOf("/contract.md"), "text/markdown; charset=utf-8")
+    assert.strictEqual(yield* typeOf("/llms.txt"), "text/plain; charset=utf-8")
+    assert.strictEqual(
+      yield* typeOf("/.well-known/api-catalog"),
+      'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
+    )
+    const links = catalogLinks(yield* send({ path: "/.well-known/api-catalog" }))
+    for (const { href, type } of links) {
+      assert.strictEqual((yield* typeOf(new URL(href).pathname)).replace(/;.*/, ""), type, href)
+    }
+  })
 
-  it.effect("have the form of llmstxt.org, of RFC 9727 and of Arazzo 1.0", () =>
-    Effect.gen(function* () {
-      const { send, url } = yield* TestServer
-      const { text } = yield* send({ path: "/llms.txt" })
-      const [head = "", ...sections] = text.split(/^## /m)
-      assert.match(head, /^# [^\n]+\n\n> [^\n]+\n\n[^#]*$/)
-      assert.isAbove(sections.length, 1)
-      for (const section of sections) assert.match(section, /^[^\n]+\n\n(- \[[^\]]+\]\([^)]+\): [^\n]+\n)+\n?$/)
-      for (const path of ["/contract.md", "/openapi.json", "/arazzo.json", "/contract.md#16-the-client-package"]) {
-        assert.include(linksOf(text), `${url}${path}`)
-      }
+  it.effect("have the form of llmstxt.org, of RFC 9727 and of Arazzo 1.0", function* () {
+    const { send, url } = yield* TestServer
+    const { text } = yield* send({ path: "/llms.txt" })
+    const [head = "", ...sections] = text.split(/^## /m)
+    assert.match(head, /^# [^\n]+\n\n> [^\n]+\n\n[^#]*$/)
+    assert.isAbove(sections.length, 1)
+    for (const section of sections) assert.match(section, /^[^\n]+\n\n(- \[[^\]]+\]\([^)]+\): [^\n]+\n)+\n?$/)
+    for (const path of ["/contract.md", "/openapi.json", "/arazzo.json", "/contract.md#16-the-client-package"]) {
+      assert.include(linksOf(text), `${url}${path}`)
+    }
 
-      for (const method of ["GET", "HEAD"]) {
-        const { headers } = yield* send({ method, path: "/.well-known/api-catalog" })
-        assert.strictEqual(headers.link, `<${url}/.well-known/api-catalog>; rel="api-catalog"`)
-      }
+    for (const method of ["GET", "HEAD"]) {
+      const { headers } = yield* send({ method, path: "/.well-known/api-catalog" })
+      assert.strictEqual(headers.link, `<${url}/.well-known/api-catalog>; rel="api-catalog"`)
+    }
 
-      const { arazzo, workflows } = decodeArazzo((yield* send({ path: "/arazzo.json" })).json)
-      assert.match(arazzo, /^1\.0\.\d+$/)
-      assert.deepStrictEqual(
-        workflows.map(({ inputs, workflowId }) => [workflowId, ...Object.keys(inputs.properties)]),
-        ["first-deal", "webhook", "campaign"].map((name) => [name, "server", "token"])
-      )
-    })
-  )
+    const { arazzo, workflows } = decodeArazzo((yield* send({ path: "/arazzo.json" })).json)
+    assert.match(arazzo, /^1\.0\.\d+$/)
+    assert.deepStrictEqual(
+      workflows.map(({ inputs, workflowId }) => [workflowId, ...Object.keys(inputs.properties)]),
+      ["first-deal", "webhook", "campaign"].map((name) => [name, "server", "token"])
+    )
+  })
 })
 
-describe("with PUBLIC_URL", () => {
-  it.live("the documents and the redirect of / lead below it", () =>
-    Effect.gen(function* () {
-      const publicUrl = "https://api.example.com/crm"
-      const { url } = yield* startServer({ PUBLIC_URL: publicUrl }, "api")
-      const { arazzo, catalog, llms, root } = yield* targets(url)
-      assert.strictEqual(root, "/crm/docs")
-      for (const target of [arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
-        assert.isTrue(target.startsWith(`${publicUrl}/`), target)
-      }
-    }).pipe(Effect.scoped)
-  )
+it.live("with PUBLIC_URL the documents and the redirect of / lead below it", function* () {
+  const publicUrl = "https://api.example.com/crm"
+  const { url } = yield* startServer({ PUBLIC_URL: publicUrl }, "api")
+  const { arazzo, catalog, llms, root } = yield* targets(url)
+  assert.strictEqual(root, "/crm/docs")
+  for (const target of [arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
+    assert.isTrue(target.startsWith(`${publicUrl}/`), target)
+  }
 })
 
-describe("/", () => {
-  it.live("leads to the console on the admin port, and is unknown to a worker", () =>
-    Effect.gen(function* () {
-      const port = yield* Effect.promise(freePort)
-      const { url } = yield* startServer({ ADMIN_PORT: String(port) }, "worker")
-      const answer = yield* send(`http://127.0.0.1:${port}`, { path: "/" })
-      assert.deepStrictEqual([answer.status, answer.headers.location], [302, "/console"])
-      assert.strictEqual((yield* send(url, { path: "/" })).status, 404)
-    }).pipe(Effect.scoped)
-  )
+it.live("/ leads to the console on the admin port, and is unknown to a worker", function* () {
+  const port = yield* Effect.promise(freePort)
+  const { url } = yield* startServer({ ADMIN_PORT: String(port) }, "worker")
+  const answer = yield* send(`http://127.0.0.1:${port}`, { path: "/" })
+  assert.deepStrictEqual([answer.status, answer.headers.location], [302, "/console"])
+  assert.strictEqual((yield* send(url, { path: "/" })).status, 404)
 })

@@ -1,8 +1,8 @@
 /** The OpenAPI document: examples that match their schemas, references, and the members of problems. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
-import { Context, Effect, Predicate, Schema } from "effect"
+import { Context, Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
@@ -203,13 +203,11 @@ describe("the OpenAPI document", () => {
     assert.deepInclude(document.components.securitySchemes["DeveloperBearer"], { type: "http", scheme: "bearer" })
   })
 
-  it.live("is what the service serves, with its URL", () =>
-    Effect.gen(function* () {
-      const { send, url } = yield* startServer()
-      const { json } = yield* send({ path: "/openapi.json" })
-      assert.deepStrictEqual(json, JSON.parse(JSON.stringify({ ...document, servers: [{ url }] })))
-    }).pipe(Effect.scoped)
-  )
+  it.live("is what the service serves, with its URL", function* () {
+    const { send, url } = yield* startServer()
+    const { json } = yield* send({ path: "/openapi.json" })
+    assert.deepStrictEqual(json, JSON.parse(JSON.stringify({ ...document, servers: [{ url }] })))
+  })
 
   it("has valid examples in every body of a request, an answer, a problem and a webhook", () => {
     const missing: Array<string> = []

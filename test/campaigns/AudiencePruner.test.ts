@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
@@ -60,8 +60,9 @@ const settings = Settings.layer.pipe(
 const pruner = AudiencePruner.layer.pipe(Layer.provide([settings, Supervisor.layer]))
 
 layer(TestDatabase.layer)("AudiencePruner", (it) => {
-  it.effect("removes abandoned audiences of every project with all their recipients, and keeps the others", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "removes abandoned audiences of every project with all their recipients, and keeps the others",
+    function* () {
       const sql = yield* SqlClient.SqlClient
       for (const project of ["a", "b"]) {
         yield* makeProject(project)
@@ -88,11 +89,12 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         Effect.repeat({ until: (lines) => lines.length === 1 })
       )
       assert.deepStrictEqual(yield* remaining, ["a kept 1200"])
-    })
+    }
   )
 
-  it.effect("removes the recipients of campaigns that ended before the retention, and keeps their counts", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "removes the recipients of campaigns that ended before the retention, and keeps their counts",
+    function* () {
       const sql = yield* SqlClient.SqlClient
       const now = 100 * 86_400_000
       yield* TestClock.setTime(now)
@@ -110,19 +112,19 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       }
       yield* putAudience("c", "deleted", 1, true)
       yield* sql`
-        UPDATE campaign_recipients SET status = 'sending'
-        WHERE project_id = 'c' AND audience_id IN ('sending', 'deleted') AND position = 0`
+      UPDATE campaign_recipients SET status = 'sending'
+      WHERE project_id = 'c' AND audience_id IN ('sending', 'deleted') AND position = 0`
       // The messages of the first recipients: those that wait end with their recipients, as no attempt follows.
       for (const [position, { doubt, ends, status }] of messagesOfRecipients.entries()) {
         yield* sql`
-          INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text,
-            status, attempts, attempting, attempt_log, available_at, traceparent, created_at, updated_at)
-          VALUES ('c', ${ends + position}, 'cancelled', 'cancelled', ${position}::int, 'channel', 'sandbox', 'a', 'Text', ${status},
-            1, false, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying" }])}::jsonb,
-            NULL, '', now(), now())`
+        INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text,
+          status, attempts, attempting, attempt_log, available_at, traceparent, created_at, updated_at)
+        VALUES ('c', ${ends + position}, 'cancelled', 'cancelled', ${position}::int, 'channel', 'sandbox', 'a', 'Text', ${status},
+          1, false, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying" }])}::jsonb,
+          NULL, '', now(), now())`
         yield* sql`
-          UPDATE campaign_recipients SET message_id = ${ends + position}
-          WHERE project_id = 'c' AND audience_id = 'cancelled' AND position = ${position}::int`
+        UPDATE campaign_recipients SET message_id = ${ends + position}
+        WHERE project_id = 'c' AND audience_id = 'cancelled' AND position = ${position}::int`
       }
       const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("c ")))
 
@@ -142,7 +144,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       assert.deepStrictEqual(audience, { count: 1_500 })
 
       const messages = yield* sql<{ readonly id: string; readonly status: string }>`
-        SELECT id, status FROM messages WHERE project_id = 'c' ORDER BY position`
+      SELECT id, status FROM messages WHERE project_id = 'c' ORDER BY position`
       assert.deepStrictEqual(
         messages.map(({ status }) => status),
         messagesOfRecipients.map(({ ends }) => ends)
@@ -161,6 +163,6 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
           until: (lines) => lines.includes("c sending 0") && lines.every((line) => !line.includes("deleted"))
         })
       )
-    })
+    }
   )
 })

@@ -1,5 +1,5 @@
 /** The function that determines the first client of an address, compared with its definition in contract §9. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import * as fc from "fast-check"
 import { SqlClient } from "effect/sql"
@@ -27,26 +27,22 @@ const expected = (clients: Clients) => {
 }
 
 layer(TestDatabase.layer)("the SQL function first_come", (it) => {
-  it.effect("marks clients without addresses, and gives a repeated address to its first client", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* verdictsOf([], 0), [])
-      assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])
-      assert.deepStrictEqual(yield* verdictsOf([[], [1], []], 1), [0, 1, 0])
-      // A client can have the same pair twice.
-      assert.deepStrictEqual(yield* verdictsOf([[1, 1], [1]], 1), [1, 2])
-    })
-  )
+  it.effect("marks clients without addresses, and gives a repeated address to its first client", function* () {
+    assert.deepStrictEqual(yield* verdictsOf([], 0), [])
+    assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])
+    assert.deepStrictEqual(yield* verdictsOf([[], [1], []], 1), [0, 1, 0])
+    // A client can have the same pair twice.
+    assert.deepStrictEqual(yield* verdictsOf([[1, 1], [1]], 1), [1, 2])
+  })
 
-  it.effect("assigns addresses in order, each to one client", () =>
-    Effect.gen(function* () {
-      const chain = Array.from({ length: 20_000 }, (_, index) => [index + 1, index + 2])
-      assert.deepStrictEqual(yield* verdictsOf(chain, 20_001), expected(chain))
-      for (const clients of fc.sample(
-        fc.array(fc.array(fc.integer({ min: 1, max: 60 }), { maxLength: 3 }), { maxLength: 80 }),
-        100
-      )) {
-        assert.deepStrictEqual(yield* verdictsOf(clients, 60), expected(clients), JSON.stringify(clients))
-      }
-    })
-  )
+  it.effect("assigns addresses in order, each to one client", function* () {
+    const chain = Array.from({ length: 20_000 }, (_, index) => [index + 1, index + 2])
+    assert.deepStrictEqual(yield* verdictsOf(chain, 20_001), expected(chain))
+    for (const clients of fc.sample(
+      fc.array(fc.array(fc.integer({ min: 1, max: 60 }), { maxLength: 3 }), { maxLength: 80 }),
+      100
+    )) {
+      assert.deepStrictEqual(yield* verdictsOf(clients, 60), expected(clients), JSON.stringify(clients))
+    }
+  })
 })

@@ -1,6 +1,5 @@
 /** The release of recipients: its data, its order, and the recipients that it skips (contract §9). */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
 import { release } from "../../src/campaigns/Runner/Release.ts"
 import { timeOf } from "../support/Claims.ts"
@@ -9,123 +8,107 @@ import { lease, nowhere, postponed, refused, scene, termsOf } from "./Runner.sce
 import { addressOf, campaignOf, cancelAll, clientId, httpChannel } from "./Runner.support.ts"
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign release", (it) => {
-  it.effect("returns the text of the route's template version and the first of several addresses", () =>
-    Effect.gen(function* () {
-      const { apply, claimed, projectId, sql } = yield* scene()
-      yield* apply({
-        templates: [2, 3].map((version) => ({ id: "tpl", version, name: "T", body: `Version ${version}` })),
-        clients: [
-          {
-            id: clientId(0),
-            displayName: "Ada",
-            addresses: ["second", "first", "third"].map((address) => ({ channelId: "primary", address }))
-          }
-        ]
-      })
-      yield* sql`UPDATE campaigns SET primary_template_version = 2 WHERE project_id = ${projectId}`
-      const { address, text } = yield* claimed(0)
-      assert.deepStrictEqual([address, text], ["second", "Version 2"])
+  it.effect("returns the text of the route's template version and the first of several addresses", function* () {
+    const { apply, claimed, projectId, sql } = yield* scene()
+    yield* apply({
+      templates: [2, 3].map((version) => ({ id: "tpl", version, name: "T", body: `Version ${version}` })),
+      clients: [
+        {
+          id: clientId(0),
+          displayName: "Ada",
+          addresses: ["second", "first", "third"].map((address) => ({ channelId: "primary", address }))
+        }
+      ]
     })
-  )
+    yield* sql`UPDATE campaigns SET primary_template_version = 2 WHERE project_id = ${projectId}`
+    const { address, text } = yield* claimed(0)
+    assert.deepStrictEqual([address, text], ["second", "Version 2"])
+  })
 
-  it.effect("replaces the placeholders of names once, wherever they stand, and nothing else", () =>
-    Effect.gen(function* () {
-      for (const [body, text] of [
-        ["{{firstName}}{{lastName}}{{displayName}}", "First 0{{firstName}} $1"],
-        ["{{{firstName}}}: {{ firstName }} {{lastname}}", "{First 0}: {{ firstName }} {{lastname}}"],
-        ["{{displayName}}x{{displayName}}", "{{firstName}} $1x{{firstName}} $1"],
-        ["a\\b\n", "a\\b\n"]
-      ] as const) {
-        const { claimed, projectId, sql } = yield* scene({ body })
-        yield* sql`UPDATE clients SET display_name = '{{firstName}} $1' WHERE project_id = ${projectId}`
-        assert.strictEqual((yield* claimed(0)).text, text)
-      }
-    })
-  )
+  it.effect("replaces the placeholders of names once, wherever they stand, and nothing else", function* () {
+    for (const [body, text] of [
+      ["{{firstName}}{{lastName}}{{displayName}}", "First 0{{firstName}} $1"],
+      ["{{{firstName}}}: {{ firstName }} {{lastname}}", "{First 0}: {{ firstName }} {{lastname}}"],
+      ["{{displayName}}x{{displayName}}", "{{firstName}} $1x{{firstName}} $1"],
+      ["a\\b\n", "a\\b\n"]
+    ] as const) {
+      const { claimed, projectId, sql } = yield* scene({ body })
+      yield* sql`UPDATE clients SET display_name = '{{firstName}} $1' WHERE project_id = ${projectId}`
+      assert.strictEqual((yield* claimed(0)).text, text)
+    }
+  })
 
-  it.effect("finds no further route for a recipient on the fallback", () =>
-    Effect.gen(function* () {
-      const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
-      yield* record(yield* claimed(0), refused)
-      yield* record(yield* claimed(1), refused)
-      assert.strictEqual(yield* recipientState, "failed fallback 1")
-    })
-  )
+  it.effect("finds no further route for a recipient on the fallback", function* () {
+    const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
+    yield* record(yield* claimed(0), refused)
+    yield* record(yield* claimed(1), refused)
+    assert.strictEqual(yield* recipientState, "failed fallback 1")
+  })
 
-  it.effect("starts anew on the fallback when the primary channel is revoked between two attempts", () =>
-    Effect.gen(function* () {
-      const { apply, claimed, messages, record, recipientState } = yield* scene({ fallback: nowhere })
-      yield* record(yield* claimed(0), postponed)
-      assert.strictEqual(yield* recipientState, "pending primary 1")
-      yield* apply({ channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] })
-      const { channelId, number } = yield* claimed(lease)
-      assert.deepStrictEqual([number, channelId], [1, "fallback"])
-      // Nothing waits on the primary route any more.
-      assert.deepStrictEqual(yield* messages, ["failed primary", "pending fallback"])
-    })
-  )
+  it.effect("starts anew on the fallback when the primary channel is revoked between two attempts", function* () {
+    const { apply, claimed, messages, record, recipientState } = yield* scene({ fallback: nowhere })
+    yield* record(yield* claimed(0), postponed)
+    assert.strictEqual(yield* recipientState, "pending primary 1")
+    yield* apply({ channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] })
+    const { channelId, number } = yield* claimed(lease)
+    assert.deepStrictEqual([number, channelId], [1, "fallback"])
+    // Nothing waits on the primary route any more.
+    assert.deepStrictEqual(yield* messages, ["failed primary", "pending fallback"])
+  })
 
-  it.effect("skips a client who withdrew consent between two attempts, and ends the message", () =>
-    Effect.gen(function* () {
-      const { apply, claimed, claims, messages, record, recipientState } = yield* scene()
-      yield* record(yield* claimed(0), postponed)
-      yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", marketingConsent: false }] })
-      assert.deepStrictEqual(yield* claims(lease), [])
-      assert.strictEqual(yield* recipientState, "skipped primary 1")
-      assert.deepStrictEqual(yield* messages, ["failed primary"])
-    })
-  )
+  it.effect("skips a client who withdrew consent between two attempts, and ends the message", function* () {
+    const { apply, claimed, claims, messages, record, recipientState } = yield* scene()
+    yield* record(yield* claimed(0), postponed)
+    yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", marketingConsent: false }] })
+    assert.deepStrictEqual(yield* claims(lease), [])
+    assert.strictEqual(yield* recipientState, "skipped primary 1")
+    assert.deepStrictEqual(yield* messages, ["failed primary"])
+  })
 
-  it.effect("returns recipients that are due for a retry before recipients without an attempt", () =>
-    Effect.gen(function* () {
-      const { claimed, projectId, sql } = yield* scene({ recipients: 3 })
+  it.effect("returns recipients that are due for a retry before recipients without an attempt", function* () {
+    const { claimed, projectId, sql } = yield* scene({ recipients: 3 })
+    yield* sql`
+      UPDATE campaign_recipients SET available_at = '2026-01-01', attempts = 1
+      WHERE project_id = ${projectId} AND position = 2`
+    const { address, number } = yield* claimed(0)
+    assert.deepStrictEqual([address, number], [addressOf(2), 2])
+    assert.strictEqual((yield* claimed(1)).address, addressOf(0))
+  })
+
+  it.effect("skips archived clients when the frozen filter selected active clients alone", function* () {
+    for (const [contactStatus, status] of [
+      ["active", "skipped"],
+      ["all", "sending"]
+    ] as const) {
+      const { apply, claims, projectId, sql, recipientState } = yield* scene()
+      yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", status: "archived" }] })
+      // The time of the archiving is that of a clock that is behind.
+      yield* sql`UPDATE clients SET archived_at = now() - interval '1 hour' WHERE project_id = ${projectId}`
       yield* sql`
-        UPDATE campaign_recipients SET available_at = '2026-01-01', attempts = 1
-        WHERE project_id = ${projectId} AND position = 2`
-      const { address, number } = yield* claimed(0)
-      assert.deepStrictEqual([address, number], [addressOf(2), 2])
-      assert.strictEqual((yield* claimed(1)).address, addressOf(0))
-    })
-  )
+        UPDATE audiences SET filter = ${JSON.stringify({ contactStatus })}::json WHERE project_id = ${projectId}`
+      yield* claims(0)
+      assert.include(yield* recipientState, status)
+    }
+  })
 
-  it.effect("skips archived clients when the frozen filter selected active clients alone", () =>
-    Effect.gen(function* () {
-      for (const [contactStatus, status] of [
-        ["active", "skipped"],
-        ["all", "sending"]
-      ] as const) {
-        const { apply, claims, projectId, sql, recipientState } = yield* scene()
-        yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", status: "archived" }] })
-        // The time of the archiving is that of a clock that is behind.
-        yield* sql`UPDATE clients SET archived_at = now() - interval '1 hour' WHERE project_id = ${projectId}`
-        yield* sql`
-          UPDATE audiences SET filter = ${JSON.stringify({ contactStatus })}::json WHERE project_id = ${projectId}`
-        yield* claims(0)
-        assert.include(yield* recipientState, status)
-      }
-    })
-  )
+  it.effect("separates projects whose ids are all the same", function* () {
+    const server = yield* TestServer
+    const { sql } = server
+    yield* cancelAll(server)
+    const plan = { recipients: 2, primary: nowhere, sendsPerMinute: 600 }
+    const one = yield* campaignOf(server, plan)
+    const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
+    const now = Date.now()
+    const claims = yield* release(sql, termsOf(sql, now, now + 300, 10))
+    const of = ({ projectId }: { readonly projectId: string }) =>
+      claims
+        .filter((claim) => claim.projectId === projectId)
+        .map(({ delayMillis, providerType }) => `${providerType} after ${delayMillis} ms`)
+    assert.deepStrictEqual(of(one), ["http after 0 ms", "http after 100 ms"])
+    assert.deepStrictEqual(of(other), ["telegram after 0 ms", "telegram after 100 ms"])
 
-  it.effect("separates projects whose ids are all the same", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { sql } = server
-      yield* cancelAll(server)
-      const plan = { recipients: 2, primary: nowhere, sendsPerMinute: 600 }
-      const one = yield* campaignOf(server, plan)
-      const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
-      const now = Date.now()
-      const claims = yield* release(sql, termsOf(sql, now, now + 300, 10))
-      const of = ({ projectId }: { readonly projectId: string }) =>
-        claims
-          .filter((claim) => claim.projectId === projectId)
-          .map(({ delayMillis, providerType }) => `${providerType} after ${delayMillis} ms`)
-      assert.deepStrictEqual(of(one), ["http after 0 ms", "http after 100 ms"])
-      assert.deepStrictEqual(of(other), ["telegram after 0 ms", "telegram after 100 ms"])
-
-      yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = ${one.projectId}`
-      yield* advance(sql, timeOf(sql, new Date(now)))
-      assert.deepStrictEqual([(yield* one.campaign).status, (yield* other.campaign).status], ["completed", "running"])
-    })
-  )
+    yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = ${one.projectId}`
+    yield* advance(sql, timeOf(sql, new Date(now)))
+    assert.deepStrictEqual([(yield* one.campaign).status, (yield* other.campaign).status], ["completed", "running"])
+  })
 })

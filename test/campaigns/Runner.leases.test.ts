@@ -1,5 +1,5 @@
 /** The messages of a recipient: the statements that release, record, take over and collect them, at chosen times (contract §9). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
@@ -14,126 +14,113 @@ import { httpChannel } from "./Runner.support.ts"
 const hour = 3_600_000
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign recipient", (it) => {
-  it.effect("is released by no other worker until its lease has ended", () =>
-    Effect.gen(function* () {
-      const { claimed, claims, reclaim, recipientState } = yield* scene()
-      yield* claimed(0)
-      yield* reclaim(lease - 1)
-      assert.strictEqual(yield* recipientState, "sending primary 1")
-      assert.deepStrictEqual(yield* claims(lease - 1), [])
-      yield* reclaim(lease)
-      assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
-      const { inDoubt, number } = yield* claimed(lease + 1_000)
-      assert.deepStrictEqual({ number, inDoubt }, { number: 2, inDoubt: true })
-    })
-  )
+  it.effect("is released by no other worker until its lease has ended", function* () {
+    const { claimed, claims, reclaim, recipientState } = yield* scene()
+    yield* claimed(0)
+    yield* reclaim(lease - 1)
+    assert.strictEqual(yield* recipientState, "sending primary 1")
+    assert.deepStrictEqual(yield* claims(lease - 1), [])
+    yield* reclaim(lease)
+    assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
+    const { inDoubt, number } = yield* claimed(lease + 1_000)
+    assert.deepStrictEqual({ number, inDoubt }, { number: 2, inDoubt: true })
+  })
 
-  it.effect("is not called again after a lost lease when the provider has no idempotency keys", () =>
-    Effect.gen(function* () {
-      const { claimed, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram", fallback: nowhere })
-      const first = yield* claimed(0)
-      yield* reclaim(lease)
-      assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
-      // A worker whose lease has ended cannot record it as sent.
-      yield* record(first, accepted)
-      assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
-    })
-  )
+  it.effect("is not called again after a lost lease when the provider has no idempotency keys", function* () {
+    const { claimed, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram", fallback: nowhere })
+    const first = yield* claimed(0)
+    yield* reclaim(lease)
+    assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
+    // A worker whose lease has ended cannot record it as sent.
+    yield* record(first, accepted)
+    assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
+  })
 
-  it.effect("holds no lease while it waits for the next attempt", () =>
-    Effect.gen(function* () {
-      const { claimed, claims, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram" })
-      yield* record(yield* claimed(0), postponed)
-      yield* reclaim(2 * lease)
-      assert.strictEqual(yield* recipientState, "pending primary 1")
-      assert.deepStrictEqual(yield* claims(999), [])
-      assert.strictEqual((yield* claimed(1_000)).number, 2)
-    })
-  )
+  it.effect("holds no lease while it waits for the next attempt", function* () {
+    const { claimed, claims, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram" })
+    yield* record(yield* claimed(0), postponed)
+    yield* reclaim(2 * lease)
+    assert.strictEqual(yield* recipientState, "pending primary 1")
+    assert.deepStrictEqual(yield* claims(999), [])
+    assert.strictEqual((yield* claimed(1_000)).number, 2)
+  })
 
-  it.effect("keeps the route of its last call when the lease is lost", () =>
-    Effect.gen(function* () {
-      const { claimed, messages, reclaim, record, recipientState } = yield* scene({
-        primaryType: "telegram",
-        fallback: nowhere
-      })
-      yield* record(yield* claimed(0), refused)
-      assert.strictEqual(yield* recipientState, "pending fallback 0")
-      const { channelId } = yield* claimed(1)
-      assert.strictEqual(channelId, "fallback")
-      yield* reclaim(1 + lease)
-      assert.strictEqual(yield* recipientState, "pending fallback 1 in doubt")
-      assert.deepStrictEqual(yield* messages, ["failed primary", "unknown fallback"])
+  it.effect("keeps the route of its last call when the lease is lost", function* () {
+    const { claimed, messages, reclaim, record, recipientState } = yield* scene({
+      primaryType: "telegram",
+      fallback: nowhere
     })
-  )
+    yield* record(yield* claimed(0), refused)
+    assert.strictEqual(yield* recipientState, "pending fallback 0")
+    const { channelId } = yield* claimed(1)
+    assert.strictEqual(channelId, "fallback")
+    yield* reclaim(1 + lease)
+    assert.strictEqual(yield* recipientState, "pending fallback 1 in doubt")
+    assert.deepStrictEqual(yield* messages, ["failed primary", "unknown fallback"])
+  })
 
   it.effect(
     "is not called again after an unknown outcome when the channel's new provider has no idempotency keys",
-    () =>
-      Effect.gen(function* () {
-        const { apply, claimed, claims, messages, record, recipientState } = yield* scene({ fallback: nowhere })
-        yield* record(yield* claimed(0), unclear)
-        assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
-        yield* apply({
-          channels: [{ id: "primary", providerType: "telegram", displayName: "Bot", config: { token: "1:a" } }]
-        })
-        assert.deepStrictEqual(yield* claims(lease), [])
-        assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
-        assert.deepStrictEqual(yield* messages, ["unknown primary"])
+    function* () {
+      const { apply, claimed, claims, messages, record, recipientState } = yield* scene({ fallback: nowhere })
+      yield* record(yield* claimed(0), unclear)
+      assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
+      yield* apply({
+        channels: [{ id: "primary", providerType: "telegram", displayName: "Bot", config: { token: "1:a" } }]
       })
+      assert.deepStrictEqual(yield* claims(lease), [])
+      assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
+      assert.deepStrictEqual(yield* messages, ["unknown primary"])
+    }
   )
 
-  it.effect("is not called again after a lost lease when the provider of the call had no idempotency keys", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "is not called again after a lost lease when the provider of the call had no idempotency keys",
+    function* () {
       const { apply, claimed, claims, reclaim, recipientState } = yield* scene({ primaryType: "telegram" })
       yield* claimed(0)
       yield* apply({ channels: [httpChannel("primary", nowhere)] })
       yield* reclaim(lease)
       assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
       assert.deepStrictEqual(yield* claims(2 * lease), [])
-    })
+    }
   )
 
-  it.effect("is unknown after five lost leases in a row", () =>
-    Effect.gen(function* () {
-      const { claimed, reclaim, recipientState } = yield* scene()
-      for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-        yield* claimed(attempt * hour)
-        yield* reclaim(attempt * hour + lease)
-      }
-      assert.strictEqual(yield* recipientState, "unknown primary 5 in doubt")
-    })
-  )
+  it.effect("is unknown after five lost leases in a row", function* () {
+    const { claimed, reclaim, recipientState } = yield* scene()
+    for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+      yield* claimed(attempt * hour)
+      yield* reclaim(attempt * hour + lease)
+    }
+    assert.strictEqual(yield* recipientState, "unknown primary 5 in doubt")
+  })
 
-  it.effect("ignores a result that arrives while another worker holds the lease", () =>
-    Effect.gen(function* () {
-      const { claimed, reclaim, record, recipientState } = yield* scene()
-      const first = yield* claimed(0)
-      yield* reclaim(lease)
-      yield* record(first, refused)
-      assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
-      const second = yield* claimed(2 * lease)
-      yield* record(first, refused)
-      assert.strictEqual(yield* recipientState, "sending primary 2 in doubt")
-      yield* record(second, accepted)
-      yield* record(first, refused)
-      assert.strictEqual(yield* recipientState, "sent primary 2 in doubt")
-    })
-  )
+  it.effect("ignores a result that arrives while another worker holds the lease", function* () {
+    const { claimed, reclaim, record, recipientState } = yield* scene()
+    const first = yield* claimed(0)
+    yield* reclaim(lease)
+    yield* record(first, refused)
+    assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
+    const second = yield* claimed(2 * lease)
+    yield* record(first, refused)
+    assert.strictEqual(yield* recipientState, "sending primary 2 in doubt")
+    yield* record(second, accepted)
+    yield* record(first, refused)
+    assert.strictEqual(yield* recipientState, "sent primary 2 in doubt")
+  })
 
-  it.effect("stays on the fallback when the result that led there is recorded twice", () =>
-    Effect.gen(function* () {
-      const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
-      const first = yield* claimed(0)
-      yield* record(first, refused)
-      yield* claimed(1)
-      yield* record(first, refused)
-      assert.strictEqual(yield* recipientState, "sending fallback 1")
-    })
-  )
+  it.effect("stays on the fallback when the result that led there is recorded twice", function* () {
+    const { claimed, record, recipientState } = yield* scene({ fallback: nowhere })
+    const first = yield* claimed(0)
+    yield* record(first, refused)
+    yield* claimed(1)
+    yield* record(first, refused)
+    assert.strictEqual(yield* recipientState, "sending fallback 1")
+  })
 
-  it.effect("has its messages in the lists of operators, who have to settle only those that nothing follows", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has its messages in the lists of operators, who have to settle only those that nothing follows",
+    function* () {
       const { claimed, projectId, record, recipientState, sql } = yield* scene()
       const stuck = Effect.map(Effect.orDie(countStuck(sql)), ({ unsettled }) => unsettled)
       const listed = (status: MessageStatus) =>
@@ -152,22 +139,20 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
         assert.include(yield* recipientState, state)
         assert.strictEqual(yield* stuck, others + (state === "unknown" ? 1 : 0))
       }
-    })
+    }
   )
 
-  it.effect("follows what an operator settles, whether its message waits or is unknown for good", () =>
-    Effect.gen(function* () {
-      for (const primaryType of ["http", "telegram"] as const) {
-        const { claimed, claims, messages, projectId, record, recipientState, sql } = yield* scene({ primaryType })
-        const claim = yield* claimed(0)
-        yield* record(claim, unclear)
-        yield* settle(sql, ProjectId.make(projectId), claim.messageId, "settled_sent", new Date(), "tester")
-        assert.strictEqual(yield* recipientState, "sent primary 1 in doubt")
-        assert.deepStrictEqual(yield* messages, ["sent primary"])
-        assert.deepStrictEqual(yield* claims(hour), [])
-      }
-    })
-  )
+  it.effect("follows what an operator settles, whether its message waits or is unknown for good", function* () {
+    for (const primaryType of ["http", "telegram"] as const) {
+      const { claimed, claims, messages, projectId, record, recipientState, sql } = yield* scene({ primaryType })
+      const claim = yield* claimed(0)
+      yield* record(claim, unclear)
+      yield* settle(sql, ProjectId.make(projectId), claim.messageId, "settled_sent", new Date(), "tester")
+      assert.strictEqual(yield* recipientState, "sent primary 1 in doubt")
+      assert.deepStrictEqual(yield* messages, ["sent primary"])
+      assert.deepStrictEqual(yield* claims(hour), [])
+    }
+  })
 })
 
 /** The states in which an earlier version leaves a recipient, which it sends to without a message. */
@@ -182,68 +167,60 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a recipient o
       WHERE project_id = ${projectId}`
   })
 
-  it.effect("is taken over when its lease has ended, and keeps its attempts and its doubt", () =>
-    Effect.gen(function* () {
+  it.effect("is taken over when its lease has ended, and keeps its attempts and its doubt", function* () {
+    const shop = yield* scene()
+    yield* leave(shop, { status: "sending", attempts: 3, inDoubt: false, provider: "http" })
+    yield* shop.collected(0)
+    assert.strictEqual(yield* shop.recipientState, "pending primary 3 in doubt")
+    const claim = yield* shop.claimed(0)
+    assert.deepInclude(claim, { number: 4, inDoubt: true })
+    // The doubt is that of the message, too: what is postponed last is unknown.
+    yield* shop.record(claim, postponed)
+    yield* shop.record(yield* shop.claimed(hour), postponed)
+    assert.strictEqual(yield* shop.recipientState, "unknown primary 5 in doubt")
+  })
+
+  it.effect("is unknown when its lease has ended and the call must not be repeated", function* () {
+    for (const state of [
+      { attempts: 1, provider: "telegram" },
+      { attempts: maxAttempts, provider: "http" }
+    ]) {
       const shop = yield* scene()
-      yield* leave(shop, { status: "sending", attempts: 3, inDoubt: false, provider: "http" })
+      yield* leave(shop, { status: "sending", inDoubt: false, ...state })
       yield* shop.collected(0)
-      assert.strictEqual(yield* shop.recipientState, "pending primary 3 in doubt")
-      const claim = yield* shop.claimed(0)
-      assert.deepInclude(claim, { number: 4, inDoubt: true })
-      // The doubt is that of the message, too: what is postponed last is unknown.
-      yield* shop.record(claim, postponed)
-      yield* shop.record(yield* shop.claimed(hour), postponed)
-      assert.strictEqual(yield* shop.recipientState, "unknown primary 5 in doubt")
-    })
-  )
+      assert.strictEqual(yield* shop.recipientState, `unknown primary ${state.attempts} in doubt`)
+      assert.deepStrictEqual(yield* shop.claims(0), [])
+    }
+  })
 
-  it.effect("is unknown when its lease has ended and the call must not be repeated", () =>
-    Effect.gen(function* () {
-      for (const state of [
-        { attempts: 1, provider: "telegram" },
-        { attempts: maxAttempts, provider: "http" }
-      ]) {
-        const shop = yield* scene()
-        yield* leave(shop, { status: "sending", inDoubt: false, ...state })
-        yield* shop.collected(0)
-        assert.strictEqual(yield* shop.recipientState, `unknown primary ${state.attempts} in doubt`)
-        assert.deepStrictEqual(yield* shop.claims(0), [])
-      }
-    })
-  )
+  it.effect("is left to this version once it has a message, which no earlier version queues", function* () {
+    const shop = yield* scene()
+    const first = yield* shop.claimed(0)
+    // An earlier version takes over the lease of the message, and means to repeat it by itself.
+    yield* shop.sql`
+      UPDATE messages SET attempting = false, status = 'unknown', available_at = '2026-01-01',
+        attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || '{"status": "unknown",
+          "nextAttemptAt": "2026-01-01T00:00:00.000Z"}')
+      WHERE project_id = ${shop.projectId} AND id = ${first.messageId}`
+    yield* shop.reclaim(0)
+    yield* shop.collected(0)
+    assert.strictEqual(yield* shop.recipientState, "pending primary 1 in doubt")
+    yield* leave(shop, { status: "sending", attempts: 2, inDoubt: false, provider: "http" })
+    assert.strictEqual(yield* shop.recipientState, "pending primary 1 in doubt")
+    const claim = yield* shop.claimed(hour)
+    assert.deepInclude(claim, { number: 2, inDoubt: true })
+    yield* shop.record(claim, accepted)
+    assert.strictEqual(yield* shop.recipientState, "sent primary 2 in doubt")
+  })
 
-  it.effect("is left to this version once it has a message, which no earlier version queues", () =>
-    Effect.gen(function* () {
-      const shop = yield* scene()
-      const first = yield* shop.claimed(0)
-      // An earlier version takes over the lease of the message, and means to repeat it by itself.
-      yield* shop.sql`
-        UPDATE messages SET attempting = false, status = 'unknown', available_at = '2026-01-01',
-          attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || '{"status": "unknown",
-            "nextAttemptAt": "2026-01-01T00:00:00.000Z"}')
-        WHERE project_id = ${shop.projectId} AND id = ${first.messageId}`
-      yield* shop.reclaim(0)
-      yield* shop.collected(0)
-      assert.strictEqual(yield* shop.recipientState, "pending primary 1 in doubt")
-      yield* leave(shop, { status: "sending", attempts: 2, inDoubt: false, provider: "http" })
-      assert.strictEqual(yield* shop.recipientState, "pending primary 1 in doubt")
-      const claim = yield* shop.claimed(hour)
-      assert.deepInclude(claim, { number: 2, inDoubt: true })
-      yield* shop.record(claim, accepted)
-      assert.strictEqual(yield* shop.recipientState, "sent primary 2 in doubt")
-    })
-  )
-
-  it.effect("gets the outcome of a message that an earlier version has settled alone", () =>
-    Effect.gen(function* () {
-      const shop = yield* scene()
-      const claim = yield* shop.claimed(0)
-      yield* shop.record(claim, unclear)
-      yield* shop.sql`
-        UPDATE messages SET status = 'sent' WHERE project_id = ${shop.projectId} AND id = ${claim.messageId}`
-      assert.deepStrictEqual(yield* shop.claims(hour), [])
-      yield* shop.collected(hour)
-      assert.strictEqual(yield* shop.recipientState, "sent primary 1 in doubt")
-    })
-  )
+  it.effect("gets the outcome of a message that an earlier version has settled alone", function* () {
+    const shop = yield* scene()
+    const claim = yield* shop.claimed(0)
+    yield* shop.record(claim, unclear)
+    yield* shop.sql`
+      UPDATE messages SET status = 'sent' WHERE project_id = ${shop.projectId} AND id = ${claim.messageId}`
+    assert.deepStrictEqual(yield* shop.claims(hour), [])
+    yield* shop.collected(hour)
+    assert.strictEqual(yield* shop.recipientState, "sent primary 1 in doubt")
+  })
 })

@@ -1,5 +1,5 @@
 /** The start of campaigns, and commands on running ones (contract §9). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
@@ -35,82 +35,70 @@ const countWhenIdle = Effect.fnUntraced(function* (
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
-  it.effect("begins at its time, not before", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { hits, url } = yield* provider()
-      const plan = { recipients: 1, primary: url, status: "scheduled", scheduledIn: 1_500 } as const
-      const { projectId, settled, sql } = yield* campaignOf(server, plan)
-      yield* settled("completed")
-      const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
-        SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
-      assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("begins at its time, not before", function* () {
+    const server = yield* TestServer
+    const { hits, url } = yield* provider()
+    const plan = { recipients: 1, primary: url, status: "scheduled", scheduledIn: 1_500 } as const
+    const { projectId, settled, sql } = yield* campaignOf(server, plan)
+    yield* settled("completed")
+    const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
+      SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
+    assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
+  })
 
-  it.effect("begins when it is almost six hours late", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { hits, url } = yield* provider()
-      const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late + minute } as const
-      const { settled } = yield* campaignOf(server, plan)
-      yield* settled("completed")
-      assert.strictEqual(hits.length, 2)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("begins when it is almost six hours late", function* () {
+    const server = yield* TestServer
+    const { hits, url } = yield* provider()
+    const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late + minute } as const
+    const { settled } = yield* campaignOf(server, plan)
+    yield* settled("completed")
+    assert.strictEqual(hits.length, 2)
+  })
 
-  it.effect("is paused when it is six hours late, and begins when it is resumed", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { hits, url } = yield* provider()
-      const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late - minute } as const
-      const { campaign, command, settled } = yield* campaignOf(server, plan)
-      yield* settled("paused")
-      assert.deepStrictEqual(yield* campaign, { status: "paused", version: 2, pausedFrom: "scheduled" })
-      assert.strictEqual(hits.length, 0)
-      assert.isTrue((yield* command("resume")).changed)
-      yield* settled("completed")
-      assert.strictEqual(hits.length, 2)
-      // Three versions later: resumed, begun and completed.
-      assert.strictEqual((yield* campaign).version, 5)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("is paused when it is six hours late, and begins when it is resumed", function* () {
+    const server = yield* TestServer
+    const { hits, url } = yield* provider()
+    const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late - minute } as const
+    const { campaign, command, settled } = yield* campaignOf(server, plan)
+    yield* settled("paused")
+    assert.deepStrictEqual(yield* campaign, { status: "paused", version: 2, pausedFrom: "scheduled" })
+    assert.strictEqual(hits.length, 0)
+    assert.isTrue((yield* command("resume")).changed)
+    yield* settled("completed")
+    assert.strictEqual(hits.length, 2)
+    // Three versions later: resumed, begun and completed.
+    assert.strictEqual((yield* campaign).version, 5)
+  })
 
-  it.effect("sends nothing while it is paused, and sends the remaining messages when it is resumed", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const receiver = yield* provider()
-      const { hits, url } = receiver
-      const scene = yield* campaignOf(server, { ...sixty, primary: url })
-      const { campaign, command, settled } = scene
-      yield* until(() => hits.length > 2)
-      yield* command("pause")
-      assert.isBelow(yield* countWhenIdle(scene, receiver), sixty.recipients)
-      assert.strictEqual((yield* campaign).pausedFrom, "running")
-      // The others need not be spread over seconds.
-      yield* Effect.orDie(
-        scene.sql`UPDATE campaigns SET sends_per_minute = 60000 WHERE project_id = ${scene.projectId}`
-      )
-      yield* command("resume")
-      yield* settled("completed")
-      assert.deepStrictEqual(hits.map((hit) => sendOf(hit).recipient).sort(), everyone)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("sends nothing while it is paused, and sends the remaining messages when it is resumed", function* () {
+    const server = yield* TestServer
+    const receiver = yield* provider()
+    const { hits, url } = receiver
+    const scene = yield* campaignOf(server, { ...sixty, primary: url })
+    const { campaign, command, settled } = scene
+    yield* until(() => hits.length > 2)
+    yield* command("pause")
+    assert.isBelow(yield* countWhenIdle(scene, receiver), sixty.recipients)
+    assert.strictEqual((yield* campaign).pausedFrom, "running")
+    // The others need not be spread over seconds.
+    yield* Effect.orDie(scene.sql`UPDATE campaigns SET sends_per_minute = 60000 WHERE project_id = ${scene.projectId}`)
+    yield* command("resume")
+    yield* settled("completed")
+    assert.deepStrictEqual(hits.map((hit) => sendOf(hit).recipient).sort(), everyone)
+  })
 
-  it.effect("sends nothing after it is cancelled", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const receiver = yield* provider()
-      const { hits, url } = receiver
-      const scene = yield* campaignOf(server, { ...sixty, primary: url })
-      const { campaign, command, recipients } = scene
-      yield* until(() => hits.length > 2)
-      yield* command("cancel")
-      const sent = yield* countWhenIdle(scene, receiver)
-      assert.isBelow(sent, sixty.recipients)
-      assert.strictEqual((yield* campaign).status, "cancelled")
-      assert.strictEqual((yield* recipients).filter(({ status }) => status === "sent").length, sent)
-      assert.strictEqual((yield* recipients).filter(({ status }) => status === "pending").length, 60 - sent)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("sends nothing after it is cancelled", function* () {
+    const server = yield* TestServer
+    const receiver = yield* provider()
+    const { hits, url } = receiver
+    const scene = yield* campaignOf(server, { ...sixty, primary: url })
+    const { campaign, command, recipients } = scene
+    yield* until(() => hits.length > 2)
+    yield* command("cancel")
+    const sent = yield* countWhenIdle(scene, receiver)
+    assert.isBelow(sent, sixty.recipients)
+    assert.strictEqual((yield* campaign).status, "cancelled")
+    assert.strictEqual((yield* recipients).filter(({ status }) => status === "sent").length, sent)
+    assert.strictEqual((yield* recipients).filter(({ status }) => status === "pending").length, 60 - sent)
+  })
 })

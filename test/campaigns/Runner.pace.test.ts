@@ -1,5 +1,5 @@
 /** The rate of a campaign over all replicas (contract §9): sends are evenly spaced, and missed ones are not made up for. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { release } from "../../src/campaigns/Runner/Release.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
@@ -27,106 +27,94 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
   })
   const times = (claimed: ReadonlyArray<{ readonly sendAt: number }>) => claimed.map(({ sendAt }) => sendAt)
 
-  it.effect("space sends evenly across claims", () =>
-    Effect.gen(function* () {
-      const claimAt = yield* claims(7)
-      assert.deepStrictEqual(times(yield* claimAt(0)), [0, gap, 2 * gap, 3 * gap])
-      assert.deepStrictEqual(times(yield* claimAt(50)), [])
-      assert.deepStrictEqual(times(yield* claimAt(150)), [4 * gap])
-      assert.deepStrictEqual(times(yield* claimAt(350)), [5 * gap, 6 * gap])
-      assert.deepStrictEqual(times(yield* claimAt(1_000)), [])
-    })
-  )
+  it.effect("space sends evenly across claims", function* () {
+    const claimAt = yield* claims(7)
+    assert.deepStrictEqual(times(yield* claimAt(0)), [0, gap, 2 * gap, 3 * gap])
+    assert.deepStrictEqual(times(yield* claimAt(50)), [])
+    assert.deepStrictEqual(times(yield* claimAt(150)), [4 * gap])
+    assert.deepStrictEqual(times(yield* claimAt(350)), [5 * gap, 6 * gap])
+    assert.deepStrictEqual(times(yield* claimAt(1_000)), [])
+  })
 
-  it.effect("do not make up for a period in which nothing was sent", () =>
-    Effect.gen(function* () {
-      const claimAt = yield* claims(20)
-      yield* claimAt(0)
-      // One send may have been saved up.
-      const [first = assert.fail("nothing is claimed"), ...others] = times(yield* claimAt(60_000))
-      assert.isAtMost(others.length, horizon / gap + 1)
-      assert.isAtLeast(first, 60_000 - gap)
-      assert.deepStrictEqual(
-        others,
-        others.map((_, n) => first + (n + 1) * gap)
+  it.effect("do not make up for a period in which nothing was sent", function* () {
+    const claimAt = yield* claims(20)
+    yield* claimAt(0)
+    // One send may have been saved up.
+    const [first = assert.fail("nothing is claimed"), ...others] = times(yield* claimAt(60_000))
+    assert.isAtMost(others.length, horizon / gap + 1)
+    assert.isAtLeast(first, 60_000 - gap)
+    assert.deepStrictEqual(
+      others,
+      others.map((_, n) => first + (n + 1) * gap)
+    )
+  })
+
+  it.effect("take each recipient and each send time once when they run concurrently", function* () {
+    const claimAt = yield* claims(40)
+    const all = []
+    for (let at = 0; at < 3_000; at += 100) {
+      const claimed = yield* Effect.all(
+        Array.from({ length: 5 }, () => claimAt(at)),
+        { concurrency: "unbounded" }
       )
-    })
-  )
+      all.push(...claimed.flat())
+    }
+    assert.deepStrictEqual(
+      times(all).sort((a, b) => a - b),
+      Array.from({ length: all.length }, (_, n) => n * gap)
+    )
+    assert.strictEqual(new Set(all.map(({ messageId }) => messageId)).size, all.length)
+    assert.isAtLeast(all.length, 30)
+  })
 
-  it.effect("take each recipient and each send time once when they run concurrently", () =>
-    Effect.gen(function* () {
-      const claimAt = yield* claims(40)
-      const all = []
-      for (let at = 0; at < 3_000; at += 100) {
-        const claimed = yield* Effect.all(
-          Array.from({ length: 5 }, () => claimAt(at)),
-          { concurrency: "unbounded" }
-        )
-        all.push(...claimed.flat())
-      }
-      assert.deepStrictEqual(
-        times(all).sort((a, b) => a - b),
-        Array.from({ length: all.length }, (_, n) => n * gap)
-      )
-      assert.strictEqual(new Set(all.map(({ messageId }) => messageId)).size, all.length)
-      assert.isAtLeast(all.length, 30)
-    })
-  )
+  it.effect("return no more recipients than free slots", function* () {
+    const claimAt = yield* claims(10)
+    assert.deepStrictEqual(times(yield* claimAt(0, 2)), [0, gap])
+    assert.deepStrictEqual(times(yield* claimAt(0)), [2 * gap, 3 * gap])
+  })
 
-  it.effect("return no more recipients than free slots", () =>
-    Effect.gen(function* () {
-      const claimAt = yield* claims(10)
-      assert.deepStrictEqual(times(yield* claimAt(0, 2)), [0, gap])
-      assert.deepStrictEqual(times(yield* claimAt(0)), [2 * gap, 3 * gap])
-    })
-  )
+  it.effect("skip a campaign whose recipients all wait for a retry, even with one slot", function* () {
+    const claimAt = yield* claims(1)
+    const { sql } = yield* TestServer
+    assert.strictEqual((yield* claimAt(0)).length, 1)
+    yield* Effect.orDie(sql`
+      UPDATE campaign_recipients SET status = 'pending', available_at = ${new Date(begin + 60_000)}
+      WHERE status = 'sending'`)
+    yield* Effect.orDie(sql`
+      UPDATE messages SET status = 'retrying', attempting = false, available_at = NULL WHERE attempting`)
+    const plan = { recipients: 1, primary: nowhere, sendsPerMinute }
+    const { projectId } = yield* campaignOf(yield* TestServer, plan)
+    // This campaign is due later than the one whose recipient waits.
+    yield* Effect.orDie(sql`
+    UPDATE campaigns SET next_send_at = ${new Date(begin + 5_000)} WHERE project_id = ${projectId}`)
+    assert.deepStrictEqual(times(yield* claimAt(5_000, 1)), [5_000])
+    assert.deepStrictEqual(times(yield* claimAt(60_000, 1)), [60_000])
+  })
 
-  it.effect("skip a campaign whose recipients all wait for a retry, even with one slot", () =>
-    Effect.gen(function* () {
-      const claimAt = yield* claims(1)
-      const { sql } = yield* TestServer
-      assert.strictEqual((yield* claimAt(0)).length, 1)
-      yield* Effect.orDie(sql`
-        UPDATE campaign_recipients SET status = 'pending', available_at = ${new Date(begin + 60_000)}
-        WHERE status = 'sending'`)
-      yield* Effect.orDie(sql`
-        UPDATE messages SET status = 'retrying', attempting = false, available_at = NULL WHERE attempting`)
-      const plan = { recipients: 1, primary: nowhere, sendsPerMinute }
-      const { projectId } = yield* campaignOf(yield* TestServer, plan)
-      // This campaign is due later than the one whose recipient waits.
-      yield* Effect.orDie(sql`
-      UPDATE campaigns SET next_send_at = ${new Date(begin + 5_000)} WHERE project_id = ${projectId}`)
-      assert.deepStrictEqual(times(yield* claimAt(5_000, 1)), [5_000])
-      assert.deepStrictEqual(times(yield* claimAt(60_000, 1)), [60_000])
+  it.effect("of three replicas together keep the campaign's rate", function* () {
+    const server = yield* TestServer
+    const { hits, url } = yield* provider()
+    yield* cancelAll(server)
+    const recipients = 20
+    const { run, settled } = yield* campaignOf(server, {
+      recipients,
+      primary: url,
+      sendsPerMinute,
+      status: "scheduled",
+      scheduledIn: 3_600_000
     })
-  )
-
-  it.effect("of three replicas together keep the campaign's rate", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { hits, url } = yield* provider()
-      yield* cancelAll(server)
-      const recipients = 20
-      const { run, settled } = yield* campaignOf(server, {
-        recipients,
-        primary: url,
-        sendsPerMinute,
-        status: "scheduled",
-        scheduledIn: 3_600_000
-      })
-      yield* Effect.forEach([1, 2, 3], () => startServer({ DATABASE_URL: server.databaseUrl }, "worker"), {
-        concurrency: "unbounded"
-      })
-      const before = Date.now()
-      yield* run
-      yield* settled("completed")
-      assert.deepStrictEqual(
-        hits.map((hit) => sendOf(hit).recipient).sort(),
-        Array.from({ length: recipients }, (_, index) => addressOf(index)).sort()
-      )
-      const last = Math.max(...hits.map(({ at }) => at))
-      // Less the send that may have been saved up, and the rounding of the clock.
-      assert.isAtLeast(last - before, (recipients - 2) * gap - 1)
-    }).pipe(Effect.scoped)
-  )
+    yield* Effect.forEach([1, 2, 3], () => startServer({ DATABASE_URL: server.databaseUrl }, "worker"), {
+      concurrency: "unbounded"
+    })
+    const before = Date.now()
+    yield* run
+    yield* settled("completed")
+    assert.deepStrictEqual(
+      hits.map((hit) => sendOf(hit).recipient).sort(),
+      Array.from({ length: recipients }, (_, index) => addressOf(index)).sort()
+    )
+    const last = Math.max(...hits.map(({ at }) => at))
+    // Less the send that may have been saved up, and the rounding of the clock.
+    assert.isAtLeast(last - before, (recipients - 2) * gap - 1)
+  })
 })

@@ -1,7 +1,7 @@
 /** The database of commands, and their errors when it is unusable. */
 import { NodeServices } from "@effect/platform-node"
 import { PgClient } from "@effect/sql-pg"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, FileSystem, Redacted, Schema } from "effect"
 import * as Net from "node:net"
 import { makeDatabase } from "../support/TestDatabase.ts"
@@ -18,67 +18,59 @@ const dataDir = Effect.flatMap(FileSystem.FileSystem, (fs) =>
 )
 
 describe("a command with DATABASE_URL", () => {
-  it.live("migrates the database only if it is `migrate`", () =>
-    Effect.gen(function* () {
-      const env = at(yield* makeDatabase({ empty: true }))
-      const early = yield* run(list, { env })
-      assert.match(early.stderr, /^\d+ migrations are pending: run `npm run --silent cli -- migrate`\n$/)
-      assert.deepStrictEqual(early, failure(1, early.stderr.trimEnd()))
+  it.live("migrates the database only if it is `migrate`", function* () {
+    const env = at(yield* makeDatabase({ empty: true }))
+    const early = yield* run(list, { env })
+    assert.match(early.stderr, /^\d+ migrations are pending: run `npm run --silent cli -- migrate`\n$/)
+    assert.deepStrictEqual(early, failure(1, early.stderr.trimEnd()))
 
-      const { applied } = decodeApplied(documentOf(yield* run(["migrate", "--json"], { env })))
-      assert.deepStrictEqual(applied[0], { id: 1, name: "projects" })
-      assert.deepStrictEqual(decodeApplied(documentOf(yield* run(["migrate", "--json"], { env }))).applied, [])
-      const again = yield* run(["migrate"], { env })
-      assert.deepStrictEqual(again, { status: 0, stdout: "Nothing to do: every migration is applied\n", stderr: "" })
-      assert.deepStrictEqual(yield* run(list, { env }), failure(1, 'There is no project "p"'))
-    })
-  )
+    const { applied } = decodeApplied(documentOf(yield* run(["migrate", "--json"], { env })))
+    assert.deepStrictEqual(applied[0], { id: 1, name: "projects" })
+    assert.deepStrictEqual(decodeApplied(documentOf(yield* run(["migrate", "--json"], { env }))).applied, [])
+    const again = yield* run(["migrate"], { env })
+    assert.deepStrictEqual(again, { status: 0, stdout: "Nothing to do: every migration is applied\n", stderr: "" })
+    assert.deepStrictEqual(yield* run(list, { env }), failure(1, 'There is no project "p"'))
+  })
 
-  it.live("prints one line with the variable's name when the database is unusable", () =>
-    Effect.gen(function* () {
-      const { href } = new URL(Redacted.value(yield* makeDatabase()))
-      const other = (change: (url: URL) => void) => {
-        const url = new URL(href)
-        change(url)
-        return { env: at(Redacted.make(url.href)) }
-      }
-      const closed = other((url) => (url.port = "9"))
-      const wrongPassword = other((url) => (url.password = "wrong"))
-      const absent = other((url) => (url.pathname = "/absent"))
-      const refused = failure(1, "The database can't be used: connect ECONNREFUSED 127.0.0.1:9")
-      assert.deepStrictEqual(yield* run(list, closed), refused)
-      assert.deepStrictEqual(yield* run(["migrate", "--json"], closed), refused)
-      assert.deepStrictEqual(
-        yield* run(list, wrongPassword),
-        failure(1, `The database can't be used: password authentication failed for user "${new URL(href).username}"`)
-      )
-      assert.deepStrictEqual(
-        yield* run(["migrate"], absent),
-        failure(1, `The database can't be used: database "absent" does not exist`)
-      )
-    })
-  )
+  it.live("prints one line with the variable's name when the database is unusable", function* () {
+    const { href } = new URL(Redacted.value(yield* makeDatabase()))
+    const other = (change: (url: URL) => void) => {
+      const url = new URL(href)
+      change(url)
+      return { env: at(Redacted.make(url.href)) }
+    }
+    const closed = other((url) => (url.port = "9"))
+    const wrongPassword = other((url) => (url.password = "wrong"))
+    const absent = other((url) => (url.pathname = "/absent"))
+    const refused = failure(1, "The database can't be used: connect ECONNREFUSED 127.0.0.1:9")
+    assert.deepStrictEqual(yield* run(list, closed), refused)
+    assert.deepStrictEqual(yield* run(["migrate", "--json"], closed), refused)
+    assert.deepStrictEqual(
+      yield* run(list, wrongPassword),
+      failure(1, `The database can't be used: password authentication failed for user "${new URL(href).username}"`)
+    )
+    assert.deepStrictEqual(
+      yield* run(["migrate"], absent),
+      failure(1, `The database can't be used: database "absent" does not exist`)
+    )
+  })
 
-  it.live("prints which migration failed and why", () =>
-    Effect.gen(function* () {
-      const url = yield* makeDatabase({ empty: true })
-      yield* Effect.gen(function* () {
-        const sql = yield* PgClient.PgClient
-        yield* sql`CREATE TABLE projects ()`
-      }).pipe(Effect.provide(PgClient.layer({ url })))
-      const failed = failure(1, 'Migration 0001_projects failed: relation "projects" already exists')
-      assert.deepStrictEqual(yield* run(["migrate"], { env: at(url) }), failed)
-    })
-  )
+  it.live("prints which migration failed and why", function* () {
+    const url = yield* makeDatabase({ empty: true })
+    yield* Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* sql`CREATE TABLE projects ()`
+    }).pipe(Effect.provide(PgClient.layer({ url })))
+    const failed = failure(1, 'Migration 0001_projects failed: relation "projects" already exists')
+    assert.deepStrictEqual(yield* run(["migrate"], { env: at(url) }), failed)
+  })
 
-  it.live("fails within seconds when no server answers", () =>
-    Effect.gen(function* () {
-      const port = yield* silentServer
-      const env = at(Redacted.make(`postgres://u:p@127.0.0.1:${port}/x`))
-      const silent = failure(1, "The database can't be used: Connection timed out")
-      assert.deepStrictEqual(yield* run(list, { env }), silent)
-    })
-  )
+  it.live("fails within seconds when no server answers", function* () {
+    const port = yield* silentServer
+    const env = at(Redacted.make(`postgres://u:p@127.0.0.1:${port}/x`))
+    const silent = failure(1, "The database can't be used: Connection timed out")
+    assert.deepStrictEqual(yield* run(list, { env }), silent)
+  })
 })
 
 describe("commands with DATA_DIR", () => {
@@ -134,23 +126,19 @@ describe("commands with DATA_DIR", () => {
   )
 })
 
-describe("a command with faulty settings", () => {
-  it.live("prints each fault on a line", () =>
-    Effect.gen(function* () {
-      const env = { PORT: "x", SHUTDOWN_GRACE: "3", DATABASE_URL: "postgres://u:p@127.0.0.1:9/x" }
-      for (const args of [list, ["migrate", "--json"], ["serve"]]) {
-        assert.deepStrictEqual(
-          yield* run(args, { env }),
-          failure(
-            1,
-            "PORT must be an integer from 0 to 65535",
-            "SHUTDOWN_GRACE must be a duration in ms, s, m, h or d that is longer than zero, such as 250ms, 5s, 2m, 24h or 7d",
-            "SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)"
-          )
-        )
-      }
-    })
-  )
+it.live("a command with faulty settings prints each fault on a line", function* () {
+  const env = { PORT: "x", SHUTDOWN_GRACE: "3", DATABASE_URL: "postgres://u:p@127.0.0.1:9/x" }
+  for (const args of [list, ["migrate", "--json"], ["serve"]]) {
+    assert.deepStrictEqual(
+      yield* run(args, { env }),
+      failure(
+        1,
+        "PORT must be an integer from 0 to 65535",
+        "SHUTDOWN_GRACE must be a duration in ms, s, m, h or d that is longer than zero, such as 250ms, 5s, 2m, 24h or 7d",
+        "SECRET_KEY is required when DATABASE_URL is set: 32 bytes in base64 (`openssl rand -base64 32`)"
+      )
+    )
+  }
 })
 
 /** Starts a server that accepts connections and never answers; returns its port. */

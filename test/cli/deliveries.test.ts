@@ -1,5 +1,5 @@
 /** The command `deliveries`: its output compared with the deliveries that were made (contract §13). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { type Hit, open, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { subscribe } from "../support/Events.ts"
@@ -78,8 +78,9 @@ const named = (items: Items, name: Way) =>
 const server = TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "50ms,1h", WEBHOOK_TIMEOUT: "60s" })
 
 layer(server, { excludeTestServices: true })("the command `deliveries`", (it) => {
-  it.effect("lists and shows deliveries with the log of their attempts, and prints tables without secrets", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "lists and shows deliveries with the log of their attempts, and prints tables without secrets",
+    function* () {
       const all = yield* openAll()
       const items = yield* listed(all.projectId)
       assert.deepStrictEqual(byInstallation(items), names.toSorted())
@@ -122,44 +123,40 @@ layer(server, { excludeTestServices: true })("the command `deliveries`", (it) =>
       for (const secret of ["whsec_", "v1,", title, ...all.secrets.map((secret) => secret.slice(10))]) {
         for (const text of texts) assert.notInclude(text, secret)
       }
-    })
+    }
   )
 
-  it.effect("escapes control characters in the names of installations", () =>
-    Effect.gen(function* () {
-      const name = "a\u001b[31m\nb\u009b"
-      const project = yield* open(yield* TestServer, [])
-      yield* subscribe(project.sql, project.projectId, name)
-      yield* project.created()
-      const [item = assert.fail()] = yield* listed(project.projectId)
-      assert.strictEqual(item.installationId, name)
-      const texts = [yield* list(project.projectId), yield* show(project.projectId, item.deliveryId)]
-      // oxlint-disable-next-line no-control-regex
-      for (const { stdout } of texts) assert.notMatch(stdout, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]|\nb/)
-    })
-  )
+  it.effect("escapes control characters in the names of installations", function* () {
+    const name = "a\u001b[31m\nb\u009b"
+    const project = yield* open(yield* TestServer, [])
+    yield* subscribe(project.sql, project.projectId, name)
+    yield* project.created()
+    const [item = assert.fail()] = yield* listed(project.projectId)
+    assert.strictEqual(item.installationId, name)
+    const texts = [yield* list(project.projectId), yield* show(project.projectId, item.deliveryId)]
+    // oxlint-disable-next-line no-control-regex
+    for (const { stdout } of texts) assert.notMatch(stdout, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]|\nb/)
+  })
 
-  it.effect("fails with one line for an unknown delivery, installation or project", () =>
-    Effect.gen(function* () {
-      const { seed } = yield* TestServer
-      const [{ projectId }, other] = [yield* seed(), yield* openAll()]
-      const [{ deliveryId: foreign } = assert.fail()] = yield* listed(other.projectId)
-      assert.deepStrictEqual(documentOf(yield* list(projectId, "--json")), { items: [], next: null })
-      const long = "x".repeat(200)
-      const none = (id: string) => `Project "${projectId}" has no delivery "${id}"`
-      for (const [command, line] of [
-        [list("nowhere"), 'There is no project "nowhere"'],
-        [list("no\nwhere", "--json", "--status", "dead"), 'There is no project "no where"'],
-        [list(projectId, "--json", "--installation", "shop"), `Project "${projectId}" has no installation "shop"`],
-        [show("nowhere", foreign, "--json"), 'There is no project "nowhere"'],
-        [show(projectId, foreign), none(foreign)],
-        [show(projectId, foreign, "--json"), none(foreign)],
-        [show(projectId, ""), none("")],
-        [show(projectId, long), none(long)],
-        [show(projectId, "a\u001b[31m\nb"), none("a [31m b")]
-      ] as const) {
-        assert.deepStrictEqual(yield* command, failure(1, line))
-      }
-    })
-  )
+  it.effect("fails with one line for an unknown delivery, installation or project", function* () {
+    const { seed } = yield* TestServer
+    const [{ projectId }, other] = [yield* seed(), yield* openAll()]
+    const [{ deliveryId: foreign } = assert.fail()] = yield* listed(other.projectId)
+    assert.deepStrictEqual(documentOf(yield* list(projectId, "--json")), { items: [], next: null })
+    const long = "x".repeat(200)
+    const none = (id: string) => `Project "${projectId}" has no delivery "${id}"`
+    for (const [command, line] of [
+      [list("nowhere"), 'There is no project "nowhere"'],
+      [list("no\nwhere", "--json", "--status", "dead"), 'There is no project "no where"'],
+      [list(projectId, "--json", "--installation", "shop"), `Project "${projectId}" has no installation "shop"`],
+      [show("nowhere", foreign, "--json"), 'There is no project "nowhere"'],
+      [show(projectId, foreign), none(foreign)],
+      [show(projectId, foreign, "--json"), none(foreign)],
+      [show(projectId, ""), none("")],
+      [show(projectId, long), none(long)],
+      [show(projectId, "a\u001b[31m\nb"), none("a [31m b")]
+    ] as const) {
+      assert.deepStrictEqual(yield* command, failure(1, line))
+    }
+  })
 })

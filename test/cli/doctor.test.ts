@@ -1,5 +1,5 @@
 /** `doctor`: its findings when everything is in order, and when one thing is not. */
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { readFileSync } from "node:fs"
@@ -57,166 +57,142 @@ const project = { id: "acme", name: "Acme" }
 const channel = { id: "chat", providerType: "sandbox", displayName: "Chat", config: {} }
 
 layer(TestDatabase.layer)("doctor", (it) => {
-  it.effect("lists each check and finds everything in order", () =>
-    Effect.gen(function* () {
-      const ended = yield* examine()
-      assert.deepStrictEqual([ended.status, ended.stderr, findingsOf(ended)], [0, "", []])
-      assert.deepStrictEqual(
-        reportOf(ended).map(({ check }) => check),
-        ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "moves", "limiter", "telemetry"]
-      )
-      assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
-      const text = yield* cli(["doctor"])
-      assert.strictEqual(text.status, 0)
-      assert.match(text.stdout, /^ok {7}settings {5}every variable is well formed\nok {7}database/)
+  it.effect("lists each check and finds everything in order", function* () {
+    const ended = yield* examine()
+    assert.deepStrictEqual([ended.status, ended.stderr, findingsOf(ended)], [0, "", []])
+    assert.deepStrictEqual(
+      reportOf(ended).map(({ check }) => check),
+      ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "moves", "limiter", "telemetry"]
+    )
+    assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
+    const text = yield* cli(["doctor"])
+    assert.strictEqual(text.status, 0)
+    assert.match(text.stdout, /^ok {7}settings {5}every variable is well formed\nok {7}database/)
+  })
+
+  it.effect("reports a faulty setting and stops", function* () {
+    const ended = yield* examine({ env: { PORT: "x" } })
+    assertTrouble(ended, "settings", /^PORT must be/, /README/)
+    assert.strictEqual(reportOf(ended).length, 1)
+  })
+
+  it.effect("reports an unreachable database without its password", function* () {
+    const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
+    assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
+    const skipped = ["migrations", "clock", "keys", "work", "moves"].map((check) => `${check} skipped`)
+    assert.deepStrictEqual(findingsOf(ended), ["database failed", ...skipped])
+    assert.notInclude(ended.stdout + ended.stderr, "s3cret")
+  })
+
+  it.effect("reports DATABASE_URL and DATABASE_DIRECT_URL that lead to different databases", function* () {
+    const { url } = yield* TestDatabase
+    const other = yield* makeDatabase()
+    const env = { ...at(other), DATABASE_DIRECT_URL: Redacted.value(url) }
+    assertTrouble(yield* examine({ env }), "pooler", /different databases/, /Correct/)
+  })
+
+  it.effect("reports channels whose config SECRET_KEY does not open", function* () {
+    const { url } = yield* TestDatabase
+    const env = at(url)
+    const applied = yield* run(["project", "apply", "-"], {
+      env,
+      stdin: JSON.stringify({ project, channels: [channel] })
     })
-  )
+    assert.strictEqual(applied.status, 0, applied.stderr)
+    assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
+    assertTrouble(yield* examine({ env: at(url) }), "keys", /channel acme\/chat/, /SECRET_KEY/)
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`DELETE FROM channels`
+  })
 
-  it.effect("reports a faulty setting and stops", () =>
-    Effect.gen(function* () {
-      const ended = yield* examine({ env: { PORT: "x" } })
-      assertTrouble(ended, "settings", /^PORT must be/, /README/)
-      assert.strictEqual(reportOf(ended).length, 1)
-    })
-  )
+  it.effect("reports work for an operator without failing, and fails for work that no worker took over", function* () {
+    const { url } = yield* TestDatabase
+    const env = at(url)
+    const conversation = { id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "chat", address: "somebody" }
+    const stdin = JSON.stringify({ project, channels: [channel], conversations: [conversation] })
+    yield* run(["project", "apply", "-"], { env, stdin })
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`
+      INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+        attempting, attempt_log, available_at, traceparent, created_at, updated_at)
+      VALUES ('acme', 'msg', ${conversation.id}, 'chat', 'telegram', 'somebody', 'Ready.', 'unknown', 1,
+        false, '[]', NULL, '', now(), now())`
+    const waiting = yield* examine({ env })
+    assert.deepStrictEqual([waiting.status, findingsOf(waiting)], [0, ["work warning"]])
+    assert.include(waiting.stdout, '"1 messages of unknown outcome"')
+    assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [["messages list --project acme --status unknown", 0]])
+    yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
+    assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
+    yield* sql`DELETE FROM messages`
+    yield* sql`DELETE FROM conversations`
+    yield* sql`DELETE FROM channels`
 
-  it.effect("reports an unreachable database without its password", () =>
-    Effect.gen(function* () {
-      const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
-      assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
-      const skipped = ["migrations", "clock", "keys", "work", "moves"].map((check) => `${check} skipped`)
-      assert.deepStrictEqual(findingsOf(ended), ["database failed", ...skipped])
-      assert.notInclude(ended.stdout + ended.stderr, "s3cret")
-    })
-  )
-
-  it.effect("reports DATABASE_URL and DATABASE_DIRECT_URL that lead to different databases", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestDatabase
-      const other = yield* makeDatabase()
-      const env = { ...at(other), DATABASE_DIRECT_URL: Redacted.value(url) }
-      assertTrouble(yield* examine({ env }), "pooler", /different databases/, /Correct/)
-    }).pipe(Effect.scoped)
-  )
-
-  it.effect("reports channels whose config SECRET_KEY does not open", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestDatabase
-      const env = at(url)
-      const applied = yield* run(["project", "apply", "-"], {
-        env,
-        stdin: JSON.stringify({ project, channels: [channel] })
-      })
-      assert.strictEqual(applied.status, 0, applied.stderr)
-      assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
-      assertTrouble(yield* examine({ env: at(url) }), "keys", /channel acme\/chat/, /SECRET_KEY/)
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`DELETE FROM channels`
-    })
-  )
-
-  it.effect("reports work for an operator without failing, and fails for work that no worker took over", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestDatabase
-      const env = at(url)
-      const conversation = { id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "chat", address: "somebody" }
-      const stdin = JSON.stringify({ project, channels: [channel], conversations: [conversation] })
-      yield* run(["project", "apply", "-"], { env, stdin })
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`
-        INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
-          attempting, attempt_log, available_at, traceparent, created_at, updated_at)
-        VALUES ('acme', 'msg', ${conversation.id}, 'chat', 'telegram', 'somebody', 'Ready.', 'unknown', 1,
-          false, '[]', NULL, '', now(), now())`
-      const waiting = yield* examine({ env })
-      assert.deepStrictEqual([waiting.status, findingsOf(waiting)], [0, ["work warning"]])
-      assert.include(waiting.stdout, '"1 messages of unknown outcome"')
-      assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [
-        ["messages list --project acme --status unknown", 0]
-      ])
-      yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
-      assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
-      yield* sql`DELETE FROM messages`
-      yield* sql`DELETE FROM conversations`
-      yield* sql`DELETE FROM channels`
-
-      yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
-      yield* sql`
-        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-        VALUES ('acme', 'shop', 'https://shop.example.com/', '{}', true, 1)`
-      yield* sql`
-        INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, failing_since, parked_until)
-        VALUES ('acme', 'shop', 10, 10, now() - interval '18 minutes', now() + interval '1 minute')`
-      const failing = yield* examine({ env })
-      assert.deepStrictEqual([failing.status, findingsOf(failing)], [0, ["work warning"]])
-      assert.include(failing.stdout, '"1 endpoint that fails"')
-      assert.deepStrictEqual(yield* pasteAdvice(failing, { env }), [["webhooks list --project acme", 0]])
-      yield* sql`DELETE FROM endpoint_health`
-      yield* sql`DELETE FROM webhooks`
-      yield* sql`DELETE FROM installations`
-    })
-  )
+    yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
+    yield* sql`
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+      VALUES ('acme', 'shop', 'https://shop.example.com/', '{}', true, 1)`
+    yield* sql`
+      INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, failing_since, parked_until)
+      VALUES ('acme', 'shop', 10, 10, now() - interval '18 minutes', now() + interval '1 minute')`
+    const failing = yield* examine({ env })
+    assert.deepStrictEqual([failing.status, findingsOf(failing)], [0, ["work warning"]])
+    assert.include(failing.stdout, '"1 endpoint that fails"')
+    assert.deepStrictEqual(yield* pasteAdvice(failing, { env }), [["webhooks list --project acme", 0]])
+    yield* sql`DELETE FROM endpoint_health`
+    yield* sql`DELETE FROM webhooks`
+    yield* sql`DELETE FROM installations`
+  })
 
   describe("doctor with REDIS_URL", () => {
     requires("redis")
 
-    it.effect("reports whether Redis and the collector answer", () =>
-      Effect.gen(function* () {
-        const redis = yield* Effect.promise(() => makeRedis())
-        const collector = yield* Effect.promise(() => startCollector())
-        yield* Effect.promise(() => redis.start())
-        const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
-        const reachable = yield* examine({ env })
-        assert.deepStrictEqual([reachable.status, reachable.stderr, findingsOf(reachable)], [0, "", []])
-        const details = reportOf(reachable).map(({ detail }) => detail)
-        assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
-        yield* Effect.promise(() => redis.kill())
-        const unreachable = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
-        assert.deepStrictEqual(findingsOf(unreachable), ["limiter failed", "telemetry warning"])
-        assertTrouble(unreachable, "limiter", /does not answer/, /REDIS_URL/)
-      })
-    )
+    it.effect("reports whether Redis and the collector answer", function* () {
+      const redis = yield* Effect.promise(() => makeRedis())
+      const collector = yield* Effect.promise(() => startCollector())
+      yield* Effect.promise(() => redis.start())
+      const env = { REDIS_URL: redis.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
+      const reachable = yield* examine({ env })
+      assert.deepStrictEqual([reachable.status, reachable.stderr, findingsOf(reachable)], [0, "", []])
+      const details = reportOf(reachable).map(({ detail }) => detail)
+      assert.includeMembers(details, [`Redis answers (127.0.0.1:${redis.port})`, `${collector.url} answers`])
+      yield* Effect.promise(() => redis.kill())
+      const unreachable = yield* examine({ env: { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } })
+      assert.deepStrictEqual(findingsOf(unreachable), ["limiter failed", "telemetry warning"])
+      assertTrouble(unreachable, "limiter", /does not answer/, /REDIS_URL/)
+    })
   })
 })
 
-describe("the advice of doctor", () => {
-  it.effect("has commands with every flag that they require", () =>
-    Effect.gen(function* () {
-      const sources = ["doctor.ts", "doctor/Checks.ts"].map((file) =>
-        readFileSync(join(import.meta.dirname, "../../src/cli/commands", file), "utf8")
-      )
-      const lines = sources.flatMap((source) =>
-        [...source.matchAll(/\\`\$\{cli\} (.*?)\\`/g)].map(([, line = ""]) => line)
-      )
-      assert.isAtLeast(lines.length, 4)
-      for (const line of lines) {
-        // The settings are read after the usage is checked, and are faulty here.
-        const ended = yield* run(line.replaceAll(/\$\{.*?\}/g, "acme").split(" "), { env: { PORT: "x" } })
-        assert.match(ended.stderr, /^PORT must be/, line)
-      }
-    })
+it.effect("the advice of doctor has commands with every flag that they require", function* () {
+  const sources = ["doctor.ts", "doctor/Checks.ts"].map((file) =>
+    readFileSync(join(import.meta.dirname, "../../src/cli/commands", file), "utf8")
   )
+  const lines = sources.flatMap((source) => [...source.matchAll(/\\`\$\{cli\} (.*?)\\`/g)].map(([, line = ""]) => line))
+  assert.isAtLeast(lines.length, 4)
+  for (const line of lines) {
+    // The settings are read after the usage is checked, and are faulty here.
+    const ended = yield* run(line.replaceAll(/\$\{.*?\}/g, "acme").split(" "), { env: { PORT: "x" } })
+    assert.match(ended.stderr, /^PORT must be/, line)
+  }
 })
 
-describe("doctor of a database", () => {
-  it.effect("reports missing and unknown migrations", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const [last] = yield* sql<{ id: number; name: string }>`
-        DELETE FROM effect_sql_migrations
-        WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
-        RETURNING migration_id AS id, name`
-      const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
-      assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate`/)
-      const next = yield* examine()
-      assert.deepStrictEqual(
-        [next.status, findingsOf(next)],
-        [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
-      )
-      yield* sql`
-        INSERT INTO effect_sql_migrations (migration_id, name)
-        VALUES (${last?.id ?? 0}, ${last?.name ?? ""}), (999, 'later')`
-      assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
-    }).pipe(Effect.provide(TestDatabase.layer))
-  )
-})
+it.effect("doctor of a database reports missing and unknown migrations", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [last] = yield* sql<{ id: number; name: string }>`
+      DELETE FROM effect_sql_migrations
+      WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
+      RETURNING migration_id AS id, name`
+    const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
+    assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate`/)
+    const next = yield* examine()
+    assert.deepStrictEqual(
+      [next.status, findingsOf(next)],
+      [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
+    )
+    yield* sql`
+      INSERT INTO effect_sql_migrations (migration_id, name)
+      VALUES (${last?.id ?? 0}, ${last?.name ?? ""}), (999, 'later')`
+    assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
+  }).pipe(Effect.provide(TestDatabase.layer))
+)

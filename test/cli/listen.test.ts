@@ -1,5 +1,5 @@
 /** `listen`: what it answers and prints for deliveries, in a process of its own, without a database. */
-import { assert, it } from "@effect/vitest"
+import { assert, it } from "../support/Vitest.ts"
 import { Console, Duration, Effect, Fiber, Option, Redacted } from "effect"
 import { HttpClient, HttpServerRequest } from "effect/http"
 import { TestClock } from "effect/testing"
@@ -39,49 +39,46 @@ const columnsOf = (text: string) =>
     .filter(([time = ""]) => /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(time))
     .map((columns) => columns.slice(1))
 
-it.live("verifies deliveries, counts their attempts, fails the first ones, and ends with SIGINT", () =>
-  Effect.gen(function* () {
-    const secret = yield* newSecret
-    const { interrupted, url } = yield* listen("--port", "0", "--secret", Redacted.value(secret), "--fail", "1")
-    const body = event("Cups")
-    const headers = signedHeaders([secret], "dlv_1", Date.now(), body)
-    assert.strictEqual(yield* post(url, body, headers), 500)
-    assert.strictEqual(yield* post(url, body, headers), 204)
-    assert.strictEqual(yield* post(url, event("Forged"), headers), 401)
-    assert.strictEqual(yield* post(url, `dk_4fGh8Kp2LmQx_\u001b[2J`, { "webhook-id": "x\ty" }), 401)
-    const test = JSON.stringify({ type: "webhook.test.v1", data: {} })
-    assert.strictEqual(yield* post(url, test, signedHeaders([secret], "tst_1", Date.now(), test)), 204)
-    assert.strictEqual(yield* post(url, "x".repeat(2_000_000), headers), 413)
-    const answer = yield* Effect.promise(() => fetch(url))
-    assert.strictEqual(answer.status, 405)
-    const { status, stderr, stdout } = yield* interrupted
-    assert.deepStrictEqual([status, stderr], [0, ""])
-    assert.deepStrictEqual(columnsOf(stdout), [
-      ["crm.deal.created.v1", "dlv_1", "verified", "answered 500"],
-      ["crm.deal.created.v1", "dlv_1", "attempt 2", "verified"],
-      ["crm.deal.created.v1", "dlv_1", "attempt 3", "not verified", "signature_invalid"],
-      ["-", "x y", "not verified", "header_missing"],
-      ["webhook.test.v1", "tst_1", "verified"]
-    ])
-    assert.lengthOf(stdout.trimEnd().split("\n"), 6)
-  }).pipe(Effect.scoped)
-)
+it.live("verifies deliveries, counts their attempts, fails the first ones, and ends with SIGINT", function* () {
+  const secret = yield* newSecret
+  const { interrupted, url } = yield* listen("--port", "0", "--secret", Redacted.value(secret), "--fail", "1")
+  const body = event("Cups")
+  const headers = signedHeaders([secret], "dlv_1", Date.now(), body)
+  assert.strictEqual(yield* post(url, body, headers), 500)
+  assert.strictEqual(yield* post(url, body, headers), 204)
+  assert.strictEqual(yield* post(url, event("Forged"), headers), 401)
+  assert.strictEqual(yield* post(url, `dk_4fGh8Kp2LmQx_\u001b[2J`, { "webhook-id": "x\ty" }), 401)
+  const test = JSON.stringify({ type: "webhook.test.v1", data: {} })
+  assert.strictEqual(yield* post(url, test, signedHeaders([secret], "tst_1", Date.now(), test)), 204)
+  assert.strictEqual(yield* post(url, "x".repeat(2_000_000), headers), 413)
+  const answer = yield* Effect.promise(() => fetch(url))
+  assert.strictEqual(answer.status, 405)
+  const { status, stderr, stdout } = yield* interrupted
+  assert.deepStrictEqual([status, stderr], [0, ""])
+  assert.deepStrictEqual(columnsOf(stdout), [
+    ["crm.deal.created.v1", "dlv_1", "verified", "answered 500"],
+    ["crm.deal.created.v1", "dlv_1", "attempt 2", "verified"],
+    ["crm.deal.created.v1", "dlv_1", "attempt 3", "not verified", "signature_invalid"],
+    ["-", "x y", "not verified", "header_missing"],
+    ["webhook.test.v1", "tst_1", "verified"]
+  ])
+  assert.lengthOf(stdout.trimEnd().split("\n"), 6)
+})
 
-it.live("with --json prints events alone on standard output, and none that is not verified", () =>
-  Effect.gen(function* () {
-    const secret = yield* newSecret
-    const { interrupted, url } = yield* listen("--json", "--port", "0", "--secret", Redacted.value(secret))
-    const body = event("Cups")
-    assert.strictEqual(yield* post(url, event("Forged"), {}), 401)
-    assert.strictEqual(yield* post(url, body, signedHeaders([secret], "dlv_1", Date.now(), body)), 204)
-    const { stderr, stdout } = yield* interrupted
-    assert.strictEqual(stdout, `${JSON.stringify(JSON.parse(body))}\n`)
-    assert.deepStrictEqual(columnsOf(stderr), [["crm.deal.created.v1", "-", "not verified", "header_missing"]])
-  }).pipe(Effect.scoped)
-)
+it.live("with --json prints events alone on standard output, and none that is not verified", function* () {
+  const secret = yield* newSecret
+  const { interrupted, url } = yield* listen("--json", "--port", "0", "--secret", Redacted.value(secret))
+  const body = event("Cups")
+  assert.strictEqual(yield* post(url, event("Forged"), {}), 401)
+  assert.strictEqual(yield* post(url, body, signedHeaders([secret], "dlv_1", Date.now(), body)), 204)
+  const { stderr, stdout } = yield* interrupted
+  assert.strictEqual(stdout, `${JSON.stringify(JSON.parse(body))}\n`)
+  assert.deepStrictEqual(columnsOf(stderr), [["crm.deal.created.v1", "-", "not verified", "header_missing"]])
+})
 
-it.live("without a port takes a free one when the usual one is taken, and sends deliveries on as they came", () =>
-  Effect.gen(function* () {
+it.live(
+  "without a port takes a free one when the usual one is taken, and sends deliveries on as they came",
+  function* () {
     const received: Array<string> = []
     const program = yield* Effect.acquireRelease(
       Effect.callback<ReturnType<typeof createServer>>((resume) => {
@@ -106,28 +103,26 @@ it.live("without a port takes a free one when the usual one is taken, and sends 
     assert.deepStrictEqual(columnsOf((yield* other.interrupted).stdout), [
       [...columns, "not forwarded", "ECONNREFUSED"]
     ])
-  }).pipe(Effect.scoped)
+  }
 )
 
-it.effect("waits 10 s for the program to which it sends deliveries on", () =>
-  Effect.gen(function* () {
-    const options = { json: false, fail: 0, secret: Option.none(), forwardTo: Option.some("http://127.0.0.1:1/") }
-    const request = HttpServerRequest.fromWeb(new Request("http://127.0.0.1/", { method: "POST", body: "{}" }))
-    const lines: Array<unknown> = []
-    const answer = yield* receiver(options).pipe(
-      Effect.provideService(HttpServerRequest.HttpServerRequest, request),
-      Effect.provideService(
-        HttpClient.HttpClient,
-        HttpClient.make(() => Effect.never)
-      ),
-      Effect.provideService(Console.Console, { ...globalThis.console, log: (line) => lines.push(line) }),
-      Effect.forkChild({ startImmediately: true })
-    )
-    while (answer.pollUnsafe() === undefined) {
-      yield* TestClock.adjust(Duration.seconds(5))
-      yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
-    }
-    assert.strictEqual((yield* Fiber.join(answer)).status, 204)
-    assert.match(String(lines), /  not forwarded  timeout$/)
-  })
-)
+it.effect("waits 10 s for the program to which it sends deliveries on", function* () {
+  const options = { json: false, fail: 0, secret: Option.none(), forwardTo: Option.some("http://127.0.0.1:1/") }
+  const request = HttpServerRequest.fromWeb(new Request("http://127.0.0.1/", { method: "POST", body: "{}" }))
+  const lines: Array<unknown> = []
+  const answer = yield* receiver(options).pipe(
+    Effect.provideService(HttpServerRequest.HttpServerRequest, request),
+    Effect.provideService(
+      HttpClient.HttpClient,
+      HttpClient.make(() => Effect.never)
+    ),
+    Effect.provideService(Console.Console, { ...globalThis.console, log: (line) => lines.push(line) }),
+    Effect.forkChild({ startImmediately: true })
+  )
+  while (answer.pollUnsafe() === undefined) {
+    yield* TestClock.adjust(Duration.seconds(5))
+    yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
+  }
+  assert.strictEqual((yield* Fiber.join(answer)).status, 204)
+  assert.match(String(lines), /  not forwarded  timeout$/)
+})

@@ -1,5 +1,5 @@
 /** The lists of commands: their pages, their filters, and their bounds (contract §13). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Redacted, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import fc from "fast-check"
@@ -174,77 +174,69 @@ const deliveryFilter = fc.record({
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list of the commands", (it) => {
   for (const name of Object.keys(lists)) {
-    it.effect(`shows ${name} in pages of every size, each once, and the first 100 without a limit`, () =>
-      Effect.gen(function* () {
-        const { flag, idsOf, list, page, walk } = yield* openList(name, 205)
-        const first = yield* page()
-        assert.lengthOf(first.items, 100)
-        assert.isNotNull(first.next)
-        const all = yield* page("--limit", "1000")
-        // A project has a key of its own.
-        const count = name === "tokens" ? 206 : 205
-        assert.deepStrictEqual([new Set(idsOf(all.items)).size, all.items.length, all.next], [count, count, null])
-        for (const limit of [103, count]) assert.deepStrictEqual(yield* walk(limit), all.items)
-        const next = ` ${flag} ${first.next}`
-        assert.include((yield* list([], true)).stdout, next)
-        for (const ended of [yield* list([]), yield* list(["--limit", `${count}`], true)])
-          assert.notInclude(ended.stdout, flag)
-        for (const limit of ["0", "1001", "x"]) assert.strictEqual((yield* list(["--limit", limit])).status, 2)
-      })
-    )
+    it.effect(`shows ${name} in pages of every size, each once, and the first 100 without a limit`, function* () {
+      const { flag, idsOf, list, page, walk } = yield* openList(name, 205)
+      const first = yield* page()
+      assert.lengthOf(first.items, 100)
+      assert.isNotNull(first.next)
+      const all = yield* page("--limit", "1000")
+      // A project has a key of its own.
+      const count = name === "tokens" ? 206 : 205
+      assert.deepStrictEqual([new Set(idsOf(all.items)).size, all.items.length, all.next], [count, count, null])
+      for (const limit of [103, count]) assert.deepStrictEqual(yield* walk(limit), all.items)
+      const next = ` ${flag} ${first.next}`
+      assert.include((yield* list([], true)).stdout, next)
+      for (const ended of [yield* list([]), yield* list(["--limit", `${count}`], true)])
+        assert.notInclude(ended.stdout, flag)
+      for (const limit of ["0", "1001", "x"]) assert.strictEqual((yield* list(["--limit", limit])).status, 2)
+    })
   }
 
-  it.effect("fails for a place that does not exist", () =>
-    Effect.gen(function* () {
-      const { list } = yield* openList("messages", 1)
-      const { status, stderr } = yield* list(["--before", "msg_none"])
-      assert.strictEqual(status, 1)
-      assert.include(stderr, 'has no message "msg_none"')
-      const keys = yield* openList("tokens", 1)
-      assert.deepStrictEqual(yield* keys.list(["--before", "none"]), failure(1, new KeyUnknown().message))
-    })
-  )
+  it.effect("fails for a place that does not exist", function* () {
+    const { list } = yield* openList("messages", 1)
+    const { status, stderr } = yield* list(["--before", "msg_none"])
+    assert.strictEqual(status, 1)
+    assert.include(stderr, 'has no message "msg_none"')
+    const keys = yield* openList("tokens", 1)
+    assert.deepStrictEqual(yield* keys.list(["--before", "none"]), failure(1, new KeyUnknown().message))
+  })
 
-  it.effect("filters deliveries like the model, in pages of any size", () =>
-    Effect.gen(function* () {
-      const { page, walk } = yield* openList("deliveries", 70)
-      const all = (yield* page("--limit", "1000")).items
-      for (const filter of fc.sample(deliveryFilter, 25)) {
-        const { installation, limit, since, status, type, until } = filter
-        const instant = (seconds: number) => new Date(start + seconds * second).toISOString()
-        const bounds = { since: since === null ? null : instant(since), until: until === null ? null : instant(until) }
-        const flags = Object.entries({ installation, status, type, ...bounds }).flatMap(([name, value]) =>
-          value === null ? [] : [`--${name}`, value]
-        )
-        const expected = all.filter(
-          (item) =>
-            (installation === null || item["installationId"] === installation) &&
-            (status === null || item["status"] === status) &&
-            (type === null || item["eventType"] === type) &&
-            (bounds.since === null || String(item["createdAt"]) >= bounds.since) &&
-            (bounds.until === null || String(item["createdAt"]) < bounds.until)
-        )
-        assert.deepStrictEqual(yield* walk(limit, ...flags), expected, flags.join(" "))
-      }
-    })
-  )
+  it.effect("filters deliveries like the model, in pages of any size", function* () {
+    const { page, walk } = yield* openList("deliveries", 70)
+    const all = (yield* page("--limit", "1000")).items
+    for (const filter of fc.sample(deliveryFilter, 25)) {
+      const { installation, limit, since, status, type, until } = filter
+      const instant = (seconds: number) => new Date(start + seconds * second).toISOString()
+      const bounds = { since: since === null ? null : instant(since), until: until === null ? null : instant(until) }
+      const flags = Object.entries({ installation, status, type, ...bounds }).flatMap(([name, value]) =>
+        value === null ? [] : [`--${name}`, value]
+      )
+      const expected = all.filter(
+        (item) =>
+          (installation === null || item["installationId"] === installation) &&
+          (status === null || item["status"] === status) &&
+          (type === null || item["eventType"] === type) &&
+          (bounds.since === null || String(item["createdAt"]) >= bounds.since) &&
+          (bounds.until === null || String(item["createdAt"]) < bounds.until)
+      )
+      assert.deepStrictEqual(yield* walk(limit, ...flags), expected, flags.join(" "))
+    }
+  })
 
-  it.effect("finds what matches far behind what does not, and the end", () =>
-    Effect.gen(function* () {
-      const { page, projectId, sql } = yield* openList("deliveries", 21_000)
-      yield* Effect.orDie(sql`
-        UPDATE deliveries SET event_type = CASE WHEN id IN (
-            (SELECT min(id) FROM deliveries WHERE project_id = ${projectId}),
-            (SELECT max(id) FROM deliveries WHERE project_id = ${projectId})
-          ) THEN 'crm.task.completed.v1' ELSE 'crm.deal.created.v1' END
-        WHERE project_id = ${projectId}`)
-      const flags = ["--type", "crm.task.completed.v1", "--limit"]
-      const { items } = yield* page(...flags, "2")
-      assert.lengthOf(items, 2)
-      const first = yield* page(...flags, "1")
-      assert.deepStrictEqual(first.items, items.slice(0, 1))
-      const second = yield* page(...flags, "1", "--before", first.next ?? assert.fail())
-      assert.deepStrictEqual([second.items, second.next], [items.slice(1), null])
-    })
-  )
+  it.effect("finds what matches far behind what does not, and the end", function* () {
+    const { page, projectId, sql } = yield* openList("deliveries", 21_000)
+    yield* Effect.orDie(sql`
+      UPDATE deliveries SET event_type = CASE WHEN id IN (
+          (SELECT min(id) FROM deliveries WHERE project_id = ${projectId}),
+          (SELECT max(id) FROM deliveries WHERE project_id = ${projectId})
+        ) THEN 'crm.task.completed.v1' ELSE 'crm.deal.created.v1' END
+      WHERE project_id = ${projectId}`)
+    const flags = ["--type", "crm.task.completed.v1", "--limit"]
+    const { items } = yield* page(...flags, "2")
+    assert.lengthOf(items, 2)
+    const first = yield* page(...flags, "1")
+    assert.deepStrictEqual(first.items, items.slice(0, 1))
+    const second = yield* page(...flags, "1", "--before", first.next ?? assert.fail())
+    assert.deepStrictEqual([second.items, second.next], [items.slice(1), null])
+  })
 })

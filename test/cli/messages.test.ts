@@ -1,5 +1,5 @@
 /** The command `messages`: its input and output, and the later answers to callers (contract §13). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Redacted } from "effect"
 import { type Conversation, open, reset } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
@@ -40,124 +40,116 @@ const start = Effect.fnUntraced(function* (answering?: Answering) {
 const together = <A>(commands: ReadonlyArray<Effect.Effect<A>>) => Effect.all(commands, { concurrency: 4 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list", (it) => {
-  it.effect("prints every message of the project and of no other, newest first", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestServer
-      const { everything, leave, list, projectId, send, sent } = yield* start()
-      assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [], next: null })
-      assert.deepStrictEqual(yield* list(), { status: 0, stdout: "No messages\n", stderr: "" })
+  it.effect("prints every message of the project and of no other, newest first", function* () {
+    const { sql } = yield* TestServer
+    const { everything, leave, list, projectId, send, sent } = yield* start()
+    assert.deepStrictEqual(documentOf(yield* list("--json")), { items: [], next: null })
+    assert.deepStrictEqual(yield* list(), { status: 0, stdout: "No messages\n", stderr: "" })
 
-      const states = ["pending", "retrying", "unknown", "sent", "failed"]
-      const waiting = ["pending", "retrying", "unknown"]
-      const items: Array<object> = []
-      for (const [index, status] of [...states, "sent"].entries()) {
-        const { conversationId, messageId } = yield* sent(newKey())
-        const createdAt = new Date(Date.UTC(2026, 0, 1 + index))
-        const waits = status === "pending" ? { attempting: true, availableIn: hour } : {}
-        yield* leave(messageId, { status, ...waits }, createdAt.getTime())
-        items.unshift({ messageId, conversationId, deliveryStatus: status, createdAt: createdAt.toISOString() })
-      }
-      // The messages of campaigns are among them.
-      const [first = assert.fail("no message")] = yield* sql`
-        INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text, status,
-          attempts, attempting, attempt_log, traceparent, created_at, updated_at)
-        VALUES (${projectId}, 'msg_campaign', 'cmp', 'aud', 0, 'sandbox', 'sandbox', 'a', 'Text', 'unknown', 1, false, '[]', '',
-          '2026-01-20', '2026-01-20')
-        RETURNING id AS "messageId", conversation_id AS "conversationId", status AS "deliveryStatus",
-          '2026-01-20T00:00:00.000Z' AS "createdAt"`
-      items.unshift(first)
-      const neighbour = yield* start()
-      const other = messageReceiptOf(yield* neighbour.send("http"))
+    const states = ["pending", "retrying", "unknown", "sent", "failed"]
+    const waiting = ["pending", "retrying", "unknown"]
+    const items: Array<object> = []
+    for (const [index, status] of [...states, "sent"].entries()) {
+      const { conversationId, messageId } = yield* sent(newKey())
+      const createdAt = new Date(Date.UTC(2026, 0, 1 + index))
+      const waits = status === "pending" ? { attempting: true, availableIn: hour } : {}
+      yield* leave(messageId, { status, ...waits }, createdAt.getTime())
+      items.unshift({ messageId, conversationId, deliveryStatus: status, createdAt: createdAt.toISOString() })
+    }
+    // The messages of campaigns are among them.
+    const [first = assert.fail("no message")] = yield* sql`
+      INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text, status,
+        attempts, attempting, attempt_log, traceparent, created_at, updated_at)
+      VALUES (${projectId}, 'msg_campaign', 'cmp', 'aud', 0, 'sandbox', 'sandbox', 'a', 'Text', 'unknown', 1, false, '[]', '',
+        '2026-01-20', '2026-01-20')
+      RETURNING id AS "messageId", conversation_id AS "conversationId", status AS "deliveryStatus",
+        '2026-01-20T00:00:00.000Z' AS "createdAt"`
+    items.unshift(first)
+    const neighbour = yield* start()
+    const other = messageReceiptOf(yield* neighbour.send("http"))
 
-      const before = yield* everything
-      assert.deepStrictEqual(documentOf(yield* list("--json")), { items, next: null })
-      const filtered = yield* together(waiting.map((status) => list("--json", "--status", status)))
-      for (const [index, status] of waiting.entries()) {
-        const [ended = assert.fail("not listed")] = filtered.slice(index)
-        assert.deepStrictEqual(documentOf(ended), {
-          items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status),
-          next: null
-        })
-      }
-      const table = yield* list("--status", "sent")
-      assert.deepStrictEqual([table.status, table.stderr], [0, ""])
-      assert.lengthOf(table.stdout.trim().split("\n"), 3)
-      assert.notInclude(`${table.stdout}${(yield* list("--json")).stdout}`, other.messageId)
-      assert.deepStrictEqual(documentOf(yield* neighbour.list("--json")), {
-        items: [
-          {
-            messageId: other.messageId,
-            conversationId: other.conversationId,
-            deliveryStatus: "sent",
-            createdAt: other.createdAt
-          }
-        ],
+    const before = yield* everything
+    assert.deepStrictEqual(documentOf(yield* list("--json")), { items, next: null })
+    const filtered = yield* together(waiting.map((status) => list("--json", "--status", status)))
+    for (const [index, status] of waiting.entries()) {
+      const [ended = assert.fail("not listed")] = filtered.slice(index)
+      assert.deepStrictEqual(documentOf(ended), {
+        items: items.filter((item) => "deliveryStatus" in item && item.deliveryStatus === status),
         next: null
       })
-      assert.deepStrictEqual(yield* everything, before)
-      assert.strictEqual(messageReceiptOf(yield* send("sandbox")).deliveryStatus, "sent")
+    }
+    const table = yield* list("--status", "sent")
+    assert.deepStrictEqual([table.status, table.stderr], [0, ""])
+    assert.lengthOf(table.stdout.trim().split("\n"), 3)
+    assert.notInclude(`${table.stdout}${(yield* list("--json")).stdout}`, other.messageId)
+    assert.deepStrictEqual(documentOf(yield* neighbour.list("--json")), {
+      items: [
+        {
+          messageId: other.messageId,
+          conversationId: other.conversationId,
+          deliveryStatus: "sent",
+          createdAt: other.createdAt
+        }
+      ],
+      next: null
     })
-  )
+    assert.deepStrictEqual(yield* everything, before)
+    assert.strictEqual(messageReceiptOf(yield* send("sandbox")).deliveryStatus, "sent")
+  })
 
-  it.effect("fails without output for an unknown project", () =>
-    Effect.gen(function* () {
-      const { messages } = yield* start()
-      const missing = 'There is no project "nobody"'
-      assert.deepStrictEqual(yield* messages("list", "--project", "nobody", "--json"), failure(1, missing))
-      assert.deepStrictEqual(
-        yield* messages("settle", "--project", "nobody", "--message", "m", "--as", "sent"),
-        failure(1, missing)
-      )
-    })
-  )
+  it.effect("fails without output for an unknown project", function* () {
+    const { messages } = yield* start()
+    const missing = 'There is no project "nobody"'
+    assert.deepStrictEqual(yield* messages("list", "--project", "nobody", "--json"), failure(1, missing))
+    assert.deepStrictEqual(
+      yield* messages("settle", "--project", "nobody", "--message", "m", "--as", "sent"),
+      failure(1, missing)
+    )
+  })
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages settle", (it) => {
-  it.effect("sets the outcome of a message, which its idempotency key replays from then on", () =>
-    Effect.gen(function* () {
-      const { lost, provider, row, send, settle } = yield* start(reset)
-      for (const to of ["http", "telegram"] as const) {
-        for (const as of ["sent", "failed"] as const) {
-          const { id, key } = yield* lost(to)
-          const calls = provider.hits.length
-          const { log } = yield* row(id)
-          assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
-          const after = yield* row(id)
-          assert.deepInclude(after, { status: as, attempts: 1, attempting: false, availableAt: null })
-          // The outcome of the attempt stays unknown.
-          assert.deepStrictEqual(
-            after.log.map(({ providerMessageId, status }) => [status, providerMessageId]),
-            log.map(() => ["unknown", null])
-          )
-          const answer = yield* send(to, key)
-          if (as === "sent") {
-            const receipt = messageReceiptOf(answer)
-            assert.deepInclude(receipt, { messageId: id, deliveryStatus: "sent", replayed: true })
-            assert.isAbove(Date.parse(receipt.updatedAt), Date.parse(String(log[0]?.finishedAt)))
-          } else assert.deepInclude(refusedOf(answer), { messageId: id, replayed: true })
-          assert.strictEqual(provider.hits.length, calls)
-        }
+  it.effect("sets the outcome of a message, which its idempotency key replays from then on", function* () {
+    const { lost, provider, row, send, settle } = yield* start(reset)
+    for (const to of ["http", "telegram"] as const) {
+      for (const as of ["sent", "failed"] as const) {
+        const { id, key } = yield* lost(to)
+        const calls = provider.hits.length
+        const { log } = yield* row(id)
+        assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
+        const after = yield* row(id)
+        assert.deepInclude(after, { status: as, attempts: 1, attempting: false, availableAt: null })
+        // The outcome of the attempt stays unknown.
+        assert.deepStrictEqual(
+          after.log.map(({ providerMessageId, status }) => [status, providerMessageId]),
+          log.map(() => ["unknown", null])
+        )
+        const answer = yield* send(to, key)
+        if (as === "sent") {
+          const receipt = messageReceiptOf(answer)
+          assert.deepInclude(receipt, { messageId: id, deliveryStatus: "sent", replayed: true })
+          assert.isAbove(Date.parse(receipt.updatedAt), Date.parse(String(log[0]?.finishedAt)))
+        } else assert.deepInclude(refusedOf(answer), { messageId: id, replayed: true })
+        assert.strictEqual(provider.hits.length, calls)
       }
-    })
-  )
+    }
+  })
 
-  it.effect("settles a message once, and prints the result", () =>
-    Effect.gen(function* () {
-      const { everything, lost, settle } = yield* start(reset)
-      const { id } = yield* lost("telegram")
-      const first = yield* settle(id, "sent")
-      assert.deepStrictEqual([first.status, first.stderr], [0, ""])
-      assert.include(first.stdout, id)
-      const before = yield* everything
-      // `messaging/Messages.states` tests from which states a message is settled.
-      for (const [other, ...words] of [
-        [yield* settle(id, "failed"), id, "sent"],
-        [yield* settle("msg_none", "sent"), "msg_none"]
-      ] as const) {
-        assert.deepStrictEqual([other.status, other.stdout, other.stderr.trim().split("\n").length], [1, "", 1])
-        for (const word of words) assert.include(other.stderr, word)
-      }
-      assert.deepStrictEqual(yield* everything, before)
-    })
-  )
+  it.effect("settles a message once, and prints the result", function* () {
+    const { everything, lost, settle } = yield* start(reset)
+    const { id } = yield* lost("telegram")
+    const first = yield* settle(id, "sent")
+    assert.deepStrictEqual([first.status, first.stderr], [0, ""])
+    assert.include(first.stdout, id)
+    const before = yield* everything
+    // `messaging/Messages.states` tests from which states a message is settled.
+    for (const [other, ...words] of [
+      [yield* settle(id, "failed"), id, "sent"],
+      [yield* settle("msg_none", "sent"), "msg_none"]
+    ] as const) {
+      assert.deepStrictEqual([other.status, other.stdout, other.stderr.trim().split("\n").length], [1, "", 1])
+      for (const word of words) assert.include(other.stderr, word)
+    }
+    assert.deepStrictEqual(yield* everything, before)
+  })
 })

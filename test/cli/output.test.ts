@@ -1,6 +1,6 @@
 /** The output of commands: on a device that is full, on a pipe that its reader has closed, and with text of others. */
-import { assert, layer } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
+import { Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -14,41 +14,36 @@ const decodeProjects = Schema.decodeUnknownSync(
 )
 
 layer(TestDatabase.layer, { excludeTestServices: true })("the output of a command", (it) => {
-  it.effect("fails with one line when it cannot be written", () =>
-    Effect.gen(function* () {
-      yield* makeProject("acme")
-      for (const line of [
-        "token issue --project acme --name ci --scope all --json",
-        "token list --project acme",
-        "project schema",
-        "project export --project acme",
-        "--help",
-        "--version"
-      ]) {
-        assert.deepStrictEqual(yield* cli(line.split(" "), full), failure(1, lost), line)
-      }
-    })
-  )
+  it.effect("fails with one line when it cannot be written", function* () {
+    yield* makeProject("acme")
+    for (const line of [
+      "token issue --project acme --name ci --scope all --json",
+      "token list --project acme",
+      "project schema",
+      "project export --project acme",
+      "--help",
+      "--version"
+    ]) {
+      assert.deepStrictEqual(yield* cli(line.split(" "), full), failure(1, lost), line)
+    }
+  })
 
-  it.effect("says nothing of standard output when the command has failed before it wrote", () =>
-    Effect.gen(function* () {
-      assert.strictEqual((yield* cli(["project", "exports"], full)).status, 2)
-      const nowhere = yield* cli(["token", "list", "--project", "nowhere"], full)
-      assert.deepStrictEqual(nowhere, failure(1, 'There is no project "nowhere"'))
-    })
-  )
+  it.effect("says nothing of standard output when the command has failed before it wrote", function* () {
+    assert.strictEqual((yield* cli(["project", "exports"], full)).status, 2)
+    const nowhere = yield* cli(["token", "list", "--project", "nowhere"], full)
+    assert.deepStrictEqual(nowhere, failure(1, 'There is no project "nowhere"'))
+  })
 
-  it.effect("may lose what the reader of a pipe does not want", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestDatabase
-      const { child, ended } = yield* start(["project", "list"], { env: at(url) })
-      child.stdout.destroy()
-      assert.deepStrictEqual(yield* ended, { status: 0, stdout: "", stderr: "" })
-    }).pipe(Effect.scoped)
-  )
+  it.effect("may lose what the reader of a pipe does not want", function* () {
+    const { url } = yield* TestDatabase
+    const { child, ended } = yield* start(["project", "list"], { env: at(url) })
+    child.stdout.destroy()
+    assert.deepStrictEqual(yield* ended, { status: 0, stdout: "", stderr: "" })
+  })
 
-  it.effect("has no character of a record that acts on the terminal, turns the direction of text or is invisible", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has no character of a record that acts on the terminal, turns the direction of text or is invisible",
+    function* () {
       const sql = yield* SqlClient.SqlClient
       const name = "a\u202egnp.exe\u2066\u200b\u2028\ufeff\u061c\u{e0041}\u009b31m\u0007z é 🚲"
       yield* makeProject("named")
@@ -68,6 +63,6 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the output of a comman
       for (const { stderr, stdout } of [text, json, faults, unknown, member]) {
         assert.notMatch(`${stdout}${stderr}`.replaceAll("\n", ""), /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
       }
-    })
+    }
   )
 })

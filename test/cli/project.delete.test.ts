@@ -1,5 +1,5 @@
 /** `project delete`: the rows that it removes, and its refusals. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { World } from "../contract/Samples.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -35,35 +35,32 @@ const statusOf = (token: string) =>
   )
 
 layer(World.layer, { excludeTestServices: true })("project delete", (it) => {
-  it.effect("removes every row of a project that has some in all tables, and none of another", () =>
-    Effect.gen(function* () {
-      const { own, seed } = yield* World
-      const kept = yield* tablesOf(own.projectId)
-      const { projectId, token } = yield* seed()
-      assert.isAbove((yield* tablesOf(projectId)).length, 15)
-      assert.strictEqual(yield* statusOf(token), 200)
-      const removal = documentOf(yield* command(projectId, projectId, "--json"))
-      assert.isTrue(isRemoval(removal) && removal.projectId === projectId)
-      assert.deepStrictEqual(yield* tablesOf(projectId), [])
-      assert.deepStrictEqual(yield* tablesOf(own.projectId), kept)
-      assert.strictEqual(yield* statusOf(own.token), 200)
-      const again = yield* command(projectId, projectId)
-      assert.deepStrictEqual([again.status, again.stderr], [1, `There is no project "${projectId}"\n`])
-    })
-  )
+  it.effect("removes every row of a project that has some in all tables, and none of another", function* () {
+    const { own, seed } = yield* World
+    const kept = yield* tablesOf(own.projectId)
+    const { projectId, token } = yield* seed()
+    assert.isAbove((yield* tablesOf(projectId)).length, 15)
+    assert.strictEqual(yield* statusOf(token), 200)
+    const removal = documentOf(yield* command(projectId, projectId, "--json"))
+    assert.isTrue(isRemoval(removal) && removal.projectId === projectId)
+    assert.deepStrictEqual(yield* tablesOf(projectId), [])
+    assert.deepStrictEqual(yield* tablesOf(own.projectId), kept)
+    assert.strictEqual(yield* statusOf(own.token), 200)
+    const again = yield* command(projectId, projectId)
+    assert.deepStrictEqual([again.status, again.stderr], [1, `There is no project "${projectId}"\n`])
+  })
 
-  it.effect("requires the project's id twice", () =>
-    Effect.gen(function* () {
-      const { own } = yield* World
-      const { status, stderr, stdout } = yield* command(own.projectId, "another")
-      assert.deepStrictEqual([status, stdout], [2, ""])
-      assert.match(stderr, /--confirm/)
-      assert.strictEqual(yield* statusOf(own.token), 200)
-    })
-  )
+  it.effect("requires the project's id twice", function* () {
+    const { own } = yield* World
+    const { status, stderr, stdout } = yield* command(own.projectId, "another")
+    assert.deepStrictEqual([status, stdout], [2, ""])
+    assert.match(stderr, /--confirm/)
+    assert.strictEqual(yield* statusOf(own.token), 200)
+  })
 
-  it.effect("refuses the tokens of a marked project within a second, and continues where another run has ended", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "refuses the tokens of a marked project within a second, and continues where another run has ended",
+    function* () {
       const { seed } = yield* World
       const { apply, sql } = yield* TestServer
       const { projectId, token } = yield* seed()
@@ -79,18 +76,16 @@ layer(World.layer, { excludeTestServices: true })("project delete", (it) => {
       assert.strictEqual((yield* Effect.exit(apply(projectId)))._tag, "Failure")
       assert.strictEqual((yield* command(projectId, projectId)).status, 0)
       assert.deepStrictEqual(yield* tablesOf(projectId), [])
-    })
+    }
   )
 
-  it.effect("is the only way: a project that is not marked, or has rows, can't be removed", () =>
-    Effect.gen(function* () {
-      const { seed } = yield* World
-      const { sql } = yield* TestServer
-      const { projectId } = yield* seed()
-      const exit = () => Effect.exit(sql`DELETE FROM projects WHERE project_id = ${projectId}`)
-      assert.strictEqual((yield* exit())._tag, "Failure")
-      yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = ${projectId}`
-      assert.strictEqual((yield* exit())._tag, "Failure")
-    })
-  )
+  it.effect("is the only way: a project that is not marked, or has rows, can't be removed", function* () {
+    const { seed } = yield* World
+    const { sql } = yield* TestServer
+    const { projectId } = yield* seed()
+    const exit = () => Effect.exit(sql`DELETE FROM projects WHERE project_id = ${projectId}`)
+    assert.strictEqual((yield* exit())._tag, "Failure")
+    yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = ${projectId}`
+    assert.strictEqual((yield* exit())._tag, "Failure")
+  })
 })

@@ -1,5 +1,5 @@
 /** `project`: its files, and the printed counts and faults. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, FileSystem, Layer, Schema } from "effect"
 import { NodeServices } from "@effect/platform-node"
 import { execFileSync } from "node:child_process"
@@ -22,122 +22,106 @@ const toOutput = (id: string, path: string, ...flags: ReadonlyArray<string>) =>
 layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices: true })(
   "the command `project`",
   (it) => {
-    it.effect("applies a file, and changes nothing the second time", () =>
-      Effect.gen(function* () {
-        const fs = yield* FileSystem.FileSystem
-        const path = yield* fs.makeTempFileScoped({ suffix: ".json" })
-        yield* fs.writeFileString(path, file("by path"))
-        const first = documentOf(yield* cli(["project", "apply", path, "--json"]))
-        assert.deepStrictEqual(first, { projectId: "by path", created: one, updated: none, unchanged: none })
-        const second = documentOf(yield* apply(file("by path"), "--json"))
-        assert.deepStrictEqual(second, { projectId: "by path", created: none, updated: none, unchanged: one })
-      })
-    )
+    it.effect("applies a file, and changes nothing the second time", function* () {
+      const fs = yield* FileSystem.FileSystem
+      const path = yield* fs.makeTempFileScoped({ suffix: ".json" })
+      yield* fs.writeFileString(path, file("by path"))
+      const first = documentOf(yield* cli(["project", "apply", path, "--json"]))
+      assert.deepStrictEqual(first, { projectId: "by path", created: one, updated: none, unchanged: none })
+      const second = documentOf(yield* apply(file("by path"), "--json"))
+      assert.deepStrictEqual(second, { projectId: "by path", created: none, updated: none, unchanged: one })
+    })
 
-    it.effect("prints the counts in a table", () =>
-      Effect.gen(function* () {
-        const { status, stderr, stdout } = yield* apply(file("table"))
-        assert.strictEqual(status, 0)
-        // Without a terminal no progress is shown.
-        assert.strictEqual(stderr, "")
-        assert.deepStrictEqual(stdout.split("\n"), [
-          "Project table is as the file says.",
-          "",
-          "         CREATED  UPDATED  UNCHANGED",
-          "project  1        0        0",
-          "members  1        0        0",
-          ""
-        ])
-      })
-    )
+    it.effect("prints the counts in a table", function* () {
+      const { status, stderr, stdout } = yield* apply(file("table"))
+      assert.strictEqual(status, 0)
+      // Without a terminal no progress is shown.
+      assert.strictEqual(stderr, "")
+      assert.deepStrictEqual(stdout.split("\n"), [
+        "Project table is as the file says.",
+        "",
+        "         CREATED  UPDATED  UNCHANGED",
+        "project  1        0        0",
+        "members  1        0        0",
+        ""
+      ])
+    })
 
-    it.effect("lists all projects by id, in pages", () =>
-      Effect.gen(function* () {
-        for (const id of ["list-3", "list-1", "list-2"]) yield* apply(file(id))
-        const list = (...flags: ReadonlyArray<string>) => cli(["project", "list", "--limit", "2", ...flags])
-        const createdAt = /^\d{4}-.*Z$/
-        assertMatches(documentOf(yield* list("--after", "list-", "--json")), {
-          items: [
-            { projectId: "list-1", name: "Acme", createdAt },
-            { projectId: "list-2", name: "Acme", createdAt }
-          ],
-          next: "list-2"
-        })
-        const rest = yield* list("--after", "list-2")
-        assert.match(rest.stdout, /^PROJECT +NAME +CREATED\nlist-3 +Acme +\d{4}-.*Z\n/)
-        assert.include((yield* list("--after", "\u{10ffff}")).stdout, "No projects")
+    it.effect("lists all projects by id, in pages", function* () {
+      for (const id of ["list-3", "list-1", "list-2"]) yield* apply(file(id))
+      const list = (...flags: ReadonlyArray<string>) => cli(["project", "list", "--limit", "2", ...flags])
+      const createdAt = /^\d{4}-.*Z$/
+      assertMatches(documentOf(yield* list("--after", "list-", "--json")), {
+        items: [
+          { projectId: "list-1", name: "Acme", createdAt },
+          { projectId: "list-2", name: "Acme", createdAt }
+        ],
+        next: "list-2"
       })
-    )
+      const rest = yield* list("--after", "list-2")
+      assert.match(rest.stdout, /^PROJECT +NAME +CREATED\nlist-3 +Acme +\d{4}-.*Z\n/)
+      assert.include((yield* list("--after", "\u{10ffff}")).stdout, "No projects")
+    })
 
-    it.effect("fails with a line for each fault", () =>
-      Effect.gen(function* () {
-        const { status, stderr, stdout } = yield* apply('{"project": {"name": ""}, "membres": []}', "--json")
-        assert.strictEqual(status, 1)
-        assert.strictEqual(stdout, "")
-        const lines = stderr.trimEnd().split("\n")
-        assert.lengthOf(lines, 3)
-        for (const member of ["id", "name", "membres"]) assert.isTrue(lines.some((line) => line.includes(member)))
-      })
-    )
+    it.effect("fails with a line for each fault", function* () {
+      const { status, stderr, stdout } = yield* apply('{"project": {"name": ""}, "membres": []}', "--json")
+      assert.strictEqual(status, 1)
+      assert.strictEqual(stdout, "")
+      const lines = stderr.trimEnd().split("\n")
+      assert.lengthOf(lines, 3)
+      for (const member of ["id", "name", "membres"]) assert.isTrue(lines.some((line) => line.includes(member)))
+    })
 
-    it.effect("fails with one line for a file that can't be read", () =>
-      Effect.gen(function* () {
-        const missing = yield* cli(["project", "apply", "/does/not/exist.json"])
-        assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (it does not exist)"))
-        const binary = yield* apply(Uint8Array.of(0x22, 0xff, 0x22))
-        assert.deepStrictEqual(binary, failure(1, "Cannot read - (it is not UTF-8)"))
-        const empty = yield* apply("")
-        assert.strictEqual(empty.status, 1)
-        assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
-      })
-    )
+    it.effect("fails with one line for a file that can't be read", function* () {
+      const missing = yield* cli(["project", "apply", "/does/not/exist.json"])
+      assert.deepStrictEqual(missing, failure(1, "Cannot read /does/not/exist.json (it does not exist)"))
+      const binary = yield* apply(Uint8Array.of(0x22, 0xff, 0x22))
+      assert.deepStrictEqual(binary, failure(1, "Cannot read - (it is not UTF-8)"))
+      const empty = yield* apply("")
+      assert.strictEqual(empty.status, 1)
+      assert.lengthOf(empty.stderr.trimEnd().split("\n"), 1)
+    })
 
-    it.effect("exports a project to a file, and leaves no part of a file that fails", () =>
-      Effect.gen(function* () {
-        const fs = yield* FileSystem.FileSystem
-        const directory = yield* fs.makeTempDirectoryScoped()
-        const path = `${directory}/out.json`
-        yield* apply(file("moved"))
-        const { stderr, stdout } = yield* toOutput("moved", path, "--json")
-        assert.strictEqual(stderr, "")
-        assert.deepInclude(JSON.parse(stdout).records, { ...one, clients: 0 })
-        const again = documentOf(yield* cli(["project", "apply", path, "--json"]))
-        assert.deepInclude(again, { unchanged: JSON.parse(stdout).records })
-        const before = yield* fs.readFileString(path)
-        assert.deepStrictEqual(yield* toOutput("nowhere", path), failure(1, 'There is no project "nowhere"'))
-        assert.strictEqual(yield* fs.readFileString(path), before)
-        assert.deepStrictEqual(yield* fs.readDirectory(directory), ["out.json"])
-        const missing = `${directory}/none/out.json`
-        assert.deepStrictEqual(
-          yield* toOutput("moved", missing),
-          failure(1, `Cannot write ${missing} (its folder does not exist)`)
-        )
-        assert.deepStrictEqual(yield* toOutput("moved", "/dev/full"), failure(1, "Cannot write /dev/full (ENOSPC)"))
-      })
-    )
+    it.effect("exports a project to a file, and leaves no part of a file that fails", function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      const path = `${directory}/out.json`
+      yield* apply(file("moved"))
+      const { stderr, stdout } = yield* toOutput("moved", path, "--json")
+      assert.strictEqual(stderr, "")
+      assert.deepInclude(JSON.parse(stdout).records, { ...one, clients: 0 })
+      const again = documentOf(yield* cli(["project", "apply", path, "--json"]))
+      assert.deepInclude(again, { unchanged: JSON.parse(stdout).records })
+      const before = yield* fs.readFileString(path)
+      assert.deepStrictEqual(yield* toOutput("nowhere", path), failure(1, 'There is no project "nowhere"'))
+      assert.strictEqual(yield* fs.readFileString(path), before)
+      assert.deepStrictEqual(yield* fs.readDirectory(directory), ["out.json"])
+      const missing = `${directory}/none/out.json`
+      assert.deepStrictEqual(
+        yield* toOutput("moved", missing),
+        failure(1, `Cannot write ${missing} (its folder does not exist)`)
+      )
+      assert.deepStrictEqual(yield* toOutput("moved", "/dev/full"), failure(1, "Cannot write /dev/full (ENOSPC)"))
+    })
 
-    it.effect("exports a project to a pipe, which is written in place", () =>
-      Effect.gen(function* () {
-        const fs = yield* FileSystem.FileSystem
-        const pipe = `${yield* fs.makeTempDirectoryScoped()}/pipe`
-        execFileSync("mkfifo", [pipe])
-        yield* apply(file("piped"))
-        // The reader of a pipe waits for its writer.
-        const [text, ended] = yield* Effect.all([fs.readFileString(pipe), toOutput("piped", pipe, "--json")], {
-          concurrency: "unbounded"
-        })
-        const { records } = decodeExported(documentOf(ended))
-        const again = documentOf(yield* apply(text, "--json"))
-        assert.deepInclude(again, { unchanged: records })
+    it.effect("exports a project to a pipe, which is written in place", function* () {
+      const fs = yield* FileSystem.FileSystem
+      const pipe = `${yield* fs.makeTempDirectoryScoped()}/pipe`
+      execFileSync("mkfifo", [pipe])
+      yield* apply(file("piped"))
+      // The reader of a pipe waits for its writer.
+      const [text, ended] = yield* Effect.all([fs.readFileString(pipe), toOutput("piped", pipe, "--json")], {
+        concurrency: "unbounded"
       })
-    )
+      const { records } = decodeExported(documentOf(ended))
+      const again = documentOf(yield* apply(text, "--json"))
+      assert.deepInclude(again, { unchanged: records })
+    })
 
-    it.effect("prints the JSON Schema, with or without a database", () =>
-      Effect.gen(function* () {
-        const nowhere = { env: { DATABASE_URL: "nowhere" } }
-        assert.deepStrictEqual(documentOf(yield* run(["project", "schema"], nowhere)), jsonSchema)
-        assert.deepStrictEqual(documentOf(yield* run(["project", "schema", "--json"], nowhere)), jsonSchema)
-      })
-    )
+    it.effect("prints the JSON Schema, with or without a database", function* () {
+      const nowhere = { env: { DATABASE_URL: "nowhere" } }
+      assert.deepStrictEqual(documentOf(yield* run(["project", "schema"], nowhere)), jsonSchema)
+      assert.deepStrictEqual(documentOf(yield* run(["project", "schema", "--json"], nowhere)), jsonSchema)
+    })
   }
 )

@@ -1,5 +1,5 @@
 /** `secrets reseal` seals stored secrets with the current key; `doctor` reports which keys are still needed. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
@@ -71,121 +71,110 @@ const clear = Effect.gen(function* () {
 const keysFound = ({ stdout }: Ended) => /^(\w+) +keys +(.*)$/m.exec(stdout)?.slice(1) ?? []
 
 layer(TestDatabase.layer)("secrets reseal", (it) => {
-  it.effect("seals webhooks' secrets and channels' configs anew under SECRET_KEY, once", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* apply({ project, channels }, under(oldKey))
-      yield* storeWebhooks("acme", ["a", "b"], oldKey)
-      assert.deepStrictEqual(yield* reseal(), { resealed: 4, failed: 0 })
-      assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 })
-      assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_a", "whsec_b"])
-      const box = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
-      const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
-      const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
-      assert.strictEqual(opened.providerType, "http")
-      // Without the old key, a file that leaves the configs out still changes nothing.
-      const withoutConfig = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))
-      assert.deepInclude(yield* apply({ project, channels: withoutConfig }, under(key)), {
-        unchanged: { project: 1, channels: 2 }
+  it.effect("seals webhooks' secrets and channels' configs anew under SECRET_KEY, once", function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* apply({ project, channels }, under(oldKey))
+    yield* storeWebhooks("acme", ["a", "b"], oldKey)
+    assert.deepStrictEqual(yield* reseal(), { resealed: 4, failed: 0 })
+    assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 })
+    assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_a", "whsec_b"])
+    const box = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+    const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
+    const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
+    assert.strictEqual(opened.providerType, "http")
+    // Without the old key, a file that leaves the configs out still changes nothing.
+    const withoutConfig = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))
+    assert.deepInclude(yield* apply({ project, channels: withoutConfig }, under(key)), {
+      unchanged: { project: 1, channels: 2 }
+    })
+    yield* clear
+  })
+
+  it.effect("seals all that is stored in several batches", function* () {
+    yield* apply({ project }, under(oldKey))
+    const sql = yield* SqlClient.SqlClient
+    const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(oldKey))
+    const ids = Array.from({ length: 1_234 }, (_, n) => `c${n}`)
+    const sealed = yield* Effect.forEach(ids, (id) => seal(["channel", "acme", id], Redacted.make("{}")))
+    yield* sql`
+      INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
+      SELECT 'acme', id, id, 'sandbox', id, 'active', config, now()
+      FROM unnest(${ids}::text[], ${sealed}::bytea[]) AS channel (id, config)`
+    assert.deepStrictEqual(yield* reseal(), { resealed: 1_234, failed: 0 })
+    assert.deepStrictEqual(yield* reseal(under(key)), { resealed: 0, failed: 0 })
+    yield* clear
+  })
+
+  it.effect("counts secrets that no key opens, leaves them unchanged, and lists them", function* () {
+    yield* apply({ project }, under(oldKey))
+    yield* storeWebhooks("acme", ["lost"], lostKey)
+    yield* storeWebhooks("acme", ["kept"], oldKey)
+    const { status, stderr, stdout } = yield* cli(["secrets", "reseal"], both)
+    assert.deepStrictEqual([status, stderr], [0, ""])
+    assert.strictEqual(stdout, "Sealed 1 secrets anew\n1 are opened by no key that is set:\n  webhook acme/lost\n")
+    assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 1 })
+    assert.deepStrictEqual(yield* reseal(under(key, lostKey)), { resealed: 1, failed: 0 })
+    yield* clear
+  })
+
+  it.effect("leaves a value unchanged that is replaced during the command", function* () {
+    yield* apply({ project }, under(oldKey))
+    yield* storeWebhooks("acme", ["a", "b"], oldKey)
+    const sql = yield* SqlClient.SqlClient
+    const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+    const next = yield* seal(["webhook", "acme", "a"], Redacted.make("whsec_rotated"))
+    // The command has read both values, and waits to replace the first, which another transaction has changed.
+    const command = yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql`
+          UPDATE webhook_secrets SET sealed = ${next} WHERE installation_id = 'a' AND retires_at = 'infinity'`
+        const command = yield* Effect.forkDetach(reseal())
+        yield* Effect.repeat(sql`SELECT FROM pg_locks WHERE NOT granted`, { until: (rows) => rows.length > 0 })
+        return command
       })
-      yield* clear
-    })
-  )
-
-  it.effect("seals all that is stored in several batches", () =>
-    Effect.gen(function* () {
-      yield* apply({ project }, under(oldKey))
-      const sql = yield* SqlClient.SqlClient
-      const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(oldKey))
-      const ids = Array.from({ length: 1_234 }, (_, n) => `c${n}`)
-      const sealed = yield* Effect.forEach(ids, (id) => seal(["channel", "acme", id], Redacted.make("{}")))
-      yield* sql`
-        INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
-        SELECT 'acme', id, id, 'sandbox', id, 'active', config, now()
-        FROM unnest(${ids}::text[], ${sealed}::bytea[]) AS channel (id, config)`
-      assert.deepStrictEqual(yield* reseal(), { resealed: 1_234, failed: 0 })
-      assert.deepStrictEqual(yield* reseal(under(key)), { resealed: 0, failed: 0 })
-      yield* clear
-    })
-  )
-
-  it.effect("counts secrets that no key opens, leaves them unchanged, and lists them", () =>
-    Effect.gen(function* () {
-      yield* apply({ project }, under(oldKey))
-      yield* storeWebhooks("acme", ["lost"], lostKey)
-      yield* storeWebhooks("acme", ["kept"], oldKey)
-      const { status, stderr, stdout } = yield* cli(["secrets", "reseal"], both)
-      assert.deepStrictEqual([status, stderr], [0, ""])
-      assert.strictEqual(stdout, "Sealed 1 secrets anew\n1 are opened by no key that is set:\n  webhook acme/lost\n")
-      assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 1 })
-      assert.deepStrictEqual(yield* reseal(under(key, lostKey)), { resealed: 1, failed: 0 })
-      yield* clear
-    })
-  )
-
-  it.effect("leaves a value unchanged that is replaced during the command", () =>
-    Effect.gen(function* () {
-      yield* apply({ project }, under(oldKey))
-      yield* storeWebhooks("acme", ["a", "b"], oldKey)
-      const sql = yield* SqlClient.SqlClient
-      const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
-      const next = yield* seal(["webhook", "acme", "a"], Redacted.make("whsec_rotated"))
-      // The command has read both values, and waits to replace the first, which another transaction has changed.
-      const command = yield* sql.withTransaction(
-        Effect.gen(function* () {
-          yield* sql`
-            UPDATE webhook_secrets SET sealed = ${next} WHERE installation_id = 'a' AND retires_at = 'infinity'`
-          const command = yield* Effect.forkDetach(reseal())
-          yield* Effect.repeat(sql`SELECT FROM pg_locks WHERE NOT granted`, { until: (rows) => rows.length > 0 })
-          return command
-        })
-      )
-      assert.deepStrictEqual(yield* Fiber.join(command), { resealed: 1, failed: 0 })
-      assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_rotated", "whsec_b"])
-      yield* clear
-    })
-  )
+    )
+    assert.deepStrictEqual(yield* Fiber.join(command), { resealed: 1, failed: 0 })
+    assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_rotated", "whsec_b"])
+    yield* clear
+  })
 
   it.effect(
     "leaves the secrets of a project alone that another database serves, whose rows may still be copied there",
-    () =>
-      Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        yield* apply({ project, channels }, under(oldKey))
-        yield* storeWebhooks("acme", ["a"], oldKey)
-        for (const state of ["switching", "switched", "arriving"]) {
-          yield* sql`UPDATE projects SET move_state = ${state}`
-          assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 }, state)
-        }
-        yield* sql`UPDATE projects SET move_state = 'copying'`
-        assert.deepStrictEqual(yield* reseal(), { resealed: 3, failed: 0 })
-        yield* sql`UPDATE projects SET move_state = NULL`
-        yield* clear
-      })
+    function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* apply({ project, channels }, under(oldKey))
+      yield* storeWebhooks("acme", ["a"], oldKey)
+      for (const state of ["switching", "switched", "arriving"]) {
+        yield* sql`UPDATE projects SET move_state = ${state}`
+        assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 }, state)
+      }
+      yield* sql`UPDATE projects SET move_state = 'copying'`
+      assert.deepStrictEqual(yield* reseal(), { resealed: 3, failed: 0 })
+      yield* sql`UPDATE projects SET move_state = NULL`
+      yield* clear
+    }
   )
 })
 
 layer(TestDatabase.layer)("doctor", (it) => {
-  it.effect("reports how many secrets each key seals, and when a previous key is no longer needed", () =>
-    Effect.gen(function* () {
-      yield* apply({ project, channels }, under(oldKey))
-      yield* storeWebhooks("acme", ["a"], key)
-      const ids = (yield* Effect.provide(Effect.service(SecretBox), secretBox(key, oldKey))).keyIds
-      const before = yield* cli(["doctor"], both)
-      assert.strictEqual(before.status, 0, before.stderr)
-      assert.deepStrictEqual(keysFound(before), [
-        "warning",
-        `SECRET_KEY ${ids[0]} seals 1, previous key ${ids[1]} seals 2`
-      ])
-      assert.include(before.stdout, "secrets reseal")
-      yield* reseal()
-      const after = keysFound(yield* cli(["doctor"], both))
-      assert.strictEqual(after[0], "ok")
-      assert.match(after[1] ?? "", /seals 3, previous key \w+ seals 0: a previous key may go/)
-      assert.deepStrictEqual(keysFound(yield* cli(["doctor"], under(key))), [
-        "ok",
-        "SECRET_KEY opens what is stored (3 secrets)"
-      ])
-    })
-  )
+  it.effect("reports how many secrets each key seals, and when a previous key is no longer needed", function* () {
+    yield* apply({ project, channels }, under(oldKey))
+    yield* storeWebhooks("acme", ["a"], key)
+    const ids = (yield* Effect.provide(Effect.service(SecretBox), secretBox(key, oldKey))).keyIds
+    const before = yield* cli(["doctor"], both)
+    assert.strictEqual(before.status, 0, before.stderr)
+    assert.deepStrictEqual(keysFound(before), [
+      "warning",
+      `SECRET_KEY ${ids[0]} seals 1, previous key ${ids[1]} seals 2`
+    ])
+    assert.include(before.stdout, "secrets reseal")
+    yield* reseal()
+    const after = keysFound(yield* cli(["doctor"], both))
+    assert.strictEqual(after[0], "ok")
+    assert.match(after[1] ?? "", /seals 3, previous key \w+ seals 0: a previous key may go/)
+    assert.deepStrictEqual(keysFound(yield* cli(["doctor"], under(key))), [
+      "ok",
+      "SECRET_KEY opens what is stored (3 secrets)"
+    ])
+  })
 })

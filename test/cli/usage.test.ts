@@ -1,5 +1,5 @@
 /** The usage of commands: their help, and the messages about wrong usage. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { scopes } from "../../src/api/Access.ts"
 import { failure, run } from "./Cli.support.ts"
@@ -148,49 +148,39 @@ const helps: ReadonlyArray<readonly [command: string, words: string]> = [
 const argsOf = (line: string) => (line === "" ? [] : line.split(" "))
 
 describe("help", () => {
-  it.effect.each(helps)("of `%s`", ([command, words]) =>
-    Effect.gen(function* () {
-      // Help ignores the settings.
-      const { status, stderr, stdout } = yield* run([...argsOf(command), "--help"], { env: { PORT: "x" } })
-      assert.strictEqual(status, 0)
-      assert.strictEqual(stderr, "")
-      assert.include(stdout, [name, ...argsOf(command)].join(" "))
-      for (const word of words.split(" ")) assert.include(stdout, word.replace("_", " "))
-    })
-  )
+  it.effect.each(helps)("of `%s`", function* ([command, words]) {
+    // Help ignores the settings.
+    const { status, stderr, stdout } = yield* run([...argsOf(command), "--help"], { env: { PORT: "x" } })
+    assert.strictEqual(status, 0)
+    assert.strictEqual(stderr, "")
+    assert.include(stdout, [name, ...argsOf(command)].join(" "))
+    for (const word of words.split(" ")) assert.include(stdout, word.replace("_", " "))
+  })
 
-  it.effect("describes the options of `npm start`", () =>
-    Effect.gen(function* () {
-      const { status, stdout } = yield* run(["--help"], { entry: "main.ts" })
-      assert.strictEqual(status, 0)
-      assert.include(stdout, "npm start -- --role api")
-    })
-  )
+  it.effect("describes the options of `npm start`", function* () {
+    const { status, stdout } = yield* run(["--help"], { entry: "main.ts" })
+    assert.strictEqual(status, 0)
+    assert.include(stdout, "npm start -- --role api")
+  })
 
-  it.effect("prints the version", () =>
-    Effect.gen(function* () {
-      const { status, stdout } = yield* run(["--version"])
-      assert.strictEqual(status, 0)
-      assert.match(stdout, /^\d+\.\d+\.\d+\n$/)
-    })
-  )
+  it.effect("prints the version", function* () {
+    const { status, stdout } = yield* run(["--version"])
+    assert.strictEqual(status, 0)
+    assert.match(stdout, /^\d+\.\d+\.\d+\n$/)
+  })
 })
 
-describe("a command line", () => {
-  it.effect("loads the modules of the command that it names, and no others", () =>
-    Effect.gen(function* () {
-      const hooks = `import { registerHooks } from "node:module"
-        registerHooks({ load: (url, context, next) => (console.error(url), next(url, context)) })`
-      const loaded = yield* run(["token", "list", "--help"], { hooks })
-      assert.strictEqual(loaded.status, 0)
-      assert.include(loaded.stderr, "/src/cli/commands/token.ts")
-      const others =
-        /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|commands\/token)|crm|messaging|campaigns|integrations|project|server|console)/
-      assert.deepStrictEqual(
-        loaded.stderr.split("\n").filter((url) => others.test(url)),
-        []
-      )
-    })
+it.effect("a command line loads the modules of the command that it names, and no others", function* () {
+  const hooks = `import { registerHooks } from "node:module"
+    registerHooks({ load: (url, context, next) => (console.error(url), next(url, context)) })`
+  const loaded = yield* run(["token", "list", "--help"], { hooks })
+  assert.strictEqual(loaded.status, 0)
+  assert.include(loaded.stderr, "/src/cli/commands/token.ts")
+  const others =
+    /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|commands\/token)|crm|messaging|campaigns|integrations|project|server|console)/
+  assert.deepStrictEqual(
+    loaded.stderr.split("\n").filter((url) => others.test(url)),
+    []
   )
 })
 

@@ -1,5 +1,5 @@
 /** The requests that are sent again, each with the same content. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { FetchHttpClient, HttpClientError } from "effect/http"
 import { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
@@ -29,56 +29,46 @@ describe("a mutation sent by the client", () => {
     ["an answer that breaks off", "broken"]
   ]
   for (const [what, step] of passing) {
-    it.live(`is sent again after ${what}, under the same key`, () =>
-      Effect.gen(function* () {
-        const { baseUrl, keys, requests } = yield* scripted(step, step, receipt)
-        const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient(request)
-        assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
-        assertSame(keys(), 3)
-        assert.strictEqual(new Set(requests.map(({ body }) => body)).size, 1)
-        assert.strictEqual(requests[0]?.line, "POST /api/v1/developer/crm/clients HTTP/1.1")
-      })
-    )
+    it.live(`is sent again after ${what}, under the same key`, function* () {
+      const { baseUrl, keys, requests } = yield* scripted(step, step, receipt)
+      const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient(request)
+      assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
+      assertSame(keys(), 3)
+      assert.strictEqual(new Set(requests.map(({ body }) => body)).size, 1)
+      assert.strictEqual(requests[0]?.line, "POST /api/v1/developer/crm/clients HTTP/1.1")
+    })
   }
 
-  it.live("is sent again when the server closes a kept connection before reading it", () =>
-    Effect.gen(function* () {
-      const { baseUrl, connections, keys } = yield* scripted("closed", "closed", receipt)
-      yield* (yield* apiAt(baseUrl)).clients.createClient(request)
-      assertSame(keys(), 1)
-      assert.strictEqual(connections(), 3)
-    })
-  )
+  it.live("is sent again when the server closes a kept connection before reading it", function* () {
+    const { baseUrl, connections, keys } = yield* scripted("closed", "closed", receipt)
+    yield* (yield* apiAt(baseUrl)).clients.createClient(request)
+    assertSame(keys(), 1)
+    assert.strictEqual(connections(), 3)
+  })
 
-  it.live("keeps the given idempotency key through all attempts", () =>
-    Effect.gen(function* () {
-      const { baseUrl, keys } = yield* scripted(unavailable, "reset", receipt)
-      const { clients } = yield* apiAt(baseUrl)
-      yield* clients.createClient({ ...request, headers: { "idempotency-key": "order-4711" } })
-      assert.deepStrictEqual(keys(), ["order-4711", "order-4711", "order-4711"])
-    })
-  )
+  it.live("keeps the given idempotency key through all attempts", function* () {
+    const { baseUrl, keys } = yield* scripted(unavailable, "reset", receipt)
+    const { clients } = yield* apiAt(baseUrl)
+    yield* clients.createClient({ ...request, headers: { "idempotency-key": "order-4711" } })
+    assert.deepStrictEqual(keys(), ["order-4711", "order-4711", "order-4711"])
+  })
 
-  it.live("fails after the configured retries with the problem of the last answer", () =>
-    Effect.gen(function* () {
-      const { baseUrl, keys } = yield* scripted(rateLimited, rateLimited, unavailable)
-      const { clients } = yield* apiAt(baseUrl, { retry: { times: 2, delay: "1 millis" } })
-      const error = yield* Effect.flip(clients.createClient(request))
-      assert.strictEqual(error._tag, "service_unavailable")
-      assertSame(keys(), 3)
-    })
-  )
+  it.live("fails after the configured retries with the problem of the last answer", function* () {
+    const { baseUrl, keys } = yield* scripted(rateLimited, rateLimited, unavailable)
+    const { clients } = yield* apiAt(baseUrl, { retry: { times: 2, delay: "1 millis" } })
+    const error = yield* Effect.flip(clients.createClient(request))
+    assert.strictEqual(error._tag, "service_unavailable")
+    assertSame(keys(), 3)
+  })
 
-  it.live("fails with the transport's error when there is no answer at all", () =>
-    Effect.gen(function* () {
-      const { baseUrl, keys } = yield* scripted("reset")
-      const { clients } = yield* apiAt(baseUrl)
-      const error = yield* Effect.flip(clients.createClient(request))
-      assert.instanceOf(error, HttpClientError.HttpClientError)
-      assert.strictEqual(error instanceof HttpClientError.HttpClientError && error.reason._tag, "TransportError")
-      assertSame(keys(), 5)
-    })
-  )
+  it.live("fails with the transport's error when there is no answer at all", function* () {
+    const { baseUrl, keys } = yield* scripted("reset")
+    const { clients } = yield* apiAt(baseUrl)
+    const error = yield* Effect.flip(clients.createClient(request))
+    assert.instanceOf(error, HttpClientError.HttpClientError)
+    assert.strictEqual(error instanceof HttpClientError.HttpClientError && error.reason._tag, "TransportError")
+    assertSame(keys(), 5)
+  })
 
   const final: ReadonlyArray<readonly [status: number, code: string, more?: object]> = [
     [400, "validation_failed", { errors: { "body/displayName": ["is required"] } }],
@@ -90,67 +80,55 @@ describe("a mutation sent by the client", () => {
     [500, "internal"]
   ]
   for (const [status, code, more] of final) {
-    it.live(`is sent once when the answer is ${status} ${code}`, () =>
-      Effect.gen(function* () {
-        // Also when the answer has a Retry-After.
-        const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
-        const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
-        assert.strictEqual(error._tag, code)
-        assertSame(keys(), 1)
-      })
-    )
+    it.live(`is sent once when the answer is ${status} ${code}`, function* () {
+      // Also when the answer has a Retry-After.
+      const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
+      const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
+      assert.strictEqual(error._tag, code)
+      assertSame(keys(), 1)
+    })
   }
 
-  it.live("is sent once when a gateway answers 502", () =>
-    Effect.gen(function* () {
-      const { baseUrl, keys } = yield* scripted(answering(502, "<html>", { "content-type": "text/html" }))
-      const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
-      assert.strictEqual(error._tag, "HttpClientError")
-      assertSame(keys(), 1)
-    })
-  )
+  it.live("is sent once when a gateway answers 502", function* () {
+    const { baseUrl, keys } = yield* scripted(answering(502, "<html>", { "content-type": "text/html" }))
+    const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
+    assert.strictEqual(error._tag, "HttpClientError")
+    assertSame(keys(), 1)
+  })
 
-  it.live("is sent once when retries are off", () =>
-    Effect.gen(function* () {
-      const { baseUrl, keys } = yield* scripted(unavailable)
-      const error = yield* Effect.flip((yield* apiAt(baseUrl, { retry: false })).clients.createClient(request))
-      assert.strictEqual(error._tag, "service_unavailable")
-      assertSame(keys(), 1)
-    })
-  )
+  it.live("is sent once when retries are off", function* () {
+    const { baseUrl, keys } = yield* scripted(unavailable)
+    const error = yield* Effect.flip((yield* apiAt(baseUrl, { retry: false })).clients.createClient(request))
+    assert.strictEqual(error._tag, "service_unavailable")
+    assertSame(keys(), 1)
+  })
 
-  it.live("that sends a message is repeated under the same key until the outcome is known", () =>
-    Effect.gen(function* () {
-      const conversationId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
-      const sent = answering(200, {
-        messageId: "msg_1",
-        conversationId,
-        sourceId: "src_1",
-        deliveryStatus: "sent",
-        createdAt: "2026-11-20T10:05:00.000Z",
-        updatedAt: "2026-11-20T10:05:00.000Z",
-        attempts: []
-      })
-      const unknown = problem(503, "provider_outcome_unknown", { "retry-after": "0" }, { messageId: "msg_1" })
-      const { baseUrl, keys } = yield* scripted(unknown, unknown, sent)
-      const { messaging } = yield* apiAt(baseUrl)
-      const { body } = yield* messaging.sendMessage({ params: { conversationId }, payload: { text: "Ready." } })
-      assert.strictEqual(body.deliveryStatus, "sent")
-      assertSame(keys(), 3)
+  it.live("that sends a message is repeated under the same key until the outcome is known", function* () {
+    const conversationId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+    const sent = answering(200, {
+      messageId: "msg_1",
+      conversationId,
+      sourceId: "src_1",
+      deliveryStatus: "sent",
+      createdAt: "2026-11-20T10:05:00.000Z",
+      updatedAt: "2026-11-20T10:05:00.000Z",
+      attempts: []
     })
-  )
+    const unknown = problem(503, "provider_outcome_unknown", { "retry-after": "0" }, { messageId: "msg_1" })
+    const { baseUrl, keys } = yield* scripted(unknown, unknown, sent)
+    const { messaging } = yield* apiAt(baseUrl)
+    const { body } = yield* messaging.sendMessage({ params: { conversationId }, payload: { text: "Ready." } })
+    assert.strictEqual(body.deliveryStatus, "sent")
+    assertSame(keys(), 3)
+  })
 })
 
-describe("a read sent by the client", () => {
-  it.live("is sent again without an idempotency key", () =>
-    Effect.gen(function* () {
-      const page = answering(200, { items: [], nextCursor: null })
-      const { baseUrl, keys } = yield* scripted(unavailable, "reset", "closed", "broken", page)
-      const { body } = yield* (yield* apiAt(baseUrl)).clients.listClients()
-      assert.isNull(body.nextCursor)
-      assert.deepStrictEqual(keys(), [undefined, undefined, undefined, undefined])
-    })
-  )
+it.live("a read sent by the client is sent again without an idempotency key", function* () {
+  const page = answering(200, { items: [], nextCursor: null })
+  const { baseUrl, keys } = yield* scripted(unavailable, "reset", "closed", "broken", page)
+  const { body } = yield* (yield* apiAt(baseUrl)).clients.listClients()
+  assert.isNull(body.nextCursor)
+  assert.deepStrictEqual(keys(), [undefined, undefined, undefined, undefined])
 })
 
 /** Operations that the API does not have: a mutation without a key, and a POST without an effect. */
@@ -173,20 +151,16 @@ const odd = (baseUrl: string) =>
   )
 
 describe("a request of the low-level client", () => {
-  it.live("that is a mutation without an idempotency key is sent once", () =>
-    Effect.gen(function* () {
-      const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
-      const error = yield* Effect.flip((yield* odd(baseUrl)).odd.unkeyed())
-      assert.strictEqual(error._tag, "HttpClientError")
-      assert.lengthOf(requests, 1)
-    })
-  )
+  it.live("that is a mutation without an idempotency key is sent once", function* () {
+    const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
+    const error = yield* Effect.flip((yield* odd(baseUrl)).odd.unkeyed())
+    assert.strictEqual(error._tag, "HttpClientError")
+    assert.lengthOf(requests, 1)
+  })
 
-  it.live("that is a POST without effect is sent again", () =>
-    Effect.gen(function* () {
-      const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
-      yield* (yield* odd(baseUrl)).odd.preview()
-      assert.lengthOf(requests, 2)
-    })
-  )
+  it.live("that is a POST without effect is sent again", function* () {
+    const { baseUrl, requests } = yield* scripted("reset", answering(200, {}))
+    yield* (yield* odd(baseUrl)).odd.preview()
+    assert.lengthOf(requests, 2)
+  })
 })

@@ -1,5 +1,5 @@
 /** The times at which a request is sent again, under a test clock. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, Fiber, Layer, Random } from "effect"
 import { FetchHttpClient } from "effect/http"
 import { TestClock } from "effect/testing"
@@ -50,25 +50,21 @@ const randomly = (double: number) =>
   Effect.provideService(Random.Random, Random.Random.of({ nextIntUnsafe: () => 0, nextDoubleUnsafe: () => double }))
 
 describe("the next attempt of the client", () => {
-  it.effect("follows after Retry-After in seconds", () =>
-    Effect.gen(function* () {
-      const { fiber, requests } = yield* calling({}, (n) =>
-        n === 0 ? problem(429, "rate_limit_exceeded", { "retry-after": "7" }) : emptyPage()
-      )
-      yield* expectSecondAfter(7_000, requests)
-      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Success")
-    })
-  )
+  it.effect("follows after Retry-After in seconds", function* () {
+    const { fiber, requests } = yield* calling({}, (n) =>
+      n === 0 ? problem(429, "rate_limit_exceeded", { "retry-after": "7" }) : emptyPage()
+    )
+    yield* expectSecondAfter(7_000, requests)
+    assert.strictEqual((yield* Fiber.join(fiber))._tag, "Success")
+  })
 
-  it.effect("follows after Retry-After as a date", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(Date.parse("2026-11-20T10:00:00.000Z"))
-      const { requests } = yield* calling({}, (n) =>
-        n === 0 ? problem(503, "service_unavailable", { "retry-after": "Fri, 20 Nov 2026 10:00:30 GMT" }) : emptyPage()
-      )
-      yield* expectSecondAfter(30_000, requests)
-    })
-  )
+  it.effect("follows after Retry-After as a date", function* () {
+    yield* TestClock.setTime(Date.parse("2026-11-20T10:00:00.000Z"))
+    const { requests } = yield* calling({}, (n) =>
+      n === 0 ? problem(503, "service_unavailable", { "retry-after": "Fri, 20 Nov 2026 10:00:30 GMT" }) : emptyPage()
+    )
+    yield* expectSecondAfter(30_000, requests)
+  })
 
   it.effect("follows after a backoff that doubles up to 10 s without Retry-After", () =>
     Effect.gen(function* () {
@@ -91,74 +87,64 @@ describe("the next attempt of the client", () => {
     }).pipe(randomly(0))
   )
 
-  it.effect("is skipped when it would begin after the limit", () =>
-    Effect.gen(function* () {
-      const { fiber, requests } = yield* calling({ retry: { within: "10 seconds" } }, () =>
-        problem(429, "rate_limit_exceeded", { "retry-after": "11" })
-      )
-      const outcome = yield* Fiber.join(fiber)
-      assert.strictEqual(outcome._tag === "Failure" && outcome.failure._tag, "rate_limit_exceeded")
-      assert.strictEqual(requests(), 1)
-    })
-  )
+  it.effect("is skipped when it would begin after the limit", function* () {
+    const { fiber, requests } = yield* calling({ retry: { within: "10 seconds" } }, () =>
+      problem(429, "rate_limit_exceeded", { "retry-after": "11" })
+    )
+    const outcome = yield* Fiber.join(fiber)
+    assert.strictEqual(outcome._tag === "Failure" && outcome.failure._tag, "rate_limit_exceeded")
+    assert.strictEqual(requests(), 1)
+  })
 
-  it.effect("begins within a minute by default", () =>
-    Effect.gen(function* () {
-      const { fiber, requests } = yield* calling({ retry: { times: 1_000 } }, () =>
-        problem(503, "service_unavailable", { "retry-after": "25" })
-      )
-      yield* pass(25_000)
-      yield* pass(25_000)
-      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
-      assert.strictEqual(requests(), 3)
-    })
-  )
+  it.effect("begins within a minute by default", function* () {
+    const { fiber, requests } = yield* calling({ retry: { times: 1_000 } }, () =>
+      problem(503, "service_unavailable", { "retry-after": "25" })
+    )
+    yield* pass(25_000)
+    yield* pass(25_000)
+    assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
+    assert.strictEqual(requests(), 3)
+  })
 
-  it.effect("fails once its time is over, though the clock is set back", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(7_200_000)
-      const answer = Promise.withResolvers<Response>()
-      const { fiber, requests } = yield* calling({ retry: { within: "8 seconds" } }, () => answer.promise)
-      yield* TestClock.setTime(3_600_000)
-      yield* pass(8_000)
-      answer.resolve(problem(503, "service_unavailable"))
-      yield* settled
-      yield* pass(10_000)
-      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
-      assert.strictEqual(requests(), 1)
-    })
-  )
+  it.effect("fails once its time is over, though the clock is set back", function* () {
+    yield* TestClock.setTime(7_200_000)
+    const answer = Promise.withResolvers<Response>()
+    const { fiber, requests } = yield* calling({ retry: { within: "8 seconds" } }, () => answer.promise)
+    yield* TestClock.setTime(3_600_000)
+    yield* pass(8_000)
+    answer.resolve(problem(503, "service_unavailable"))
+    yield* settled
+    yield* pass(10_000)
+    assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
+    assert.strictEqual(requests(), 1)
+  })
 })
 
 describe("an attempt of the client", () => {
-  it.effect("is aborted and counts as lost without an answer in time", () =>
-    Effect.gen(function* () {
-      let aborted = false
-      const { fiber, requests } = yield* calling({ timeout: "5 seconds", retry: { delay: 0 } }, (n, signal) => {
-        if (n > 0) return emptyPage()
-        signal?.addEventListener("abort", () => {
-          aborted = true
-        })
-        return new Promise<Response>(() => {})
+  it.effect("is aborted and counts as lost without an answer in time", function* () {
+    let aborted = false
+    const { fiber, requests } = yield* calling({ timeout: "5 seconds", retry: { delay: 0 } }, (n, signal) => {
+      if (n > 0) return emptyPage()
+      signal?.addEventListener("abort", () => {
+        aborted = true
       })
-      yield* pass(4_999)
-      assert.strictEqual(requests(), 1)
-      assert.isFalse(aborted)
-      yield* pass(1)
-      assert.strictEqual((yield* Fiber.join(fiber))._tag, "Success")
-      assert.isTrue(aborted)
-      assert.strictEqual(requests(), 2)
+      return new Promise<Response>(() => {})
     })
-  )
+    yield* pass(4_999)
+    assert.strictEqual(requests(), 1)
+    assert.isFalse(aborted)
+    yield* pass(1)
+    assert.strictEqual((yield* Fiber.join(fiber))._tag, "Success")
+    assert.isTrue(aborted)
+    assert.strictEqual(requests(), 2)
+  })
 
-  it.effect("times out after 30 s, including the body", () =>
-    Effect.gen(function* () {
-      const endless = () => new Response(new ReadableStream({ start: () => {} }))
-      const { fiber, requests } = yield* calling({ retry: false }, endless)
-      yield* pass(30_000)
-      const outcome = yield* Fiber.join(fiber)
-      assert.strictEqual(outcome._tag === "Failure" && outcome.failure._tag, "HttpClientError")
-      assert.strictEqual(requests(), 1)
-    })
-  )
+  it.effect("times out after 30 s, including the body", function* () {
+    const endless = () => new Response(new ReadableStream({ start: () => {} }))
+    const { fiber, requests } = yield* calling({ retry: false }, endless)
+    yield* pass(30_000)
+    const outcome = yield* Fiber.join(fiber)
+    assert.strictEqual(outcome._tag === "Failure" && outcome.failure._tag, "HttpClientError")
+    assert.strictEqual(requests(), 1)
+  })
 })

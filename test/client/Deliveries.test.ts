@@ -1,5 +1,5 @@
 /** Deliveries of the real service, verified as by a receiver, with the secret that the client returned. */
-import { assert, it } from "@effect/vitest"
+import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
 import { createClient } from "../../src/client/PromiseClient.ts"
@@ -57,8 +57,9 @@ const pipelines = [
 
 const verify = (delivery: WebhookDelivery) => Effect.promise(() => verifyWebhookPromise(delivery))
 
-it.live("the client verifies and decodes deliveries of the service before and after a rotation of the secret", () =>
-  Effect.gen(function* () {
+it.live(
+  "the client verifies and decodes deliveries of the service before and after a rotation of the secret",
+  function* () {
     const server = yield* startServer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
     const { token } = yield* server.seed({
       project: { defaultPipelineId: "pipe_sales" },
@@ -103,5 +104,5 @@ it.live("the client verifies and decodes deliveries of the service before and af
       verifyWebhookPromise({ ...first, secrets: fresh }).catch((error: unknown) => error)
     )
     assert.strictEqual(refused instanceof WebhookInvalid && refused.reason, "signature_invalid")
-  })
+  }
 )

@@ -1,5 +1,5 @@
 /** The faults that the client finds before it sends, compared with those of the service. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { ValidationFailed } from "../../src/api/Problems.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
@@ -37,31 +37,29 @@ function* faultyOf({ body, discriminator, params = {}, query = {}, required = []
 
 layer(World.layer, { excludeTestServices: true })("an invalid request", (it) => {
   for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`of ${name} fails in the client with the faults that the service answers`, () =>
-      Effect.gen(function* () {
-        const { own } = yield* World
-        const { send, url } = yield* TestServer
-        const method = methodOf(createClient({ baseUrl: url, token: own.token }), name)
-        for (const faulty of faultyOf(sample)) {
-          const params = { ...sample.params, ...faulty.params }
-          const query = { ...Object.fromEntries(queryOf(sample)), ...faulty.query }
-          const body = "body" in faulty ? faulty.body : sample.body
-          const refused = yield* Effect.promise(() =>
-            method({ params, query, payload: body }).catch((error: unknown) => error)
-          )
-          const answer = yield* send(
-            requestOf(sample, own.token, {
-              params,
-              query: new URLSearchParams(query).toString(),
-              ...(body === undefined ? {} : { json: body })
-            })
-          )
-          const what = JSON.stringify(faulty)
-          if (!(refused instanceof ValidationFailed)) return assert.fail(`sent: ${what}`)
-          assert.isUndefined(refused.instance, what)
-          assert.deepStrictEqual(refused.errors, problemOf(answer, 400, "validation_failed").errors, what)
-        }
-      })
-    )
+    it.effect(`of ${name} fails in the client with the faults that the service answers`, function* () {
+      const { own } = yield* World
+      const { send, url } = yield* TestServer
+      const method = methodOf(createClient({ baseUrl: url, token: own.token }), name)
+      for (const faulty of faultyOf(sample)) {
+        const params = { ...sample.params, ...faulty.params }
+        const query = { ...Object.fromEntries(queryOf(sample)), ...faulty.query }
+        const body = "body" in faulty ? faulty.body : sample.body
+        const refused = yield* Effect.promise(() =>
+          method({ params, query, payload: body }).catch((error: unknown) => error)
+        )
+        const answer = yield* send(
+          requestOf(sample, own.token, {
+            params,
+            query: new URLSearchParams(query).toString(),
+            ...(body === undefined ? {} : { json: body })
+          })
+        )
+        const what = JSON.stringify(faulty)
+        if (!(refused instanceof ValidationFailed)) return assert.fail(`sent: ${what}`)
+        assert.isUndefined(refused.instance, what)
+        assert.deepStrictEqual(refused.errors, problemOf(answer, 400, "validation_failed").errors, what)
+      }
+    })
   }
 })

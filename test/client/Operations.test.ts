@@ -1,5 +1,5 @@
 /** The client against the real service: every operation, and typical uses of each kind. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Stream } from "effect"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
@@ -22,132 +22,114 @@ const effects = Effect.gen(function* () {
 })
 
 layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
-  it.effect("has every operation for Effect and for Promises, and items for each list", () =>
-    Effect.gen(function* () {
-      const { api } = yield* effects
-      for (const client of [api, yield* promises]) {
-        const found = Object.entries(client).flatMap(([group, methods]) =>
-          Object.entries<object>(methods).map(([name, method]) => ({ group, name, isList: "items" in method }))
-        )
-        assert.deepStrictEqual(found, declared)
-      }
-    })
-  )
+  it.effect("has every operation for Effect and for Promises, and items for each list", function* () {
+    const { api } = yield* effects
+    for (const client of [api, yield* promises]) {
+      const found = Object.entries(client).flatMap(([group, methods]) =>
+        Object.entries<object>(methods).map(([name, method]) => ({ group, name, isList: "items" in method }))
+      )
+      assert.deepStrictEqual(found, declared)
+    }
+  })
 
   for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`calls ${name}`, () =>
-      Effect.gen(function* () {
-        const { own, restore } = yield* World
-        yield* restore(sample, own.projectId)
-        const method = methodOf(yield* promises, name)
-        const { body, params } = sample
-        const query = Object.fromEntries(queryOf(sample))
-        const answer = yield* Effect.promise(() => method({ params, query, payload: body }))
-        assert.isObject(answer)
-      })
-    )
+    it.effect(`calls ${name}`, function* () {
+      const { own, restore } = yield* World
+      yield* restore(sample, own.projectId)
+      const method = methodOf(yield* promises, name)
+      const { body, params } = sample
+      const query = Object.fromEntries(queryOf(sample))
+      const answer = yield* Effect.promise(() => method({ params, query, payload: body }))
+      assert.isObject(answer)
+    })
   }
 
-  it.effect("creates, gets, changes and lists", () =>
-    Effect.gen(function* () {
-      const { clients } = (yield* effects).api
-      const created = yield* clients.createClient({ payload: { displayName: "Robin", tags: ["new"] } })
-      assert.strictEqual(created.headers.etag, '"1"')
-      assert.notProperty(created.headers, "idempotent-replayed")
-      const clientId = created.body.resourceId
-      const first = yield* clients.getClient({ params: { clientId } })
-      assert.deepStrictEqual([first.body.displayName, first.body.tags], ["Robin", ["new"]])
-      const patched = yield* clients.patchClient({
-        params: { clientId },
-        payload: { email: "robin@example.com", tags: [] }
-      })
-      assert.deepStrictEqual([patched.body.changed, patched.headers.etag], [true, '"2"'])
-      const page = yield* clients.listClients({ query: { limit: 1, status: "active" } })
-      assert.deepStrictEqual(
-        page.body.items.map(({ email, id }) => [id, email]),
-        [[clientId, "robin@example.com"]]
-      )
-      assert.isString(page.body.nextCursor)
-      assert.match(String(page.headers.link), /rel="next"/)
+  it.effect("creates, gets, changes and lists", function* () {
+    const { clients } = (yield* effects).api
+    const created = yield* clients.createClient({ payload: { displayName: "Robin", tags: ["new"] } })
+    assert.strictEqual(created.headers.etag, '"1"')
+    assert.notProperty(created.headers, "idempotent-replayed")
+    const clientId = created.body.resourceId
+    const first = yield* clients.getClient({ params: { clientId } })
+    assert.deepStrictEqual([first.body.displayName, first.body.tags], ["Robin", ["new"]])
+    const patched = yield* clients.patchClient({
+      params: { clientId },
+      payload: { email: "robin@example.com", tags: [] }
     })
-  )
+    assert.deepStrictEqual([patched.body.changed, patched.headers.etag], [true, '"2"'])
+    const page = yield* clients.listClients({ query: { limit: 1, status: "active" } })
+    assert.deepStrictEqual(
+      page.body.items.map(({ email, id }) => [id, email]),
+      [[clientId, "robin@example.com"]]
+    )
+    assert.isString(page.body.nextCursor)
+    assert.match(String(page.headers.link), /rel="next"/)
+  })
 
-  it.effect("marks the answer to a repeated idempotency key as replayed", () =>
-    Effect.gen(function* () {
-      const { clients } = (yield* effects).api
-      const request = { payload: { displayName: "Once" }, headers: { "idempotency-key": "once-and-only" } }
-      const first = yield* clients.createClient(request)
-      const second = yield* clients.createClient(request)
-      assert.strictEqual(second.body.resourceId, first.body.resourceId)
-      assert.strictEqual(second.headers["idempotent-replayed"], "true")
-      const reused = yield* Effect.flip(clients.createClient({ ...request, payload: { displayName: "Twice" } }))
-      assert.strictEqual(reused._tag, "idempotency_key_reused")
-    })
-  )
+  it.effect("marks the answer to a repeated idempotency key as replayed", function* () {
+    const { clients } = (yield* effects).api
+    const request = { payload: { displayName: "Once" }, headers: { "idempotency-key": "once-and-only" } }
+    const first = yield* clients.createClient(request)
+    const second = yield* clients.createClient(request)
+    assert.strictEqual(second.body.resourceId, first.body.resourceId)
+    assert.strictEqual(second.headers["idempotent-replayed"], "true")
+    const reused = yield* Effect.flip(clients.createClient({ ...request, payload: { displayName: "Twice" } }))
+    assert.strictEqual(reused._tag, "idempotency_key_reused")
+  })
 
-  it.effect("reads pages of a list as far as they are consumed", () =>
-    Effect.gen(function* () {
-      const { api } = yield* effects
-      const params = { dealId: "deal_own" }
-      const texts = ["one", "two", "three", "four", "five"]
-      yield* Effect.forEach(texts, (body) => api.notes.createNote({ params, payload: { body } }))
-      const bodies = yield* api.notes.listNotes.items({ params, query: { limit: 2 } }).pipe(
-        Stream.map(({ body }) => body),
-        Stream.runCollect
-      )
-      assert.deepStrictEqual(bodies, [...texts.toReversed(), "Own"])
-      const newest = yield* Stream.runCollect(
-        Stream.take(api.notes.listNotes.items({ params, query: { limit: 2 } }), 3)
-      )
-      assert.deepStrictEqual(
-        newest.map(({ body }) => body),
-        ["five", "four", "three"]
-      )
-      const fromSecond = yield* api.notes.listNotes({ params, query: { limit: 2 } })
-      const rest = yield* Stream.runCollect(
-        api.notes.listNotes.items({ params, query: { limit: 2, cursor: fromSecond.body.nextCursor ?? "" } })
-      )
-      assert.lengthOf(rest, 4)
-    })
-  )
+  it.effect("reads pages of a list as far as they are consumed", function* () {
+    const { api } = yield* effects
+    const params = { dealId: "deal_own" }
+    const texts = ["one", "two", "three", "four", "five"]
+    yield* Effect.forEach(texts, (body) => api.notes.createNote({ params, payload: { body } }))
+    const bodies = yield* api.notes.listNotes.items({ params, query: { limit: 2 } }).pipe(
+      Stream.map(({ body }) => body),
+      Stream.runCollect
+    )
+    assert.deepStrictEqual(bodies, [...texts.toReversed(), "Own"])
+    const newest = yield* Stream.runCollect(Stream.take(api.notes.listNotes.items({ params, query: { limit: 2 } }), 3))
+    assert.deepStrictEqual(
+      newest.map(({ body }) => body),
+      ["five", "four", "three"]
+    )
+    const fromSecond = yield* api.notes.listNotes({ params, query: { limit: 2 } })
+    const rest = yield* Stream.runCollect(
+      api.notes.listNotes.items({ params, query: { limit: 2, cursor: fromSecond.body.nextCursor ?? "" } })
+    )
+    assert.lengthOf(rest, 4)
+  })
 
-  it.effect("deletes with an expected version in the query, and fails with version_conflict", () =>
-    Effect.gen(function* () {
-      const { notes } = (yield* effects).api
-      const params = { dealId: "deal_own", noteId: "note_own" }
-      const conflict = yield* Effect.flip(notes.deleteNote({ params, query: { expectedVersion: 7 } }))
-      assert.strictEqual(conflict._tag === "version_conflict" && conflict.currentVersion, 1)
-      const { body } = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } })
-      assert.strictEqual(body.resourceId, "note_own")
-      const gone = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } }).pipe(
-        Effect.as("there"),
-        Effect.catchTag("note_not_found", ({ instance }) => Effect.succeed(instance ?? "no instance"))
-      )
-      assert.match(gone, /^urn:developer-api:request:/)
-    })
-  )
+  it.effect("deletes with an expected version in the query, and fails with version_conflict", function* () {
+    const { notes } = (yield* effects).api
+    const params = { dealId: "deal_own", noteId: "note_own" }
+    const conflict = yield* Effect.flip(notes.deleteNote({ params, query: { expectedVersion: 7 } }))
+    assert.strictEqual(conflict._tag === "version_conflict" && conflict.currentVersion, 1)
+    const { body } = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } })
+    assert.strictEqual(body.resourceId, "note_own")
+    const gone = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } }).pipe(
+      Effect.as("there"),
+      Effect.catchTag("note_not_found", ({ instance }) => Effect.succeed(instance ?? "no instance"))
+    )
+    assert.match(gone, /^urn:developer-api:request:/)
+  })
 
-  it.effect("decodes a problem that no operation declares", () =>
-    Effect.gen(function* () {
-      const { own } = yield* World
-      const { url } = yield* TestServer
-      const layer = DeveloperApi.layer({ baseUrl: `${url}/v2`, token: own.token })
-      const { clients } = yield* Effect.provide(DeveloperApi, layer)
-      const failure = yield* Effect.flip(clients.listClients())
-      assert.strictEqual(failure._tag, "UnexpectedProblem")
-      assert.deepInclude(failure, { code: "route_not_found", status: 404 })
-    })
-  )
+  it.effect("decodes a problem that no operation declares", function* () {
+    const { own } = yield* World
+    const { url } = yield* TestServer
+    const layer = DeveloperApi.layer({ baseUrl: `${url}/v2`, token: own.token })
+    const { clients } = yield* Effect.provide(DeveloperApi, layer)
+    const failure = yield* Effect.flip(clients.listClients())
+    assert.strictEqual(failure._tag, "UnexpectedProblem")
+    assert.deepInclude(failure, { code: "route_not_found", status: 404 })
+  })
 
-  it.effect("encodes ids with any character", () =>
-    Effect.gen(function* () {
-      const { seed, url } = yield* TestServer
-      const ids = ["a/b", "ü ☕", "%2F", "?x=1#y", "a.b", "..."]
-      const { token } = yield* seed({ clients: ids.map((id) => ({ id, displayName: id })) })
-      const { clients } = yield* Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl: url, token }))
-      for (const clientId of ids) {
-        assert.strictEqual((yield* clients.getClient({ params: { clientId } })).body.displayName, clientId)
-      }
-    })
-  )
+  it.effect("encodes ids with any character", function* () {
+    const { seed, url } = yield* TestServer
+    const ids = ["a/b", "ü ☕", "%2F", "?x=1#y", "a.b", "..."]
+    const { token } = yield* seed({ clients: ids.map((id) => ({ id, displayName: id })) })
+    const { clients } = yield* Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl: url, token }))
+    for (const clientId of ids) {
+      assert.strictEqual((yield* clients.getClient({ params: { clientId } })).body.displayName, clientId)
+    }
+  })
 })

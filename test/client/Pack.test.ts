@@ -170,12 +170,10 @@ describe("the packed client", () => {
   )
 })
 
-describe("the texts of the packed client", () => {
-  it("are the manual of the client, without links that lead out of the package", () => {
-    const readme = readFileSync(join(home, "node_modules/developer-api/README.md"), "utf8")
-    assert.match(readme, /^# The client\n/)
-    assert.notMatch(readme, /\]\((?!https?:|#)/)
-  })
+it("the texts of the packed client are the manual of the client, without links that lead out of the package", () => {
+  const readme = readFileSync(join(home, "node_modules/developer-api/README.md"), "utf8")
+  assert.match(readme, /^# The client\n/)
+  assert.notMatch(readme, /\]\((?!https?:|#)/)
 })
 
 describe("what editors show for the packed client", () => {

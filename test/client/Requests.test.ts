@@ -1,5 +1,5 @@
 /** Requests that the client does not send, and the content of those that it sends. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, Redacted } from "effect"
 import { ValidationFailed } from "../../src/api/Problems.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
@@ -9,140 +9,124 @@ import { methodOf } from "./Walk.support.ts"
 const page = answering(200, { items: [], nextCursor: null })
 
 describe("a request of the client", () => {
-  it.live("that does not match its schema is not sent, and fails with every fault at its location", () =>
-    Effect.gen(function* () {
-      const { baseUrl, connections } = yield* scripted(receipt)
-      const { clients } = yield* apiAt(baseUrl)
-      const unknown = { payload: { displayName: "", tags: ["a", "a"], email: "robin", "co/lour": "green" } }
-      const refused = yield* Effect.flip(
-        clients.patchClient({ params: { clientId: "" }, headers: { "idempotency-key": "short" }, ...unknown })
-      )
-      assert.strictEqual(refused._tag, "validation_failed")
-      if (refused._tag !== "validation_failed") return
-      assert.deepStrictEqual(Object.keys(refused.errors).toSorted(), [
-        "body/co~1lour",
-        "body/displayName",
-        "body/email",
-        "body/tags",
-        "header/idempotency-key",
-        "path/clientId"
-      ])
-      assert.deepStrictEqual(refused.errors["body/co~1lour"], [
-        "is not known here: the known members are displayName, firstName, lastName, email, phone, tags, externalId, organizationId, responsibleMemberId, status"
-      ])
-      assert.isUndefined(refused.instance)
-      assert.strictEqual(connections(), 0)
-    })
-  )
+  it.live("that does not match its schema is not sent, and fails with every fault at its location", function* () {
+    const { baseUrl, connections } = yield* scripted(receipt)
+    const { clients } = yield* apiAt(baseUrl)
+    const unknown = { payload: { displayName: "", tags: ["a", "a"], email: "robin", "co/lour": "green" } }
+    const refused = yield* Effect.flip(
+      clients.patchClient({ params: { clientId: "" }, headers: { "idempotency-key": "short" }, ...unknown })
+    )
+    assert.strictEqual(refused._tag, "validation_failed")
+    if (refused._tag !== "validation_failed") return
+    assert.deepStrictEqual(Object.keys(refused.errors).toSorted(), [
+      "body/co~1lour",
+      "body/displayName",
+      "body/email",
+      "body/tags",
+      "header/idempotency-key",
+      "path/clientId"
+    ])
+    assert.deepStrictEqual(refused.errors["body/co~1lour"], [
+      "is not known here: the known members are displayName, firstName, lastName, email, phone, tags, externalId, organizationId, responsibleMemberId, status"
+    ])
+    assert.isUndefined(refused.instance)
+    assert.strictEqual(connections(), 0)
+  })
 
-  it.live("that breaks a rule between members fails with that fault beside the others", () =>
-    Effect.gen(function* () {
-      const { baseUrl } = yield* scripted(receipt)
-      const { deals } = yield* apiAt(baseUrl)
-      const refused = yield* Effect.flip(deals.createDeal({ payload: { title: "", amountMinor: 5 } }))
-      assert.deepStrictEqual(refused._tag === "validation_failed" && refused.errors, {
-        "body/title": ["must be a string of 1 to 160 characters"],
-        "body/currency": ["is required with an amount"]
-      })
-      assert.strictEqual(refused.message, "Not sent. See errors: body/title, body/currency.")
+  it.live("that breaks a rule between members fails with that fault beside the others", function* () {
+    const { baseUrl } = yield* scripted(receipt)
+    const { deals } = yield* apiAt(baseUrl)
+    const refused = yield* Effect.flip(deals.createDeal({ payload: { title: "", amountMinor: 5 } }))
+    assert.deepStrictEqual(refused._tag === "validation_failed" && refused.errors, {
+      "body/title": ["must be a string of 1 to 160 characters"],
+      "body/currency": ["is required with an amount"]
     })
-  )
+    assert.strictEqual(refused.message, "Not sent. See errors: body/title, body/currency.")
+  })
 
   for (const clientId of [".", "..", "\ud800"]) {
-    it.live(`is not sent with the id ${JSON.stringify(clientId)}, which a path cannot contain`, () =>
-      Effect.gen(function* () {
-        const { baseUrl, connections } = yield* scripted(receipt)
-        const { clients } = yield* apiAt(baseUrl)
-        const refused = yield* Effect.flip(clients.getClient({ params: { clientId } }))
-        assert.deepStrictEqual(refused._tag === "validation_failed" && Object.keys(refused.errors), ["path/clientId"])
-        assert.strictEqual(connections(), 0)
-      })
-    )
-  }
-
-  it.live("with unknown members is not sent", () =>
-    Effect.gen(function* () {
+    it.live(`is not sent with the id ${JSON.stringify(clientId)}, which a path cannot contain`, function* () {
       const { baseUrl, connections } = yield* scripted(receipt)
-      const client = createClient({ baseUrl, token })
-      const payload = { displayName: "Robin" }
-      const headers = { "Idempotency-Key": "order-4711" }
-      const calls: ReadonlyArray<readonly [operation: string, request: object]> = [
-        ["createClient", { payload, headers }],
-        ["createClient", { payload, header: headers, body: payload, signal: undefined }],
-        ["getClient", { params: { clientId: "cli_1" }, query: { status: "active" }, payload: {} }]
-      ]
-      const faults = yield* Effect.forEach(calls, ([operation, request]) =>
-        Effect.promise(() =>
-          methodOf(
-            client,
-            operation
-          )(request).catch((error: unknown) => (error instanceof ValidationFailed ? error.errors : {}))
-        )
-      )
-      assert.deepStrictEqual(
-        faults.map((errors) => Object.keys(Object(errors))),
-        [["header/Idempotency-Key"], ["header", "body"], ["query/status", "body"]]
-      )
+      const { clients } = yield* apiAt(baseUrl)
+      const refused = yield* Effect.flip(clients.getClient({ params: { clientId } }))
+      assert.deepStrictEqual(refused._tag === "validation_failed" && Object.keys(refused.errors), ["path/clientId"])
       assert.strictEqual(connections(), 0)
     })
-  )
+  }
 
-  it.live("carries the token, and its body as JSON", () =>
-    Effect.gen(function* () {
-      const { baseUrl, requests } = yield* scripted(receipt)
-      const { notes } = yield* apiAt(baseUrl)
-      yield* notes.createNote({ params: { dealId: "a/b" }, payload: { body: "☕" } })
-      const [request] = requests
-      assert.strictEqual(request?.line, "POST /api/v1/developer/crm/deals/a%2Fb/notes HTTP/1.1")
-      assert.strictEqual(request?.headers.get("authorization"), `Bearer ${token}`)
-      assert.strictEqual(request?.headers.get("content-type"), "application/json")
-      assert.deepStrictEqual(JSON.parse(Buffer.from(request?.body ?? "", "latin1").toString()), { body: "☕" })
-    })
-  )
-
-  it.live("leaves out undefined members", () =>
-    Effect.gen(function* () {
-      const { baseUrl, requests } = yield* scripted(receipt)
-      const { clients } = yield* apiAt(baseUrl)
-      // Callers without exactOptionalPropertyTypes can write this.
-      const absent: object = { email: undefined, tags: undefined }
-      const headers: object = { "idempotency-key": undefined }
-      yield* clients.createClient({ payload: { displayName: "Robin", ...absent }, headers })
-      assert.strictEqual(requests[0]?.body, '{"displayName":"Robin"}')
-      assert.isDefined(requests[0]?.headers.get("idempotency-key"))
-    })
-  )
-
-  it.live("gives each mutation a key of its own that both forms of keys permit", () =>
-    Effect.gen(function* () {
-      const { baseUrl, requests } = yield* scripted(receipt)
-      const { clients, notes } = yield* apiAt(baseUrl)
-      yield* clients.createClient({ payload: { displayName: "Robin" } })
-      yield* notes.createNote({ params: { dealId: "deal_espresso" }, payload: { body: "Called." } })
-      const keys = requests.map(({ headers }) => headers.get("idempotency-key") ?? "")
-      assert.strictEqual(new Set(keys).size, 2)
-      for (const key of keys) {
-        assert.match(key, /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/)
-        assert.match(key, /^[\x21-\x7E]{1,160}$/)
-      }
-    })
-  )
-
-  it.live("for a list carries the given filters in its query", () =>
-    Effect.gen(function* () {
-      const { baseUrl, requests } = yield* scripted(page)
-      const { deals } = yield* apiAt(baseUrl)
-      yield* deals.listDeals()
-      yield* deals.listDeals({ query: { limit: 7, status: "won", cursor: "abc" } })
-      const queries = requests.map(({ line }) =>
-        Object.fromEntries(new URL(line.split(" ")[1] ?? "", baseUrl).searchParams)
+  it.live("with unknown members is not sent", function* () {
+    const { baseUrl, connections } = yield* scripted(receipt)
+    const client = createClient({ baseUrl, token })
+    const payload = { displayName: "Robin" }
+    const headers = { "Idempotency-Key": "order-4711" }
+    const calls: ReadonlyArray<readonly [operation: string, request: object]> = [
+      ["createClient", { payload, headers }],
+      ["createClient", { payload, header: headers, body: payload, signal: undefined }],
+      ["getClient", { params: { clientId: "cli_1" }, query: { status: "active" }, payload: {} }]
+    ]
+    const faults = yield* Effect.forEach(calls, ([operation, request]) =>
+      Effect.promise(() =>
+        methodOf(
+          client,
+          operation
+        )(request).catch((error: unknown) => (error instanceof ValidationFailed ? error.errors : {}))
       )
-      assert.deepStrictEqual(queries, [
-        { limit: "50", lifecycle: "active", status: "all" },
-        { limit: "7", lifecycle: "active", status: "won", cursor: "abc" }
-      ])
-    })
-  )
+    )
+    assert.deepStrictEqual(
+      faults.map((errors) => Object.keys(Object(errors))),
+      [["header/Idempotency-Key"], ["header", "body"], ["query/status", "body"]]
+    )
+    assert.strictEqual(connections(), 0)
+  })
+
+  it.live("carries the token, and its body as JSON", function* () {
+    const { baseUrl, requests } = yield* scripted(receipt)
+    const { notes } = yield* apiAt(baseUrl)
+    yield* notes.createNote({ params: { dealId: "a/b" }, payload: { body: "☕" } })
+    const [request] = requests
+    assert.strictEqual(request?.line, "POST /api/v1/developer/crm/deals/a%2Fb/notes HTTP/1.1")
+    assert.strictEqual(request?.headers.get("authorization"), `Bearer ${token}`)
+    assert.strictEqual(request?.headers.get("content-type"), "application/json")
+    assert.deepStrictEqual(JSON.parse(Buffer.from(request?.body ?? "", "latin1").toString()), { body: "☕" })
+  })
+
+  it.live("leaves out undefined members", function* () {
+    const { baseUrl, requests } = yield* scripted(receipt)
+    const { clients } = yield* apiAt(baseUrl)
+    // Callers without exactOptionalPropertyTypes can write this.
+    const absent: object = { email: undefined, tags: undefined }
+    const headers: object = { "idempotency-key": undefined }
+    yield* clients.createClient({ payload: { displayName: "Robin", ...absent }, headers })
+    assert.strictEqual(requests[0]?.body, '{"displayName":"Robin"}')
+    assert.isDefined(requests[0]?.headers.get("idempotency-key"))
+  })
+
+  it.live("gives each mutation a key of its own that both forms of keys permit", function* () {
+    const { baseUrl, requests } = yield* scripted(receipt)
+    const { clients, notes } = yield* apiAt(baseUrl)
+    yield* clients.createClient({ payload: { displayName: "Robin" } })
+    yield* notes.createNote({ params: { dealId: "deal_espresso" }, payload: { body: "Called." } })
+    const keys = requests.map(({ headers }) => headers.get("idempotency-key") ?? "")
+    assert.strictEqual(new Set(keys).size, 2)
+    for (const key of keys) {
+      assert.match(key, /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/)
+      assert.match(key, /^[\x21-\x7E]{1,160}$/)
+    }
+  })
+
+  it.live("for a list carries the given filters in its query", function* () {
+    const { baseUrl, requests } = yield* scripted(page)
+    const { deals } = yield* apiAt(baseUrl)
+    yield* deals.listDeals()
+    yield* deals.listDeals({ query: { limit: 7, status: "won", cursor: "abc" } })
+    const queries = requests.map(({ line }) =>
+      Object.fromEntries(new URL(line.split(" ")[1] ?? "", baseUrl).searchParams)
+    )
+    assert.deepStrictEqual(queries, [
+      { limit: "50", lifecycle: "active", status: "all" },
+      { limit: "7", lifecycle: "active", status: "won", cursor: "abc" }
+    ])
+  })
 })
 
 describe("the constructor of the client", () => {
@@ -177,71 +161,53 @@ describe("the constructor of the client", () => {
 })
 
 describe("an answer to the client", () => {
-  it.live("with a redirect is not followed", () =>
-    Effect.gen(function* () {
-      const other = yield* scripted(receipt)
-      const { baseUrl, connections } = yield* scripted(answering(307, "", { location: `${other.baseUrl}/` }))
-      const failure = yield* Effect.flip(
-        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
-      )
-      assert.strictEqual(failure._tag, "HttpClientError")
-      assert.deepStrictEqual([connections(), other.connections()], [1, 0])
-    })
-  )
+  it.live("with a redirect is not followed", function* () {
+    const other = yield* scripted(receipt)
+    const { baseUrl, connections } = yield* scripted(answering(307, "", { location: `${other.baseUrl}/` }))
+    const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } }))
+    assert.strictEqual(failure._tag, "HttpClientError")
+    assert.deepStrictEqual([connections(), other.connections()], [1, 0])
+  })
 
-  it.live("with unknown members is decoded without them", () =>
-    Effect.gen(function* () {
-      const { baseUrl } = yield* scripted(
-        answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
-      )
-      const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
-      assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
-    })
-  )
+  it.live("with unknown members is decoded without them", function* () {
+    const { baseUrl } = yield* scripted(
+      answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
+    )
+    const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+    assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
+  })
 
-  it.live("that does not match the schema is a SchemaError", () =>
-    Effect.gen(function* () {
-      const { baseUrl, connections } = yield* scripted(answering(201, { resourceId: 1 }, { etag: '"1"' }))
-      const failure = yield* Effect.flip(
-        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
-      )
-      assert.strictEqual(failure._tag, "SchemaError")
-      assert.strictEqual(connections(), 1)
-    })
-  )
+  it.live("that does not match the schema is a SchemaError", function* () {
+    const { baseUrl, connections } = yield* scripted(answering(201, { resourceId: 1 }, { etag: '"1"' }))
+    const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } }))
+    assert.strictEqual(failure._tag, "SchemaError")
+    assert.strictEqual(connections(), 1)
+  })
 
-  it.live("with an unknown problem code is a generic problem", () =>
-    Effect.gen(function* () {
-      const problem = {
-        type: "urn:developer-api:problem:moon_full",
-        title: "The moon is full.",
-        status: 409,
-        code: "moon_full"
-      }
-      const { baseUrl } = yield* scripted(answering(409, problem))
-      const failure = yield* Effect.flip(
-        (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
-      )
-      assert.strictEqual(failure._tag, "UnexpectedProblem")
-      assert.deepInclude(failure, { code: "moon_full", status: 409, title: "The moon is full." })
-      assert.strictEqual(failure.message, "moon_full: The moon is full.")
-    })
-  )
+  it.live("with an unknown problem code is a generic problem", function* () {
+    const problem = {
+      type: "urn:developer-api:problem:moon_full",
+      title: "The moon is full.",
+      status: 409,
+      code: "moon_full"
+    }
+    const { baseUrl } = yield* scripted(answering(409, problem))
+    const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } }))
+    assert.strictEqual(failure._tag, "UnexpectedProblem")
+    assert.deepInclude(failure, { code: "moon_full", status: 409, title: "The moon is full." })
+    assert.strictEqual(failure.message, "moon_full: The moon is full.")
+  })
 
-  it.live("with an error status and no problem body is an HTTP error", () =>
-    Effect.gen(function* () {
-      const { baseUrl } = yield* scripted(answering(404, { title: "?" }))
-      const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
-      assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
-    })
-  )
+  it.live("with an error status and no problem body is an HTTP error", function* () {
+    const { baseUrl } = yield* scripted(answering(404, { title: "?" }))
+    const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
+    assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
+  })
 
-  it.live("with an error status and other JSON is an HTTP error", () =>
-    Effect.gen(function* () {
-      const problem = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
-      const { baseUrl } = yield* scripted(answering(404, problem, { "content-type": "application/json" }))
-      const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
-      assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
-    })
-  )
+  it.live("with an error status and other JSON is an HTTP error", function* () {
+    const problem = { type: "urn:other", title: "Gone.", status: 404, code: "gone" }
+    const { baseUrl } = yield* scripted(answering(404, problem, { "content-type": "application/json" }))
+    const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.getClient({ params: { clientId: "a" } }))
+    assert.strictEqual(failure._tag === "HttpClientError" && failure.response?.status, 404)
+  })
 })

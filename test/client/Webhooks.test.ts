@@ -1,5 +1,5 @@
 /** Verification of deliveries that `standardwebhooks` has signed, and of faulty ones. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { createHmac } from "node:crypto"
@@ -62,32 +62,26 @@ const verified = (change?: Partial<WebhookDelivery>) =>
   Effect.andThen(TestClock.setTime(now), Effect.result(verifyWebhook(delivery(change))))
 
 const takes = (what: string, change: () => Partial<WebhookDelivery>) =>
-  it.effect(what, () =>
-    Effect.gen(function* () {
-      const result = yield* verified(change())
-      assert.strictEqual(result._tag === "Success" ? result.success.id : result.failure.reason, "evt_1")
-    })
-  )
+  it.effect(what, function* () {
+    const result = yield* verified(change())
+    assert.strictEqual(result._tag === "Success" ? result.success.id : result.failure.reason, "evt_1")
+  })
 
 const refuses = (what: string, reason: WebhookInvalid["reason"], change: () => Partial<WebhookDelivery>) =>
-  it.effect(what, () =>
-    Effect.gen(function* () {
-      const result = yield* verified(change())
-      assert.strictEqual(result._tag === "Failure" && result.failure.reason, reason)
-    })
-  )
+  it.effect(what, function* () {
+    const result = yield* verified(change())
+    assert.strictEqual(result._tag === "Failure" && result.failure.reason, reason)
+  })
 
 describe("a webhook event", () => {
-  it.effect("is decoded by its type", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(now)
-      const event = yield* verifyWebhook(delivery())
-      assert.strictEqual(event.type, "crm.deal.stage_changed.v1")
-      if (event.type !== "crm.deal.stage_changed.v1") return
-      assert.strictEqual(event.data.previousStageId, "stage_new")
-      assert.strictEqual(event.data.deal.title, deal.title)
-    })
-  )
+  it.effect("is decoded by its type", function* () {
+    yield* TestClock.setTime(now)
+    const event = yield* verifyWebhook(delivery())
+    assert.strictEqual(event.type, "crm.deal.stage_changed.v1")
+    if (event.type !== "crm.deal.stage_changed.v1") return
+    assert.strictEqual(event.data.previousStageId, "stage_new")
+    assert.strictEqual(event.data.deal.title, deal.title)
+  })
 
   const others: ReadonlyArray<readonly [type: WebhookEvent["type"], data: object]> = [
     ["crm.deal.created.v1", { deal }],
@@ -96,16 +90,11 @@ describe("a webhook event", () => {
     ["crm.task.completed.v1", { task: { ...task, completedAt: "2026-11-20T10:00:00.000Z" } }]
   ]
   for (const [type, data] of others) {
-    it.effect(`of ${type} has the data of its type`, () =>
-      Effect.gen(function* () {
-        const text = eventOf(type, data)
-        const result = yield* verified({ body: text, headers: headersOf(text) })
-        assert.deepStrictEqual(
-          result._tag === "Success" && JSON.parse(JSON.stringify(result.success)),
-          JSON.parse(text)
-        )
-      })
-    )
+    it.effect(`of ${type} has the data of its type`, function* () {
+      const text = eventOf(type, data)
+      const result = yield* verified({ body: text, headers: headersOf(text) })
+      assert.deepStrictEqual(result._tag === "Success" && JSON.parse(JSON.stringify(result.success)), JSON.parse(text))
+    })
   }
 })
 
@@ -123,14 +112,12 @@ describe("an event that is older than this client", () => {
     ["crm.task.created.v1", { task }],
     ["crm.task.completed.v1", { task }]
   ] as const) {
-    it.effect(`has null for each absent member that may be null, and no earlier values: ${type}`, () =>
-      Effect.gen(function* () {
-        const text = eventOf(type, older(data))
-        const result = yield* verified({ body: text, headers: headersOf(text) })
-        const event: unknown = result._tag === "Success" && JSON.parse(JSON.stringify(result.success))
-        assert.deepStrictEqual(event, JSON.parse(eventOf(type, data)))
-      })
-    )
+    it.effect(`has null for each absent member that may be null, and no earlier values: ${type}`, function* () {
+      const text = eventOf(type, older(data))
+      const result = yield* verified({ body: text, headers: headersOf(text) })
+      const event: unknown = result._tag === "Success" && JSON.parse(JSON.stringify(result.success))
+      assert.deepStrictEqual(event, JSON.parse(eventOf(type, data)))
+    })
   }
 
   it("has null at any depth, and none for an optional member or one that may not be null", () => {

@@ -1,5 +1,5 @@
 /** The console in a browser: every page and every action. No page has a script (`Access`), so the browser runs none. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import axe from "axe-core"
 import { Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
@@ -113,82 +113,79 @@ describe("the console in a browser", () => {
 
   it.live.each([1280, 390])(
     "shows every page at %i px without a serious accessibility fault, hostile names as text, and nothing cut without JavaScript",
-    (width) =>
-      Effect.gen(function* () {
-        const server = yield* startConsole()
-        const project = yield* fillProject(server)
-        const browser = yield* startBrowser
-        const viewport = { width, height: 800 }
-        const { elsewhere, page } = yield* signedIn(browser, server, { viewport })
-        const plain = yield* signedIn(browser, server, { viewport, javaScriptEnabled: false })
-        yield* Effect.promise(async () => {
-          for (const path of pagesOf(project)) {
-            await page.emulateMedia({ colorScheme: "light" })
-            await page.goto(path)
-            await page.evaluate(axe.source)
-            assert.deepStrictEqual(await faultsOf(page), [], path)
-            assert.deepStrictEqual(await brokenIn(page), [], path)
-            await page.emulateMedia({ colorScheme: "dark" })
-            assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
-            assert.notStrictEqual(await page.title(), "taken")
-            assert.strictEqual(await page.locator("img, script").count(), 0)
-            await plain.page.goto(path)
-            assert.deepStrictEqual(await brokenIn(plain.page), [], `${path} without JavaScript`)
-          }
-        })
-        yield* Effect.promise(async () => {
-          for (const path of ["project", "messages", "campaigns"]) {
-            await page.goto(`/console/${path}?project=${project.projectId}`)
-            await page.getByText(hostile).first().waitFor()
-          }
-          await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
-          const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
-          assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
-          const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
-          assert.include(attempts ?? "", project.to.url)
-        })
-        assert.deepStrictEqual([...elsewhere, ...plain.elsewhere], [])
-      }).pipe(Effect.scoped)
+    function* (width) {
+      const server = yield* startConsole()
+      const project = yield* fillProject(server)
+      const browser = yield* startBrowser
+      const viewport = { width, height: 800 }
+      const { elsewhere, page } = yield* signedIn(browser, server, { viewport })
+      const plain = yield* signedIn(browser, server, { viewport, javaScriptEnabled: false })
+      yield* Effect.promise(async () => {
+        for (const path of pagesOf(project)) {
+          await page.emulateMedia({ colorScheme: "light" })
+          await page.goto(path)
+          await page.evaluate(axe.source)
+          assert.deepStrictEqual(await faultsOf(page), [], path)
+          assert.deepStrictEqual(await brokenIn(page), [], path)
+          await page.emulateMedia({ colorScheme: "dark" })
+          assert.deepStrictEqual(await faultsOf(page, "color-contrast"), [], path)
+          assert.notStrictEqual(await page.title(), "taken")
+          assert.strictEqual(await page.locator("img, script").count(), 0)
+          await plain.page.goto(path)
+          assert.deepStrictEqual(await brokenIn(plain.page), [], `${path} without JavaScript`)
+        }
+      })
+      yield* Effect.promise(async () => {
+        for (const path of ["project", "messages", "campaigns"]) {
+          await page.goto(`/console/${path}?project=${project.projectId}`)
+          await page.getByText(hostile).first().waitFor()
+        }
+        await page.goto(`/console/delivery?project=${project.projectId}&id=${project.dead.id}`)
+        const trace = await page.getByRole("link", { name: "Open the trace" }).getAttribute("href")
+        assert.match(trace ?? "", /^https:\/\/traces\.example\.com\/[0-9a-f]{32}\?from=console$/)
+        const attempts = await page.getByRole("table", { name: "Attempts, oldest first" }).textContent()
+        assert.include(attempts ?? "", project.to.url)
+      })
+      assert.deepStrictEqual([...elsewhere, ...plain.elsewhere], [])
+    }
   )
 
-  it.live("carries out every action with JavaScript and without, and records it", () =>
-    Effect.gen(function* () {
-      const server = yield* startConsole()
-      const browser = yield* startBrowser
-      for (const javaScriptEnabled of [false, true]) {
-        const project = yield* fillProject(server)
-        const { page } = yield* signedIn(browser, server, { javaScriptEnabled })
-        yield* Effect.promise(() => act(page, project))
-        yield* project.finished
-        const [retried] = yield* project.deliveries()
-        assert.deepInclude(retried, { id: project.dead.id, status: "delivered" })
-        const listed = documentOf(yield* server.command("audit", "list", "--project", project.projectId, "--json"))
-        const { items } = decodeEntries(listed)
-        assert.deepStrictEqual(
-          items.map(({ action, actor }) => [actor, action]).toReversed(),
-          [
-            "webhook.test",
-            "webhook.disable",
-            "webhook.enable",
-            "replay.start",
-            "replay.cancel",
-            "delivery.retry",
-            "message.settle",
-            "message.settle",
-            "campaign.pause",
-            "campaign.resume",
-            "campaign.cancel"
-          ].map((action) => ["console session", action])
-        )
-        yield* Effect.promise(async () => {
-          await page.goto(`/console/audit?project=${project.projectId}`)
-          await page.getByText("delivery.retry").waitFor()
-          await page.getByRole("button", { name: "Sign out" }).click()
-          await page.getByRole("heading", { name: "Sign in" }).waitFor()
-          await page.goto("/console")
-          await page.getByRole("heading", { name: "Sign in" }).waitFor()
-        })
-      }
-    }).pipe(Effect.scoped)
-  )
+  it.live("carries out every action with JavaScript and without, and records it", function* () {
+    const server = yield* startConsole()
+    const browser = yield* startBrowser
+    for (const javaScriptEnabled of [false, true]) {
+      const project = yield* fillProject(server)
+      const { page } = yield* signedIn(browser, server, { javaScriptEnabled })
+      yield* Effect.promise(() => act(page, project))
+      yield* project.finished
+      const [retried] = yield* project.deliveries()
+      assert.deepInclude(retried, { id: project.dead.id, status: "delivered" })
+      const listed = documentOf(yield* server.command("audit", "list", "--project", project.projectId, "--json"))
+      const { items } = decodeEntries(listed)
+      assert.deepStrictEqual(
+        items.map(({ action, actor }) => [actor, action]).toReversed(),
+        [
+          "webhook.test",
+          "webhook.disable",
+          "webhook.enable",
+          "replay.start",
+          "replay.cancel",
+          "delivery.retry",
+          "message.settle",
+          "message.settle",
+          "campaign.pause",
+          "campaign.resume",
+          "campaign.cancel"
+        ].map((action) => ["console session", action])
+      )
+      yield* Effect.promise(async () => {
+        await page.goto(`/console/audit?project=${project.projectId}`)
+        await page.getByText("delivery.retry").waitFor()
+        await page.getByRole("button", { name: "Sign out" }).click()
+        await page.getByRole("heading", { name: "Sign in" }).waitFor()
+        await page.goto("/console")
+        await page.getByRole("heading", { name: "Sign in" }).waitFor()
+      })
+    }
+  })
 })

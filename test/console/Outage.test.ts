@@ -1,5 +1,5 @@
 /** An outage in a browser: what the console shows of it is compared with counts from the database. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Page } from "playwright-core"
@@ -184,8 +184,9 @@ const end = async (page: Page, projectId: string, installation: string, counts: 
 describe("an outage in the console", () => {
   requires("chromium")
 
-  it.live("says what is wrong, since when and why, what an action will do, and finds every record by its id", () =>
-    Effect.gen(function* () {
+  it.live(
+    "says what is wrong, since when and why, what an action will do, and finds every record by its id",
+    function* () {
       const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms" })
       const browser = yield* startBrowser
       const plain = yield* signedIn(browser, server, {
@@ -222,38 +223,36 @@ describe("an outage in the console", () => {
         await plain.page.goto("/console")
         assert.strictEqual(await summaryOf(plain.page), "Nothing waits for an operator; nothing is overdue.")
       })
-    }).pipe(Effect.scoped)
+    }
   )
 
-  it.live("says what holds a replay, with JavaScript and without", () =>
-    Effect.gen(function* () {
-      const server = yield* startConsole()
-      const { projectId } = yield* fillProject(server)
-      const browser = yield* startBrowser
-      yield* Effect.orDie(server.sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour'`)
-      const of = ["--project", projectId, "--installation", "shop", "--status", "all", "--pace", "1"]
-      const created = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
-      yield* server.command("deliveries", "replay", ...of, ...created)
-      const [counted = assert.fail()] = yield* Effect.orDie(server.sql<{ queued: number; matched: number }>`
-        SELECT (SELECT count(*)::int FROM deliveries WHERE replay_id IS NOT NULL) AS queued,
-          (SELECT count(*)::int FROM deliveries WHERE replay_id IS NULL) AS matched`)
-      for (const javaScriptEnabled of [false, true]) {
-        const viewport = { width: 1100, height: 800 }
-        const { page } = yield* signedIn(browser, server, { javaScriptEnabled, viewport })
-        yield* Effect.promise(async () => {
-          await page.goto(`/console/replays?project=${projectId}`)
-          const row = await page.getByRole("row", { name: /running/ }).innerText()
-          assert.include(row, `${counted.queued} of ${counted.matched}`)
-          assert.include(row, `at most 1 a second, so at least ${counted.matched} seconds more`)
-          assert.match(row, /its endpoint is resting until in (59 minutes|1 hour)/)
-          // The table is not cut.
-          assert.isTrue(
-            await page.evaluate(
-              `(({ scrollWidth, clientWidth }) => scrollWidth === clientWidth)(document.querySelector(".scroll"))`
-            )
+  it.live("says what holds a replay, with JavaScript and without", function* () {
+    const server = yield* startConsole()
+    const { projectId } = yield* fillProject(server)
+    const browser = yield* startBrowser
+    yield* Effect.orDie(server.sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour'`)
+    const of = ["--project", projectId, "--installation", "shop", "--status", "all", "--pace", "1"]
+    const created = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
+    yield* server.command("deliveries", "replay", ...of, ...created)
+    const [counted = assert.fail()] = yield* Effect.orDie(server.sql<{ queued: number; matched: number }>`
+      SELECT (SELECT count(*)::int FROM deliveries WHERE replay_id IS NOT NULL) AS queued,
+        (SELECT count(*)::int FROM deliveries WHERE replay_id IS NULL) AS matched`)
+    for (const javaScriptEnabled of [false, true]) {
+      const viewport = { width: 1100, height: 800 }
+      const { page } = yield* signedIn(browser, server, { javaScriptEnabled, viewport })
+      yield* Effect.promise(async () => {
+        await page.goto(`/console/replays?project=${projectId}`)
+        const row = await page.getByRole("row", { name: /running/ }).innerText()
+        assert.include(row, `${counted.queued} of ${counted.matched}`)
+        assert.include(row, `at most 1 a second, so at least ${counted.matched} seconds more`)
+        assert.match(row, /its endpoint is resting until in (59 minutes|1 hour)/)
+        // The table is not cut.
+        assert.isTrue(
+          await page.evaluate(
+            `(({ scrollWidth, clientWidth }) => scrollWidth === clientWidth)(document.querySelector(".scroll"))`
           )
-        })
-      }
-    }).pipe(Effect.scoped)
-  )
+        )
+      })
+    }
+  })
 })

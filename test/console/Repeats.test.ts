@@ -1,5 +1,5 @@
 /** Forms of the console that arrive twice, as from a double click: what they do is done once, and the second answer says so. */
-import { assert, it } from "@effect/vitest"
+import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { untilRows } from "../support/Waiting.ts"
 import { type Console, csrfOf, fillProject, request, signIn, startConsole } from "./Console.support.ts"
@@ -26,52 +26,48 @@ const confirmedOf = (text: string) =>
 
 const period = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z", type: "", pace: "1000" }
 
-it.live("starts one replay, whose events are sent once, and refuses ids that it did not make", () =>
-  Effect.gen(function* () {
-    const server = yield* startConsole()
-    const { finished, projectId, to } = yield* fillProject(server)
-    const post = yield* formsOf(server, projectId)
-    const asked = yield* post("replay", { installation: "shop", ...period, status: "delivered" })
-    const form = confirmedOf(asked.text)
-    const before = to.hits.length
-    const answers = yield* Effect.all([post("replay", form), post("replay", form)], { concurrency: "unbounded" })
-    assert.deepStrictEqual(
-      answers.map(({ headers, status }) => [status, headers.get("location")]),
-      answers.map(() => [303, `/console/replays?project=${projectId}`])
-    )
-    const replays = server.sql<{ id: string; state: string }>`
-      SELECT id, state FROM replays WHERE project_id = ${projectId}`.pipe(Effect.orDie)
-    yield* untilRows(replays, (rows) => rows.every(({ state }) => state === "completed"))
-    yield* finished
-    assert.deepStrictEqual(yield* replays, [{ id: form["replayId"] ?? "", state: "completed" }])
-    assert.lengthOf(to.hits, before + 1)
-    const started = yield* server.sql`
-      SELECT target FROM audit_entries WHERE project_id = ${projectId} AND action = 'replay.start'`
-    assert.deepStrictEqual(started, [{ target: form["replayId"] }])
+it.live("starts one replay, whose events are sent once, and refuses ids that it did not make", function* () {
+  const server = yield* startConsole()
+  const { finished, projectId, to } = yield* fillProject(server)
+  const post = yield* formsOf(server, projectId)
+  const asked = yield* post("replay", { installation: "shop", ...period, status: "delivered" })
+  const form = confirmedOf(asked.text)
+  const before = to.hits.length
+  const answers = yield* Effect.all([post("replay", form), post("replay", form)], { concurrency: "unbounded" })
+  assert.deepStrictEqual(
+    answers.map(({ headers, status }) => [status, headers.get("location")]),
+    answers.map(() => [303, `/console/replays?project=${projectId}`])
+  )
+  const replays = server.sql<{ id: string; state: string }>`
+    SELECT id, state FROM replays WHERE project_id = ${projectId}`.pipe(Effect.orDie)
+  yield* untilRows(replays, (rows) => rows.every(({ state }) => state === "completed"))
+  yield* finished
+  assert.deepStrictEqual(yield* replays, [{ id: form["replayId"] ?? "", state: "completed" }])
+  assert.lengthOf(to.hits, before + 1)
+  const started = yield* server.sql`
+    SELECT target FROM audit_entries WHERE project_id = ${projectId} AND action = 'replay.start'`
+  assert.deepStrictEqual(started, [{ target: form["replayId"] }])
 
-    for (const replay of ["", "rpl_1", `dlv_${"0".repeat(32)}`, `rpl_${"0".repeat(33)}`, `rpl_${"0".repeat(31)}G`]) {
-      const refused = yield* post("replay", { ...form, replayId: replay })
-      assert.deepStrictEqual([refused.status, refused.text.includes("missing or invalid")], [409, true], replay)
-    }
-    assert.lengthOf(yield* replays, 1)
-  }).pipe(Effect.orDie, Effect.scoped)
-)
+  for (const replay of ["", "rpl_1", `dlv_${"0".repeat(32)}`, `rpl_${"0".repeat(33)}`, `rpl_${"0".repeat(31)}G`]) {
+    const refused = yield* post("replay", { ...form, replayId: replay })
+    assert.deepStrictEqual([refused.status, refused.text.includes("missing or invalid")], [409, true], replay)
+  }
+  assert.lengthOf(yield* replays, 1)
+})
 
-it.live("retries a delivery once, and says of the second form that the delivery is pending already", () =>
-  Effect.gen(function* () {
-    const server = yield* startConsole()
-    const { dead, projectId } = yield* fillProject(server)
-    const post = yield* formsOf(server, projectId)
-    // The webhook rests, so that the delivery stays pending.
-    yield* server.sql`
-      UPDATE endpoint_health SET parked_until = now() + interval '1 hour' WHERE project_id = ${projectId}`
-    const form = confirmedOf((yield* post("retry", { id: dead.id })).text)
-    const answers = yield* Effect.all([post("retry", form), post("retry", form)], { concurrency: "unbounded" })
-    assert.deepStrictEqual(answers.map(({ status, text }) => [status, /<h1>(.*)<\/h1>/.exec(text)?.[1]]).toSorted(), [
-      [200, "The delivery is pending already"],
-      [200, "The delivery is retried"]
-    ])
-    for (const { text } of answers)
-      assert.include(text, `href="/console/delivery?project=${projectId}&amp;id=${dead.id}"`)
-  }).pipe(Effect.orDie, Effect.scoped)
-)
+it.live("retries a delivery once, and says of the second form that the delivery is pending already", function* () {
+  const server = yield* startConsole()
+  const { dead, projectId } = yield* fillProject(server)
+  const post = yield* formsOf(server, projectId)
+  // The webhook rests, so that the delivery stays pending.
+  yield* server.sql`
+    UPDATE endpoint_health SET parked_until = now() + interval '1 hour' WHERE project_id = ${projectId}`
+  const form = confirmedOf((yield* post("retry", { id: dead.id })).text)
+  const answers = yield* Effect.all([post("retry", form), post("retry", form)], { concurrency: "unbounded" })
+  assert.deepStrictEqual(answers.map(({ status, text }) => [status, /<h1>(.*)<\/h1>/.exec(text)?.[1]]).toSorted(), [
+    [200, "The delivery is pending already"],
+    [200, "The delivery is retried"]
+  ])
+  for (const { text } of answers)
+    assert.include(text, `href="/console/delivery?project=${projectId}&amp;id=${dead.id}"`)
+})

@@ -1,6 +1,5 @@
 /** Freezes of random projects with random filters, against a model of contract §9 that handles one client at a time. */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
 import * as fc from "fast-check"
 import { type AudienceFilter, type Exclusion, exclusions } from "../../src/api/campaigns/Audience.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
@@ -160,43 +159,41 @@ const outcomesOf = ({ clients, deals, members }: World, filter: AudienceFilter) 
 }
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a freeze of any audience", (it) => {
-  it.effect("classifies every candidate as the contract says, and keeps the eligible ones in order", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      // Without it a plan could return the clients in order by chance.
-      yield* server.sql`DROP INDEX clients_by_age`
-      const seen = new Map<string, number>()
-      for (const generated of fc.sample(world, 50)) {
-        const { audience, freeze, recipients } = callsOf(server, yield* server.seed(fileOf(generated)))
-        for (const wanted of fc.sample(filter, 6)) {
-          const what = JSON.stringify({ generated, wanted })
-          yield* freeze("spring", wanted)
-          const outcomes = outcomesOf(generated, wanted)
-          for (const [, outcome] of outcomes) seen.set(outcome, (seen.get(outcome) ?? 0) + 1)
-          const count = (wanted: string) => outcomes.filter(([, outcome]) => outcome === wanted).length
-          const frozen = (yield* audience("spring")).audience
-          assert.deepStrictEqual(
-            frozen,
-            {
-              filter: wanted,
-              candidateCount: outcomes.length,
-              eligibleCount: count("eligible"),
-              exclusions: {
-                consent_not_granted: count("consent_not_granted"),
-                suppressed: count("suppressed"),
-                merged: count("merged"),
-                filter_mismatch: count("filter_mismatch"),
-                channel_unavailable: count("channel_unavailable"),
-                duplicate: count("duplicate")
-              }
-            },
-            what
-          )
-          const eligible = outcomes.flatMap(([id, outcome]) => (outcome === "eligible" ? [id] : []))
-          assert.deepStrictEqual(yield* recipients("spring"), eligible, what)
-        }
+  it.effect("classifies every candidate as the contract says, and keeps the eligible ones in order", function* () {
+    const server = yield* TestServer
+    // Without it a plan could return the clients in order by chance.
+    yield* server.sql`DROP INDEX clients_by_age`
+    const seen = new Map<string, number>()
+    for (const generated of fc.sample(world, 50)) {
+      const { audience, freeze, recipients } = callsOf(server, yield* server.seed(fileOf(generated)))
+      for (const wanted of fc.sample(filter, 6)) {
+        const what = JSON.stringify({ generated, wanted })
+        yield* freeze("spring", wanted)
+        const outcomes = outcomesOf(generated, wanted)
+        for (const [, outcome] of outcomes) seen.set(outcome, (seen.get(outcome) ?? 0) + 1)
+        const count = (wanted: string) => outcomes.filter(([, outcome]) => outcome === wanted).length
+        const frozen = (yield* audience("spring")).audience
+        assert.deepStrictEqual(
+          frozen,
+          {
+            filter: wanted,
+            candidateCount: outcomes.length,
+            eligibleCount: count("eligible"),
+            exclusions: {
+              consent_not_granted: count("consent_not_granted"),
+              suppressed: count("suppressed"),
+              merged: count("merged"),
+              filter_mismatch: count("filter_mismatch"),
+              channel_unavailable: count("channel_unavailable"),
+              duplicate: count("duplicate")
+            }
+          },
+          what
+        )
+        const eligible = outcomes.flatMap(([id, outcome]) => (outcome === "eligible" ? [id] : []))
+        assert.deepStrictEqual(yield* recipients("spring"), eligible, what)
       }
-      for (const outcome of ["eligible", ...exclusions]) assert.isAbove(seen.get(outcome) ?? 0, 0, outcome)
-    })
-  )
+    }
+    for (const outcome of ["eligible", ...exclusions]) assert.isAbove(seen.get(outcome) ?? 0, 0, outcome)
+  })
 })

@@ -1,5 +1,5 @@
 /** Concurrent commands on one campaign (contract §5, §9). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { codeOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -26,159 +26,149 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
     return (yield* sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`).length
   }, Effect.orDie)
 
-  it.effect("keeps one audience of several freezes, and none when the campaign is deleted", () =>
-    Effect.gen(function* () {
-      for (let round = 0; round < 4; round++) {
-        const { audience, command, projectId, recipients } = yield* open({ clients: thousand })
-        const receipts = (yield* atOnce(8, () => command("spring", freezing))).map((answer) => receiptOf(answer, 200))
-        assert.deepStrictEqual(
-          receipts.map(({ version }) => version).toSorted((one, other) => one - other),
-          [2, 3, 4, 5, 6, 7, 8, 9]
-        )
-        assert.strictEqual((yield* audience("spring")).audience?.eligibleCount, 500)
-        assert.strictEqual((yield* recipients("spring")).length, 500)
-        assert.strictEqual(yield* kept(projectId), 1)
-
-        const answers = yield* atOnce(9, (index) =>
-          command("spring", index % 2 === 0 ? freezing : { operation: "delete", expectedVersion: 9 + (index >> 1) })
-        )
-        const deleted = answers.filter((answer, index) => index % 2 === 1 && answer.status === 200).length
-        assert.isAtMost(deleted, 1)
-        for (const answer of answers) {
-          assert.include([undefined, "version_conflict", "campaign_not_found"], codeOf(answer), answer.text)
-        }
-        assert.strictEqual(yield* kept(projectId), 1 - deleted)
-      }
-    })
-  )
-
-  it.effect("is ready only after a freeze has ended", () =>
-    Effect.gen(function* () {
-      for (let round = 0; round < 5; round++) {
-        const { command, done, read } = yield* open({ clients: thousand })
-        yield* done("spring", { operation: "set_primary_route", ...route })
-        const schedule = { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 1 }
-        const answers = yield* atOnce(10, (index) => command("spring", index < 2 ? freezing : schedule))
-        for (const answer of answers.slice(2)) {
-          if (answer.status === 200) continue
-          assert.deepStrictEqual(problemOf(answer, 409, "campaign_not_ready").missing, ["audience"])
-        }
-        for (const answer of answers.slice(0, 2)) {
-          if (answer.status !== 200) problemOf(answer, 409, "campaign_state_conflict")
-        }
-        const changed = succeeded(answers).filter((answer) => receiptOf(answer, 200).changed).length
-        assert.strictEqual((yield* read("spring")).version, 2 + changed)
-      }
-    })
-  )
-
-  it.effect("raises its version once for each change of 40 commands", () =>
-    Effect.gen(function* () {
-      const { command, read } = yield* open()
-      const bodies = [
-        { operation: "set_fallback_route", ...route },
-        { operation: "set_fallback_route", ...otherRoute },
-        { operation: "remove_fallback_route" },
-        { operation: "bind_sender", channelId: "chat" },
-        { operation: "bind_sender", channelId: "backup" },
-        freezing
-      ]
-      const receipts = (yield* atOnce(40, (index) => command("spring", bodies[index % bodies.length]))).map((answer) =>
-        receiptOf(answer, 200)
+  it.effect("keeps one audience of several freezes, and none when the campaign is deleted", function* () {
+    for (let round = 0; round < 4; round++) {
+      const { audience, command, projectId, recipients } = yield* open({ clients: thousand })
+      const receipts = (yield* atOnce(8, () => command("spring", freezing))).map((answer) => receiptOf(answer, 200))
+      assert.deepStrictEqual(
+        receipts.map(({ version }) => version).toSorted((one, other) => one - other),
+        [2, 3, 4, 5, 6, 7, 8, 9]
       )
-      const changed = receipts.filter(({ changed }) => changed)
-      assert.strictEqual(new Set(changed.map(({ version }) => version)).size, changed.length)
-      assert.strictEqual((yield* read("spring")).version, 1 + changed.length)
-    })
-  )
+      assert.strictEqual((yield* audience("spring")).audience?.eligibleCount, 500)
+      assert.strictEqual((yield* recipients("spring")).length, 500)
+      assert.strictEqual(yield* kept(projectId), 1)
 
-  it.effect("is frozen either before or after a project file", () =>
-    Effect.gen(function* () {
-      const { apply, audience, command, recipients } = yield* open({
-        clients: thousand,
-        segments: [{ id: "s", name: "S", clientIds: thousand.map(({ id }) => id) }]
+      const answers = yield* atOnce(9, (index) =>
+        command("spring", index % 2 === 0 ? freezing : { operation: "delete", expectedVersion: 9 + (index >> 1) })
+      )
+      const deleted = answers.filter((answer, index) => index % 2 === 1 && answer.status === 200).length
+      assert.isAtMost(deleted, 1)
+      for (const answer of answers) {
+        assert.include([undefined, "version_conflict", "campaign_not_found"], codeOf(answer), answer.text)
+      }
+      assert.strictEqual(yield* kept(projectId), 1 - deleted)
+    }
+  })
+
+  it.effect("is ready only after a freeze has ended", function* () {
+    for (let round = 0; round < 5; round++) {
+      const { command, done, read } = yield* open({ clients: thousand })
+      yield* done("spring", { operation: "set_primary_route", ...route })
+      const schedule = { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 1 }
+      const answers = yield* atOnce(10, (index) => command("spring", index < 2 ? freezing : schedule))
+      for (const answer of answers.slice(2)) {
+        if (answer.status === 200) continue
+        assert.deepStrictEqual(problemOf(answer, 409, "campaign_not_ready").missing, ["audience"])
+      }
+      for (const answer of answers.slice(0, 2)) {
+        if (answer.status !== 200) problemOf(answer, 409, "campaign_state_conflict")
+      }
+      const changed = succeeded(answers).filter((answer) => receiptOf(answer, 200).changed).length
+      assert.strictEqual((yield* read("spring")).version, 2 + changed)
+    }
+  })
+
+  it.effect("raises its version once for each change of 40 commands", function* () {
+    const { command, read } = yield* open()
+    const bodies = [
+      { operation: "set_fallback_route", ...route },
+      { operation: "set_fallback_route", ...otherRoute },
+      { operation: "remove_fallback_route" },
+      { operation: "bind_sender", channelId: "chat" },
+      { operation: "bind_sender", channelId: "backup" },
+      freezing
+    ]
+    const receipts = (yield* atOnce(40, (index) => command("spring", bodies[index % bodies.length]))).map((answer) =>
+      receiptOf(answer, 200)
+    )
+    const changed = receipts.filter(({ changed }) => changed)
+    assert.strictEqual(new Set(changed.map(({ version }) => version)).size, changed.length)
+    assert.strictEqual((yield* read("spring")).version, 1 + changed.length)
+  })
+
+  it.effect("is frozen either before or after a project file", function* () {
+    const { apply, audience, command, recipients } = yield* open({
+      clients: thousand,
+      segments: [{ id: "s", name: "S", clientIds: thousand.map(({ id }) => id) }]
+    })
+    const filter = { ...everybody, segmentId: "s" }
+    // On a slow machine the file may take longer than a command waits for it.
+    const freeze = () =>
+      Effect.repeat(command("spring", { operation: "freeze_audience", filter }), {
+        while: ({ status }) => status === 503
       })
-      const filter = { ...everybody, segmentId: "s" }
-      // On a slow machine the file may take longer than a command waits for it.
-      const freeze = () =>
-        Effect.repeat(command("spring", { operation: "freeze_audience", filter }), {
-          while: ({ status }) => status === 503
-        })
-      for (let round = 0; round < 4; round++) {
-        const half = thousand.filter((_, index) => index % 2 === round % 2)
-        // The segment's clients and their consent change together.
-        const file = apply({
-          clients: thousand.map((client, index) => ({ ...client, marketingConsent: index % 2 === round % 2 })),
-          segments: [{ id: "s", name: `S ${round}`, clientIds: half.map(({ id }) => id) }]
-        })
-        const freezes = Effect.forEach(
-          Array.from({ length: 4 }),
-          () =>
-            Effect.gen(function* () {
-              receiptOf(yield* freeze(), 200)
-              const { audience: numbers } = yield* audience("spring")
-              assert.deepStrictEqual(numbers?.exclusions, {
-                consent_not_granted: 0,
-                suppressed: 0,
-                merged: 0,
-                filter_mismatch: 0,
-                channel_unavailable: 0,
-                duplicate: round === 0 && numbers?.candidateCount === 1_000 ? 500 : 0
-              })
-            }),
-          { discard: true }
-        )
-        yield* Effect.all([file, freezes], { concurrency: 2 })
-        yield* freezes
-        assert.strictEqual((yield* recipients("spring")).length, 500)
-      }
-    })
-  )
-
-  it.effect("delays no other request while its audience is frozen", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestServer
-      const calls = yield* open()
-      const other = yield* open()
-      const { resourceId: copy } = yield* calls.done("spring", { operation: "duplicate" })
-      yield* sql`
-        CREATE FUNCTION wait_for_the_test() RETURNS trigger LANGUAGE plpgsql AS $$
-          BEGIN
-            WHILE NEW.project_id = TG_ARGV[0] AND NOT pg_try_advisory_xact_lock(4711) LOOP
-              PERFORM pg_sleep(0.01);
-            END LOOP;
-            RETURN NEW;
-          END
-        $$`
-      yield* sql`
-        CREATE TRIGGER wait_for_the_test BEFORE INSERT ON campaign_recipients FOR EACH ROW
-        EXECUTE FUNCTION wait_for_the_test(${sql.literal(`'${calls.projectId}'`)})`
-      // Within a transaction, statistics are cached after the first read.
-      const isWaiting = Effect.andThen(
-        sql`SELECT pg_stat_clear_snapshot()`,
-        Effect.map(
-          sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`,
-          (rows) => rows.length === 1
-        )
+    for (let round = 0; round < 4; round++) {
+      const half = thousand.filter((_, index) => index % 2 === round % 2)
+      // The segment's clients and their consent change together.
+      const file = apply({
+        clients: thousand.map((client, index) => ({ ...client, marketingConsent: index % 2 === round % 2 })),
+        segments: [{ id: "s", name: `S ${round}`, clientIds: half.map(({ id }) => id) }]
+      })
+      const freezes = Effect.forEach(
+        Array.from({ length: 4 }),
+        () =>
+          Effect.gen(function* () {
+            receiptOf(yield* freeze(), 200)
+            const { audience: numbers } = yield* audience("spring")
+            assert.deepStrictEqual(numbers?.exclusions, {
+              consent_not_granted: 0,
+              suppressed: 0,
+              merged: 0,
+              filter_mismatch: 0,
+              channel_unavailable: 0,
+              duplicate: round === 0 && numbers?.candidateCount === 1_000 ? 500 : 0
+            })
+          }),
+        { discard: true }
       )
-      const freeze = yield* Effect.gen(function* () {
-        yield* sql`SELECT pg_advisory_xact_lock(4711)`
-        const freeze = yield* Effect.forkScoped(calls.command("spring", freezing))
-        yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
-        // Another project, a read and another campaign are not delayed.
-        receiptOf(yield* other.command("spring", freezing), 200)
-        assert.strictEqual((yield* calls.audience("spring")).version, 1)
-        receiptOf(yield* calls.command(copy, { operation: "bind_sender", channelId: "chat" }), 200)
-        // Longer than a request may take otherwise.
-        yield* Effect.sleep("4500 millis")
-        // The trigger's loop is not always in `pg_sleep`.
-        yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
-        assert.isUndefined(freeze.pollUnsafe())
-        return freeze
-      }).pipe(sql.withTransaction)
-      receiptOf(yield* Fiber.join(freeze), 200)
-      assert.strictEqual((yield* calls.audience("spring")).audience?.eligibleCount, 1)
-      yield* sql`DROP FUNCTION wait_for_the_test CASCADE`
-    })
-  )
+      yield* Effect.all([file, freezes], { concurrency: 2 })
+      yield* freezes
+      assert.strictEqual((yield* recipients("spring")).length, 500)
+    }
+  })
+
+  it.effect("delays no other request while its audience is frozen", function* () {
+    const { sql } = yield* TestServer
+    const calls = yield* open()
+    const other = yield* open()
+    const { resourceId: copy } = yield* calls.done("spring", { operation: "duplicate" })
+    yield* sql`
+      CREATE FUNCTION wait_for_the_test() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          WHILE NEW.project_id = TG_ARGV[0] AND NOT pg_try_advisory_xact_lock(4711) LOOP
+            PERFORM pg_sleep(0.01);
+          END LOOP;
+          RETURN NEW;
+        END
+      $$`
+    yield* sql`
+      CREATE TRIGGER wait_for_the_test BEFORE INSERT ON campaign_recipients FOR EACH ROW
+      EXECUTE FUNCTION wait_for_the_test(${sql.literal(`'${calls.projectId}'`)})`
+    // Within a transaction, statistics are cached after the first read.
+    const isWaiting = Effect.andThen(
+      sql`SELECT pg_stat_clear_snapshot()`,
+      Effect.map(
+        sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`,
+        (rows) => rows.length === 1
+      )
+    )
+    const freeze = yield* Effect.gen(function* () {
+      yield* sql`SELECT pg_advisory_xact_lock(4711)`
+      const freeze = yield* Effect.forkScoped(calls.command("spring", freezing))
+      yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
+      // Another project, a read and another campaign are not delayed.
+      receiptOf(yield* other.command("spring", freezing), 200)
+      assert.strictEqual((yield* calls.audience("spring")).version, 1)
+      receiptOf(yield* calls.command(copy, { operation: "bind_sender", channelId: "chat" }), 200)
+      // Longer than a request may take otherwise.
+      yield* Effect.sleep("4500 millis")
+      // The trigger's loop is not always in `pg_sleep`.
+      yield* Effect.repeat(isWaiting, { until: (waiting) => waiting })
+      assert.isUndefined(freeze.pollUnsafe())
+      return freeze
+    }).pipe(sql.withTransaction)
+    receiptOf(yield* Fiber.join(freeze), 200)
+    assert.strictEqual((yield* calls.audience("spring")).audience?.eligibleCount, 1)
+    yield* sql`DROP FUNCTION wait_for_the_test CASCADE`
+  })
 })

@@ -1,5 +1,5 @@
 /** Every operation in every state of a campaign, over HTTP, against the table of contract §9. */
-import { assert, describe, it as pure, layer } from "@effect/vitest"
+import { assert, describe, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { campaigns, type CampaignStatus, campaignStatuses, operations } from "../../src/api/campaigns/States.ts"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -138,17 +138,15 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", 
   })
 
   for (const { operation, outcome, status } of cells) {
-    it.effect(`that is ${status} answers ${operation} with: ${outcome}`, () =>
-      Effect.gen(function* () {
-        const calls = yield* open()
-        const origins: ReadonlyArray<CampaignStatus> = status === "paused" ? ["scheduled", "running"] : ["scheduled"]
-        for (const pausedFrom of origins) {
-          const id = `c ${pausedFrom}`
-          yield* prepare(calls, id, status, pausedFrom)
-          assert.strictEqual((yield* calls.read(id)).status, status)
-          yield* assertCell(calls, id, { operation, pausedFrom, outcome })
-        }
-      })
-    )
+    it.effect(`that is ${status} answers ${operation} with: ${outcome}`, function* () {
+      const calls = yield* open()
+      const origins: ReadonlyArray<CampaignStatus> = status === "paused" ? ["scheduled", "running"] : ["scheduled"]
+      for (const pausedFrom of origins) {
+        const id = `c ${pausedFrom}`
+        yield* prepare(calls, id, status, pausedFrom)
+        assert.strictEqual((yield* calls.read(id)).status, status)
+        yield* assertCell(calls, id, { operation, pausedFrom, outcome })
+      }
+    })
   }
 })

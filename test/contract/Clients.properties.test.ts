@@ -1,5 +1,5 @@
 /** Random sequences of patches, compared with a model of contract §7. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import * as fc from "fast-check"
 import { type ClientShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -72,57 +72,55 @@ const anyPatch: fc.Arbitrary<Patch> = fc.oneof(
 )
 
 layer(TestServer.layer(), { excludeTestServices: true })("a client that is patched", (it) => {
-  it.effect("agrees with the model in record, version and changed", () =>
-    Effect.gen(function* () {
-      const { created, patch, read } = yield* open({
-        project: { contactCapacity: 100_000 },
-        organizations: [
-          { id: "o1", name: "O" },
-          { id: "o2", name: "O" }
-        ],
-        members: [
-          { id: "m1", name: "M" },
-          { id: "m2", name: "M" }
-        ]
-      })
-      const run = (sequence: ReadonlyArray<Patch>) =>
-        Effect.gen(function* () {
-          const id = yield* created({ displayName: "A" })
-          let model = initial
-          let before = yield* read(id)
-          for (const change of sequence) {
-            const expected = apply(model, change)
-            const answer = yield* patch(id, change)
-            const after = yield* read(id)
-            if (expected === "client_archived") {
-              problemOf(answer, 409, "client_archived")
-              assert.deepStrictEqual(after, before)
-              continue
-            }
-            model = expected.client
-            assert.deepStrictEqual(receiptOf(answer, 200), {
-              resourceId: id,
-              changed: expected.changed,
-              version: model.version,
-              replayed: false
-            })
-            if (!expected.changed) assert.deepStrictEqual(after, before)
-            const { archivedAt, createdAt, id: _, updatedAt, ...record } = after
-            assert.deepStrictEqual(record, { ...model, tags: [...model.tags] })
-            assert.strictEqual(createdAt, before.createdAt)
-            assert.isTrue(updatedAt >= before.updatedAt)
-            assert.strictEqual(archivedAt !== null, model.status === "archived")
-            before = after
-          }
-        })
-      const sequences = fc.array(anyPatch, { minLength: 1, maxLength: 12 })
-      const context = yield* Effect.context()
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(sequences, (sequence) => Effect.runPromiseWith(context)(run(sequence))),
-          { numRuns: 40 }
-        )
-      )
+  it.effect("agrees with the model in record, version and changed", function* () {
+    const { created, patch, read } = yield* open({
+      project: { contactCapacity: 100_000 },
+      organizations: [
+        { id: "o1", name: "O" },
+        { id: "o2", name: "O" }
+      ],
+      members: [
+        { id: "m1", name: "M" },
+        { id: "m2", name: "M" }
+      ]
     })
-  )
+    const run = (sequence: ReadonlyArray<Patch>) =>
+      Effect.gen(function* () {
+        const id = yield* created({ displayName: "A" })
+        let model = initial
+        let before = yield* read(id)
+        for (const change of sequence) {
+          const expected = apply(model, change)
+          const answer = yield* patch(id, change)
+          const after = yield* read(id)
+          if (expected === "client_archived") {
+            problemOf(answer, 409, "client_archived")
+            assert.deepStrictEqual(after, before)
+            continue
+          }
+          model = expected.client
+          assert.deepStrictEqual(receiptOf(answer, 200), {
+            resourceId: id,
+            changed: expected.changed,
+            version: model.version,
+            replayed: false
+          })
+          if (!expected.changed) assert.deepStrictEqual(after, before)
+          const { archivedAt, createdAt, id: _, updatedAt, ...record } = after
+          assert.deepStrictEqual(record, { ...model, tags: [...model.tags] })
+          assert.strictEqual(createdAt, before.createdAt)
+          assert.isTrue(updatedAt >= before.updatedAt)
+          assert.strictEqual(archivedAt !== null, model.status === "archived")
+          before = after
+        }
+      })
+    const sequences = fc.array(anyPatch, { minLength: 1, maxLength: 12 })
+    const context = yield* Effect.context()
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(sequences, (sequence) => Effect.runPromiseWith(context)(run(sequence))),
+        { numRuns: 40 }
+      )
+    )
+  })
 })

@@ -1,6 +1,5 @@
 /** The pages of the deal list: their filters, their order and their cursors (contract §6, §7). */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
 import { open } from "./Deals.support.ts"
 import { at, inOrder } from "./Lists.ts"
@@ -47,22 +46,20 @@ const matching = (deals: File, filter: Filter) => {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("the list of deals", (it) => {
-  it.effect("shows the deals that match its filters in order at every page size", () =>
-    Effect.gen(function* () {
-      const deals = many(36, 9)
-      const { page, walk } = yield* open({ deals })
-      for (const filter of filters) {
-        const expected = inOrder(matching(deals, filter))
-        assert.isAbove(expected.length, 5)
-        for (const limit of [4, expected.length]) {
-          const pages = yield* walk(queryOf(filter, { limit: String(limit) }))
-          assert.deepStrictEqual(pages.flat(), expected)
-          assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
-        }
-        for (const { lifecycle, status } of (yield* page(queryOf(filter))).items) {
-          assert.isTrue(matching([{ id: "", title: "", lifecycle, status }], filter).length === 1)
-        }
+  it.effect("shows the deals that match its filters in order at every page size", function* () {
+    const deals = many(36, 9)
+    const { page, walk } = yield* open({ deals })
+    for (const filter of filters) {
+      const expected = inOrder(matching(deals, filter))
+      assert.isAbove(expected.length, 5)
+      for (const limit of [4, expected.length]) {
+        const pages = yield* walk(queryOf(filter, { limit: String(limit) }))
+        assert.deepStrictEqual(pages.flat(), expected)
+        assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
       }
-    })
-  )
+      for (const { lifecycle, status } of (yield* page(queryOf(filter))).items) {
+        assert.isTrue(matching([{ id: "", title: "", lifecycle, status }], filter).length === 1)
+      }
+    }
+  })
 })

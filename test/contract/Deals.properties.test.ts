@@ -1,5 +1,5 @@
 /** Random commands on deals: answers, records, events and deliveries, compared with a model (contract §5, §7, §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import * as fc from "fast-check"
 import { type DealShape, faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -198,18 +198,16 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
 })
 
 layer(api, { excludeTestServices: true })("commands on deals", (it) => {
-  it.effect("agree with the model in answers, records, events and deliveries", () =>
-    Effect.gen(function* () {
-      const context = yield* Effect.context<TestServer>()
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(webhooks, fc.array(step, { minLength: 10, maxLength: 30 }), (webhooks, steps) =>
-            Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
-          ),
-          // A counterexample must be reported before the test times out.
-          { numRuns: 20, interruptAfterTimeLimit: 45_000 }
-        )
+  it.effect("agree with the model in answers, records, events and deliveries", function* () {
+    const context = yield* Effect.context<TestServer>()
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(webhooks, fc.array(step, { minLength: 10, maxLength: 30 }), (webhooks, steps) =>
+          Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
+        ),
+        // A counterexample must be reported before the test times out.
+        { numRuns: 20, interruptAfterTimeLimit: 45_000 }
       )
-    })
-  )
+    )
+  })
 })

@@ -1,5 +1,5 @@
 /** Requests built to bypass a check or to cause excessive work. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { assertFault, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { type Answer, type Request, send } from "../support/ContractHttp.ts"
@@ -11,73 +11,68 @@ import { samples, World } from "./Samples.ts"
 const clients = "/api/v1/developer/crm/clients"
 
 layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
-  it.effect("with an invalid Host header passes no check and changes no Link header", () =>
-    Effect.gen(function* () {
-      const { apply, send } = yield* TestServer
-      const { ask, seed } = yield* World
-      // The id is part of a list's path, and has characters that could end that path.
-      const dealId = "a/b?c#d>; é"
-      const project = yield* seed()
-      yield* apply(project.projectId, { deals: [{ id: dealId, title: "Hostile" }] })
-      const { token } = project
-      const params = { dealId: encodeURIComponent(dealId) }
-      const lists = [
-        { name: "createClient", list: "/api/v1/developer/crm/clients", below: "clientId" },
-        { name: "createDeal", list: "/api/v1/developer/crm/deals", below: "dealId" },
-        { name: "createNote", list: `/api/v1/developer/crm/deals/${params.dealId}/notes` }
-      ]
-      for (const { below, list, name } of lists) {
-        const sample = samples[name] ?? assert.fail(name)
-        for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params }), 201)
-        const linked = (origin: string) => `<${origin}${list}?limit=1&cursor=`
-        for (const host of ["a/b/c", "a?", "a b[", "x>;rel=prev", "a/b?x=1", "a#b", "[::1", "user@host"]) {
-          const headers = { host }
-          for (const id of below === undefined ? [] : ["%00", "%FF"]) {
-            assertFault(yield* send({ path: `${list}/${id}`, token, headers }), `path/${below}`)
-          }
-          assertFault(yield* send({ path: `${list}?limit=1&limit=2`, token, headers }), "query/limit")
-          const { headers: answered, status } = yield* send({ path: `${list}?limit=1`, token, headers })
-          assert.strictEqual(status, 200)
-          const link = String(answered["link"])
-          assert.strictEqual(link.replace(/[\w-]+>; rel="next"$/, ""), linked(""))
+  it.effect("with an invalid Host header passes no check and changes no Link header", function* () {
+    const { apply, send } = yield* TestServer
+    const { ask, seed } = yield* World
+    // The id is part of a list's path, and has characters that could end that path.
+    const dealId = "a/b?c#d>; é"
+    const project = yield* seed()
+    yield* apply(project.projectId, { deals: [{ id: dealId, title: "Hostile" }] })
+    const { token } = project
+    const params = { dealId: encodeURIComponent(dealId) }
+    const lists = [
+      { name: "createClient", list: "/api/v1/developer/crm/clients", below: "clientId" },
+      { name: "createDeal", list: "/api/v1/developer/crm/deals", below: "dealId" },
+      { name: "createNote", list: `/api/v1/developer/crm/deals/${params.dealId}/notes` }
+    ]
+    for (const { below, list, name } of lists) {
+      const sample = samples[name] ?? assert.fail(name)
+      for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params }), 201)
+      const linked = (origin: string) => `<${origin}${list}?limit=1&cursor=`
+      for (const host of ["a/b/c", "a?", "a b[", "x>;rel=prev", "a/b?x=1", "a#b", "[::1", "user@host"]) {
+        const headers = { host }
+        for (const id of below === undefined ? [] : ["%00", "%FF"]) {
+          assertFault(yield* send({ path: `${list}/${id}`, token, headers }), `path/${below}`)
         }
-        const page = yield* send({ path: `${list}?limit=1`, token, headers: { host: "api.example:8443" } })
-        assert.include(String(page.headers["link"]), linked("http://api.example:8443"))
+        assertFault(yield* send({ path: `${list}?limit=1&limit=2`, token, headers }), "query/limit")
+        const { headers: answered, status } = yield* send({ path: `${list}?limit=1`, token, headers })
+        assert.strictEqual(status, 200)
+        const link = String(answered["link"])
+        assert.strictEqual(link.replace(/[\w-]+>; rel="next"$/, ""), linked(""))
       }
-    })
-  )
+      const page = yield* send({ path: `${list}?limit=1`, token, headers: { host: "api.example:8443" } })
+      assert.include(String(page.headers["link"]), linked("http://api.example:8443"))
+    }
+  })
 
-  it.effect("with an id of dots gets Link headers with its own path", () =>
-    Effect.gen(function* () {
-      const { apply, send, url } = yield* TestServer
-      const { ask, seed } = yield* World
-      const project = yield* seed()
-      yield* apply(project.projectId, { deals: [{ id: "..", title: "Up" }] })
-      const sample = samples["createNote"] ?? assert.fail("createNote")
-      for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "%2E%2E" } }), 201)
-      const deals = "/api/v1/developer/crm/deals"
-      const { headers } = yield* send({ path: `${deals}/%2E%2E/notes?limit=1`, token: project.token })
-      assert.include(String(headers["link"]), `<${url}${deals}/%2E%2E/notes?limit=1&cursor=`)
+  it.effect("with an id of dots gets Link headers with its own path", function* () {
+    const { apply, send, url } = yield* TestServer
+    const { ask, seed } = yield* World
+    const project = yield* seed()
+    yield* apply(project.projectId, { deals: [{ id: "..", title: "Up" }] })
+    const sample = samples["createNote"] ?? assert.fail("createNote")
+    for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "%2E%2E" } }), 201)
+    const deals = "/api/v1/developer/crm/deals"
+    const { headers } = yield* send({ path: `${deals}/%2E%2E/notes?limit=1`, token: project.token })
+    assert.include(String(headers["link"]), `<${url}${deals}/%2E%2E/notes?limit=1&cursor=`)
 
-      yield* apply(project.projectId, { deals: [{ id: "a#b", title: "Hash" }] })
-      for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "a%23b" } }), 201)
-      const hash = yield* send({ path: `${deals}/a#b/notes?limit=1`, token: project.token })
-      assert.include(String(hash.headers["link"]), `<${url}${deals}/a%23b/notes?limit=1&cursor=`)
-    })
-  )
+    yield* apply(project.projectId, { deals: [{ id: "a#b", title: "Hash" }] })
+    for (const _ of [1, 2]) receiptOf(yield* ask(sample, project, { params: { dealId: "a%23b" } }), 201)
+    const hash = yield* send({ path: `${deals}/a#b/notes?limit=1`, token: project.token })
+    assert.include(String(hash.headers["link"]), `<${url}${deals}/a%23b/notes?limit=1&cursor=`)
+  })
 
-  it.effect("with a Content-Encoding is refused without decoding", () =>
-    Effect.gen(function* () {
-      const { seed, send } = yield* TestServer
-      const { token } = yield* seed()
-      const request = { method: "POST", path: clients, token, key: "hostile-4", json: { displayName: "x" } }
-      problemOf(yield* send({ ...request, headers: { "content-encoding": "gzip" } }), 415, "unsupported_media_type")
-      assert.strictEqual((yield* send({ ...request, headers: { "content-encoding": "identity" } })).status, 201)
-    })
-  )
+  it.effect("with a Content-Encoding is refused without decoding", function* () {
+    const { seed, send } = yield* TestServer
+    const { token } = yield* seed()
+    const request = { method: "POST", path: clients, token, key: "hostile-4", json: { displayName: "x" } }
+    problemOf(yield* send({ ...request, headers: { "content-encoding": "gzip" } }), 415, "unsupported_media_type")
+    assert.strictEqual((yield* send({ ...request, headers: { "content-encoding": "identity" } })).status, 201)
+  })
 
-  it.effect("with another token than the previous request of its connection has the rights of its own token", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "with another token than the previous request of its connection has the rights of its own token",
+    function* () {
       const { apply, seed, sendBytes } = yield* TestServer
       const [own, other] = [yield* seed(), yield* seed()]
       yield* apply(own.projectId, { clients: [{ id: "c1", displayName: "C" }] })
@@ -88,22 +83,20 @@ layer(World.layer, { excludeTestServices: true })("a hostile request", (it) => {
       const answers = yield* sendBytes(`${kept.join("")}${get(other.token, "close")}`)
       const statuses = [...answers.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => status)
       assert.deepStrictEqual(statuses, ["200", "404", "401", "200", "404"])
-    })
+    }
   )
 
-  it.effect("with an Upgrade header is answered like any other", () =>
-    Effect.gen(function* () {
-      const { seed, send } = yield* TestServer
-      const { token } = yield* seed()
-      const headers = {
-        connection: "Upgrade, HTTP2-Settings",
-        upgrade: "h2c",
-        "http2-settings": "AAMAAABkAAQCAAAAAAIAAAAA"
-      }
-      assert.strictEqual((yield* send({ path: clients, token, headers })).status, 200)
-      problemOf(yield* send({ path: "/nothing", headers }), 404, "route_not_found")
-    })
-  )
+  it.effect("with an Upgrade header is answered like any other", function* () {
+    const { seed, send } = yield* TestServer
+    const { token } = yield* seed()
+    const headers = {
+      connection: "Upgrade, HTTP2-Settings",
+      upgrade: "h2c",
+      "http2-settings": "AAMAAABkAAQCAAAAAAIAAAAA"
+    }
+    assert.strictEqual((yield* send({ path: clients, token, headers })).status, 200)
+    problemOf(yield* send({ path: "/nothing", headers }), 404, "route_not_found")
+  })
 })
 
 const maxAnswer = 64 * 1024
@@ -128,101 +121,95 @@ const leastCost = (
 
 layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) => {
   for (const [name, { body, omits = false }] of Object.entries(hostileBodies)) {
-    it.effect(`is refused with 400, at most 64 KiB and 100 ms of CPU time: ${name}`, () =>
-      Effect.gen(function* () {
-        const { seed, send } = yield* TestServer
-        const { token } = yield* seed()
-        const headers = { "content-type": "application/json" }
-        const request = {
-          method: "POST",
-          path: "/api/v1/developer/crm/clients",
-          token,
-          key: "hostile-body",
-          headers,
-          body
-        }
-        const least = yield* leastCost(send, request, (answer) => {
-          assert.strictEqual(answer.status, 400)
-          assert.isAtMost(Buffer.byteLength(answer.text), maxAnswer)
-          const { code, detail, errors } = problemOf(answer, 400, "validation_failed")
-          assert.strictEqual(code, "validation_failed")
-          for (const location of Object.keys(errors ?? {})) assert.isAtMost([...location].length, 256)
-          assert.strictEqual(/At least [0-9]+ more faults? (?:is|are) left out\.$/.test(String(detail)), omits)
-        })
-        assert.isBelow(least, 100)
+    it.effect(`is refused with 400, at most 64 KiB and 100 ms of CPU time: ${name}`, function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed()
+      const headers = { "content-type": "application/json" }
+      const request = {
+        method: "POST",
+        path: "/api/v1/developer/crm/clients",
+        token,
+        key: "hostile-body",
+        headers,
+        body
+      }
+      const least = yield* leastCost(send, request, (answer) => {
+        assert.strictEqual(answer.status, 400)
+        assert.isAtMost(Buffer.byteLength(answer.text), maxAnswer)
+        const { code, detail, errors } = problemOf(answer, 400, "validation_failed")
+        assert.strictEqual(code, "validation_failed")
+        for (const location of Object.keys(errors ?? {})) assert.isAtMost([...location].length, 256)
+        assert.strictEqual(/At least [0-9]+ more faults? (?:is|are) left out\.$/.test(String(detail)), omits)
       })
-    )
+      assert.isBelow(least, 100)
+    })
 
-    it.effect(`is refused as cheaply as an argument of a tool: ${name}`, () =>
-      Effect.gen(function* () {
-        const { seed, url } = yield* TestServer
-        const { token } = yield* seed()
-        const params = { name: "createClient", arguments: { idempotencyKey: "hostile-body", body: "here" } }
-        const { json, ...request } = mcpRequest(token, "tools/call", params)
-        const text = JSON.stringify(json).replace('"here"', () => body)
-        const headers = { ...request.headers, "content-type": "application/json" }
-        const least = yield* leastCost(
-          (request) => send(url, request),
-          { ...request, headers, body: text },
-          (answer) => {
-            // A message that is nested too deeply has no arguments that could be refused.
-            const problem = answer.status === 400 ? answer.text : JSON.stringify(resultOf(answer).structuredContent)
-            assert.strictEqual(JSON.parse(problem).code, "validation_failed")
-            assert.isAtMost(Buffer.byteLength(problem), maxAnswer)
-          }
-        )
-        assert.isBelow(least, 100)
-      })
-    )
+    it.effect(`is refused as cheaply as an argument of a tool: ${name}`, function* () {
+      const { seed, url } = yield* TestServer
+      const { token } = yield* seed()
+      const params = { name: "createClient", arguments: { idempotencyKey: "hostile-body", body: "here" } }
+      const { json, ...request } = mcpRequest(token, "tools/call", params)
+      const text = JSON.stringify(json).replace('"here"', () => body)
+      const headers = { ...request.headers, "content-type": "application/json" }
+      const least = yield* leastCost(
+        (request) => send(url, request),
+        { ...request, headers, body: text },
+        (answer) => {
+          // A message that is nested too deeply has no arguments that could be refused.
+          const problem = answer.status === 400 ? answer.text : JSON.stringify(resultOf(answer).structuredContent)
+          assert.strictEqual(JSON.parse(problem).code, "validation_failed")
+          assert.isAtMost(Buffer.byteLength(problem), maxAnswer)
+        }
+      )
+      assert.isBelow(least, 100)
+    })
   }
 
   it.effect(
     "of too many items, members or parameters costs at most twice what a harmless one of its length costs",
-    () =>
-      Effect.gen(function* () {
-        const { seed, send } = yield* TestServer
-        const { token } = yield* seed()
-        const path = "/api/v1/developer/crm/clients"
-        const post = (body: string): Request => ({
-          method: "POST",
-          path,
-          token,
-          key: "hostile-cost",
-          headers: { "content-type": "application/json" },
-          body
-        })
-        const bodies = ["120,000 faulty tags", "20,000 unknown members"].map(
-          (name) => hostileBodies[name]?.body ?? name
-        )
-        const names = Array.from({ length: 2_500 }, (_, n) => `p${n.toString(36)}`).join("&")
-        const pairs = [
-          ...bodies.map((body) => [post(body), post('{"displayName":""}'.padEnd(body.length))] as const),
-          [
-            { path: `${path}?${names}`, token },
-            { path: `${path}?p=${"1".repeat(names.length)}`, token }
-          ]
-        ] as const
-        /** Returns the CPU time of both sides in milliseconds. */
-        const costOf = Effect.fnUntraced(function* (request: Request) {
-          const before = process.cpuUsage()
-          assert.strictEqual((yield* send(request)).status, 400)
-          const { system, user } = process.cpuUsage(before)
-          return (system + user) / 1_000
-        })
-        for (const [hostile, harmless] of pairs) {
-          // In turns, as other work of this process adds to both. The least of each contains the least of it.
-          let [least, usual] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
-          for (let round = 0; round < 100 && (round < 5 || least > 2 * usual); round++) {
-            usual = Math.min(usual, yield* costOf(harmless))
-            least = Math.min(least, yield* costOf(hostile))
-          }
-          assert.isAtMost(least, 2 * usual, hostile.path.slice(0, 60))
-        }
+    function* () {
+      const { seed, send } = yield* TestServer
+      const { token } = yield* seed()
+      const path = "/api/v1/developer/crm/clients"
+      const post = (body: string): Request => ({
+        method: "POST",
+        path,
+        token,
+        key: "hostile-cost",
+        headers: { "content-type": "application/json" },
+        body
       })
+      const bodies = ["120,000 faulty tags", "20,000 unknown members"].map((name) => hostileBodies[name]?.body ?? name)
+      const names = Array.from({ length: 2_500 }, (_, n) => `p${n.toString(36)}`).join("&")
+      const pairs = [
+        ...bodies.map((body) => [post(body), post('{"displayName":""}'.padEnd(body.length))] as const),
+        [
+          { path: `${path}?${names}`, token },
+          { path: `${path}?p=${"1".repeat(names.length)}`, token }
+        ]
+      ] as const
+      /** Returns the CPU time of both sides in milliseconds. */
+      const costOf = Effect.fnUntraced(function* (request: Request) {
+        const before = process.cpuUsage()
+        assert.strictEqual((yield* send(request)).status, 400)
+        const { system, user } = process.cpuUsage(before)
+        return (system + user) / 1_000
+      })
+      for (const [hostile, harmless] of pairs) {
+        // In turns, as other work of this process adds to both. The least of each contains the least of it.
+        let [least, usual] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
+        for (let round = 0; round < 100 && (round < 5 || least > 2 * usual); round++) {
+          usual = Math.min(usual, yield* costOf(harmless))
+          least = Math.min(least, yield* costOf(hostile))
+        }
+        assert.isAtMost(least, 2 * usual, hostile.path.slice(0, 60))
+      }
+    }
   )
 
-  it.effect("with hundreds of unknown members is refused without a missing-member fault for one that is present", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "with hundreds of unknown members is refused without a missing-member fault for one that is present",
+    function* () {
       const { seed, send } = yield* TestServer
       const { token } = yield* seed()
       const unknown = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`m${index}`, 0]))
@@ -246,11 +233,12 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
         )
         assert.isFalse(Object.values(errors ?? {}).some((messages) => String(messages).includes("is required")))
       }
-    })
+    }
   )
 
-  it.effect("is refused when it repeats a header that decides how it is read, or has another coding than chunked", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "is refused when it repeats a header that decides how it is read, or has another coding than chunked",
+    function* () {
       const { sendBytes } = yield* TestServer
       const cases = [
         ["HOST: b", "header/host", "must not be repeated"],
@@ -268,6 +256,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a hostile body", (it) 
           assert.include(text, `"errors":{"${location}":["${fault}"]}`)
         }
       }
-    })
+    }
   )
 })

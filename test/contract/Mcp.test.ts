@@ -1,5 +1,5 @@
 /** The endpoint of agents apart from its tools: who may call it, its limits, and the errors of the protocol (contract §17). */
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { type Answer, type Request, send } from "../support/ContractHttp.ts"
 import { callTool, mcpRequest, rpcOf } from "../support/Mcp.ts"
@@ -19,128 +19,116 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     return { token, ask: (request: Request) => send(url, request) }
   })
 
-  it.effect("requires a token, and no Origin of another server", () =>
-    Effect.gen(function* () {
-      const { ask, token } = yield* opened
-      const ping = mcpRequest(token, "ping", {})
-      const withOrigin = (origin: string) => ask({ ...ping, headers: { ...ping.headers, origin } })
-      const anonymous = yield* ask(mcpRequest(undefined, "ping", {}))
-      assert.deepStrictEqual([anonymous.status, codeOf(anonymous)], [401, "credential_missing"])
-      assert.isString(anonymous.headers["www-authenticate"])
-      assert.isString(anonymous.headers["x-request-id"])
-      assert.deepStrictEqual(rpcOf(yield* ask(ping)).result, {})
-      assert.strictEqual((yield* withOrigin("http://localhost:6274")).status, 200)
-      for (const origin of ["https://evil.example", "null", "http://127.0.0.1.evil.example"]) {
-        const refused = yield* withOrigin(origin)
-        assert.deepStrictEqual([refused.status, codeOf(refused)], [403, "origin_refused"], origin)
-      }
-    })
-  )
+  it.effect("requires a token, and no Origin of another server", function* () {
+    const { ask, token } = yield* opened
+    const ping = mcpRequest(token, "ping", {})
+    const withOrigin = (origin: string) => ask({ ...ping, headers: { ...ping.headers, origin } })
+    const anonymous = yield* ask(mcpRequest(undefined, "ping", {}))
+    assert.deepStrictEqual([anonymous.status, codeOf(anonymous)], [401, "credential_missing"])
+    assert.isString(anonymous.headers["www-authenticate"])
+    assert.isString(anonymous.headers["x-request-id"])
+    assert.deepStrictEqual(rpcOf(yield* ask(ping)).result, {})
+    assert.strictEqual((yield* withOrigin("http://localhost:6274")).status, 200)
+    for (const origin of ["https://evil.example", "null", "http://127.0.0.1.evil.example"]) {
+      const refused = yield* withOrigin(origin)
+      assert.deepStrictEqual([refused.status, codeOf(refused)], [403, "origin_refused"], origin)
+    }
+  })
 
-  it.effect("negotiates a revision, and answers errors of the protocol with the id of the request", () =>
-    Effect.gen(function* () {
-      const { ask, token } = yield* opened
-      const initialized = (protocolVersion: string) =>
-        Effect.map(ask(mcpRequest(token, "initialize", { protocolVersion })), (answer) => rpcOf(answer).result)
-      assert.strictEqual((yield* initialized("2024-11-05"))?.["protocolVersion"], "2024-11-05")
-      assert.strictEqual((yield* initialized("1999-01-01"))?.["protocolVersion"], "2025-11-25")
+  it.effect("negotiates a revision, and answers errors of the protocol with the id of the request", function* () {
+    const { ask, token } = yield* opened
+    const initialized = (protocolVersion: string) =>
+      Effect.map(ask(mcpRequest(token, "initialize", { protocolVersion })), (answer) => rpcOf(answer).result)
+    assert.strictEqual((yield* initialized("2024-11-05"))?.["protocolVersion"], "2024-11-05")
+    assert.strictEqual((yield* initialized("1999-01-01"))?.["protocolVersion"], "2025-11-25")
 
-      const ping = mcpRequest(token, "ping", {})
-      const faulty = (json: unknown) => Effect.map(ask({ ...ping, json }), rpcOf)
-      const errorOf = (json: unknown) => Effect.map(faulty(json), ({ error, id }) => [id, error?.code])
-      const message = { jsonrpc: "2.0", id: "a", method: "ping" }
-      for (const method of ["prompts/list", ...Object.getOwnPropertyNames(Object.prototype)]) {
-        assert.deepStrictEqual(yield* errorOf({ ...message, method }), ["a", -32601], method)
-      }
-      assert.deepStrictEqual(yield* errorOf({ ...message, params: [] }), ["a", -32602])
-      assert.deepStrictEqual(yield* errorOf([message]), [null, -32600])
-      assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name: "drop" } }), [
-        "a",
-        -32602
-      ])
-      const notified = yield* ask({ ...ping, json: { jsonrpc: "2.0", method: "notifications/initialized" } })
-      assert.deepStrictEqual([notified.status, notified.text], [202, ""])
-    })
-  )
+    const ping = mcpRequest(token, "ping", {})
+    const faulty = (json: unknown) => Effect.map(ask({ ...ping, json }), rpcOf)
+    const errorOf = (json: unknown) => Effect.map(faulty(json), ({ error, id }) => [id, error?.code])
+    const message = { jsonrpc: "2.0", id: "a", method: "ping" }
+    for (const method of ["prompts/list", ...Object.getOwnPropertyNames(Object.prototype)]) {
+      assert.deepStrictEqual(yield* errorOf({ ...message, method }), ["a", -32601], method)
+    }
+    assert.deepStrictEqual(yield* errorOf({ ...message, params: [] }), ["a", -32602])
+    assert.deepStrictEqual(yield* errorOf([message]), [null, -32600])
+    assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name: "drop" } }), [
+      "a",
+      -32602
+    ])
+    const notified = yield* ask({ ...ping, json: { jsonrpc: "2.0", method: "notifications/initialized" } })
+    assert.deepStrictEqual([notified.status, notified.text], [202, ""])
+  })
 
-  it.effect("counts its size for the whole message, and nesting from the arguments on", () =>
-    Effect.gen(function* () {
-      const { ask, token } = yield* opened
-      const calling = (body: unknown) =>
-        ask(mcpRequest(token, "tools/call", { name: "createClient", arguments: { body } }))
-      const large = yield* calling({ displayName: "x".repeat(262_144) })
-      assert.deepStrictEqual([large.status, codeOf(large)], [413, "body_too_large"])
-      // With the arguments and the body, 32 levels.
-      const deep = yield* calling({ tags: nested(30) })
-      assert.strictEqual(deep.status, 200)
-      assert.strictEqual(rpcOf(deep).result?.["isError"], true)
-      const tooDeep = yield* calling({ tags: nested(31) })
-      assert.deepStrictEqual([tooDeep.status, codeOf(tooDeep)], [400, "validation_failed"])
-      const asText = yield* ask({
-        method: "POST",
-        path: "/mcp",
-        token,
-        body: "{}",
-        headers: { "content-type": "text/plain" }
-      })
-      assert.deepStrictEqual([asText.status, codeOf(asText)], [415, "unsupported_media_type"])
+  it.effect("counts its size for the whole message, and nesting from the arguments on", function* () {
+    const { ask, token } = yield* opened
+    const calling = (body: unknown) =>
+      ask(mcpRequest(token, "tools/call", { name: "createClient", arguments: { body } }))
+    const large = yield* calling({ displayName: "x".repeat(262_144) })
+    assert.deepStrictEqual([large.status, codeOf(large)], [413, "body_too_large"])
+    // With the arguments and the body, 32 levels.
+    const deep = yield* calling({ tags: nested(30) })
+    assert.strictEqual(deep.status, 200)
+    assert.strictEqual(rpcOf(deep).result?.["isError"], true)
+    const tooDeep = yield* calling({ tags: nested(31) })
+    assert.deepStrictEqual([tooDeep.status, codeOf(tooDeep)], [400, "validation_failed"])
+    const asText = yield* ask({
+      method: "POST",
+      path: "/mcp",
+      token,
+      body: "{}",
+      headers: { "content-type": "text/plain" }
     })
-  )
+    assert.deepStrictEqual([asText.status, codeOf(asText)], [415, "unsupported_media_type"])
+  })
 
-  it.effect("is POST alone", () =>
-    Effect.gen(function* () {
-      const { ask, token } = yield* opened
-      for (const method of ["GET", "DELETE"]) {
-        const answer = yield* ask({ method, path: "/mcp", token })
-        assert.deepStrictEqual([answer.status, codeOf(answer)], [405, "method_not_allowed"])
-      }
-    })
-  )
+  it.effect("is POST alone", function* () {
+    const { ask, token } = yield* opened
+    for (const method of ["GET", "DELETE"]) {
+      const answer = yield* ask({ method, path: "/mcp", token })
+      assert.deepStrictEqual([answer.status, codeOf(answer)], [405, "method_not_allowed"])
+    }
+  })
 })
 
-it.live("counts the calls of tools as requests of their operations, apart from those over HTTP", () =>
-  Effect.gen(function* () {
-    const port = yield* Effect.promise(freePort)
-    const { seed, url } = yield* startServer({ ADMIN_PORT: String(port) }, "api")
-    const { token } = yield* seed()
-    const path = "/api/v1/developer/crm/clients"
-    // Other servers of this process count in the same metrics.
-    const scrape = Effect.map(send(`http://127.0.0.1:${port}`, { path: "/metrics" }), ({ text }) => text.split("\n"))
-    const before = yield* scrape
-    const args = { idempotencyKey: newKey(), body: { displayName: "Counted" } }
-    yield* callTool(url, token, "createClient", args)
-    yield* callTool(url, token, "createClient", args)
-    yield* callTool(url, token, "getClient", { clientId: "cli_none" })
-    yield* send(url, { path: `${path}/cli_none`, token })
-    const after = yield* scrape
-    const valueIn = (lines: ReadonlyArray<string>, metric: string, labels: ReadonlyArray<string>) =>
-      lines
-        .filter((line) => line.startsWith(`${metric}{`) && labels.every((label) => line.includes(label)))
-        .map((line) => Number(/\} (\S+)/.exec(line)?.[1]))
-        .reduce((sum, value) => sum + value, 0)
-    const counted = (metric: string, ...labels: ReadonlyArray<string>) =>
-      valueIn(after, metric, labels) - valueIn(before, metric, labels)
-    const created = [`http_route="${path}"`, 'http_request_method="POST"']
-    const missing = [`http_route="${path}/:clientId"`, 'http_response_status_code="404"']
-    const requests = "http_server_request_duration_seconds_count"
-    assert.strictEqual(counted(requests, ...created, 'protocol="mcp"', 'status_code="201"'), 2)
-    assert.strictEqual(counted("idempotent_replays_total", ...created, 'protocol="mcp"'), 1)
-    assert.strictEqual(counted(requests, ...missing, 'protocol="mcp"'), 1)
-    assert.strictEqual(counted(requests, ...missing, 'protocol="http"'), 1)
-    assert.strictEqual(counted(requests, "/mcp"), 0)
-  }).pipe(Effect.scoped)
-)
+it.live("counts the calls of tools as requests of their operations, apart from those over HTTP", function* () {
+  const port = yield* Effect.promise(freePort)
+  const { seed, url } = yield* startServer({ ADMIN_PORT: String(port) }, "api")
+  const { token } = yield* seed()
+  const path = "/api/v1/developer/crm/clients"
+  // Other servers of this process count in the same metrics.
+  const scrape = Effect.map(send(`http://127.0.0.1:${port}`, { path: "/metrics" }), ({ text }) => text.split("\n"))
+  const before = yield* scrape
+  const args = { idempotencyKey: newKey(), body: { displayName: "Counted" } }
+  yield* callTool(url, token, "createClient", args)
+  yield* callTool(url, token, "createClient", args)
+  yield* callTool(url, token, "getClient", { clientId: "cli_none" })
+  yield* send(url, { path: `${path}/cli_none`, token })
+  const after = yield* scrape
+  const valueIn = (lines: ReadonlyArray<string>, metric: string, labels: ReadonlyArray<string>) =>
+    lines
+      .filter((line) => line.startsWith(`${metric}{`) && labels.every((label) => line.includes(label)))
+      .map((line) => Number(/\} (\S+)/.exec(line)?.[1]))
+      .reduce((sum, value) => sum + value, 0)
+  const counted = (metric: string, ...labels: ReadonlyArray<string>) =>
+    valueIn(after, metric, labels) - valueIn(before, metric, labels)
+  const created = [`http_route="${path}"`, 'http_request_method="POST"']
+  const missing = [`http_route="${path}/:clientId"`, 'http_response_status_code="404"']
+  const requests = "http_server_request_duration_seconds_count"
+  assert.strictEqual(counted(requests, ...created, 'protocol="mcp"', 'status_code="201"'), 2)
+  assert.strictEqual(counted("idempotent_replays_total", ...created, 'protocol="mcp"'), 1)
+  assert.strictEqual(counted(requests, ...missing, 'protocol="mcp"'), 1)
+  assert.strictEqual(counted(requests, ...missing, 'protocol="http"'), 1)
+  assert.strictEqual(counted(requests, "/mcp"), 0)
+})
 
 layer(TestServer.layer({ MCP: "false" }), { excludeTestServices: true })("the endpoint of agents, turned off", (it) => {
-  it.effect("is a route that does not exist, and that /llms.txt does not name", () =>
-    Effect.gen(function* () {
-      const { seed, url } = yield* TestServer
-      const { token } = yield* seed()
-      const answer = yield* send(url, mcpRequest(token, "ping", {}))
-      assert.deepStrictEqual([answer.status, codeOf(answer)], [404, "route_not_found"])
-      const { text } = yield* send(url, { path: "/llms.txt" })
-      assert.notInclude(text, "mcp")
-      assert.include(text, "\n\n## Client\n\n")
-    })
-  )
+  it.effect("is a route that does not exist, and that /llms.txt does not name", function* () {
+    const { seed, url } = yield* TestServer
+    const { token } = yield* seed()
+    const answer = yield* send(url, mcpRequest(token, "ping", {}))
+    assert.deepStrictEqual([answer.status, codeOf(answer)], [404, "route_not_found"])
+    const { text } = yield* send(url, { path: "/llms.txt" })
+    assert.notInclude(text, "mcp")
+    assert.include(text, "\n\n## Client\n\n")
+  })
 })

@@ -1,5 +1,5 @@
 /** Sends that a provider does not answer, under a test clock (contract §8). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
@@ -68,86 +68,80 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
     )
   }
 
-  it.effect("delays equal sends equally, and all get the same answer", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
-      for (const to of ["http", "telegram"] as const) {
-        const { first, key, provider, seeded, send } = yield* sending(to)
-        const equal = [send(to, key), send(to, key), callsOf(replica, seeded).send(to, key)]
-        const waiting = yield* Effect.forEach(equal, (send) => Effect.forkChild(send))
-        yield* settle
-        yield* pass(9)
-        for (const fiber of [first, ...waiting]) assert.isUndefined(fiber.pollUnsafe())
-        // The outcome is recorded before the request gives up, 2 s later.
-        yield* pass(1)
-        const { messageId, replayed } = unknownOf(yield* Fiber.join(first))
-        assert.isFalse(replayed)
-        yield* pass(1)
-        for (const fiber of waiting) {
-          assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { kind: "unknown", messageId, replayed: true })
-        }
-        assert.strictEqual(provider.hits.length, 1)
+  it.effect("delays equal sends equally, and all get the same answer", function* () {
+    const server = yield* TestServer
+    const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
+    for (const to of ["http", "telegram"] as const) {
+      const { first, key, provider, seeded, send } = yield* sending(to)
+      const equal = [send(to, key), send(to, key), callsOf(replica, seeded).send(to, key)]
+      const waiting = yield* Effect.forEach(equal, (send) => Effect.forkChild(send))
+      yield* settle
+      yield* pass(9)
+      for (const fiber of [first, ...waiting]) assert.isUndefined(fiber.pollUnsafe())
+      // The outcome is recorded before the request gives up, 2 s later.
+      yield* pass(1)
+      const { messageId, replayed } = unknownOf(yield* Fiber.join(first))
+      assert.isFalse(replayed)
+      yield* pass(1)
+      for (const fiber of waiting) {
+        assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { kind: "unknown", messageId, replayed: true })
       }
-    })
-  )
+      assert.strictEqual(provider.hits.length, 1)
+    }
+  })
 })
 
 layer(TestServer.layer({}, "api"))("a message whose process died during the call", (it) => {
-  it.effect("is pending until its lease ends, 5 s after the deadline, and unknown from then on", () =>
-    Effect.gen(function* () {
-      const { leave, provider, row, send } = yield* open(yield* TestServer)
-      for (const to of ["http", "telegram"] as const) {
-        const key = newKey()
-        const { messageId } = messageReceiptOf(yield* send(to, key))
-        const now = yield* Clock.currentTimeMillis
-        const attempt = { status: "pending", finishedAt: null, providerMessageId: null }
-        yield* leave(messageId, { status: "pending", attempting: true, availableIn: 15_000, attempt }, now)
-        const calls = provider.hits.length
+  it.effect("is pending until its lease ends, 5 s after the deadline, and unknown from then on", function* () {
+    const { leave, provider, row, send } = yield* open(yield* TestServer)
+    for (const to of ["http", "telegram"] as const) {
+      const key = newKey()
+      const { messageId } = messageReceiptOf(yield* send(to, key))
+      const now = yield* Clock.currentTimeMillis
+      const attempt = { status: "pending", finishedAt: null, providerMessageId: null }
+      yield* leave(messageId, { status: "pending", attempting: true, availableIn: 15_000, attempt }, now)
+      const calls = provider.hits.length
 
-        // While the lease runs, the process could still record an outcome, so the request waits.
-        const asking = yield* Effect.forkChild(send(to, key))
-        yield* settle
-        yield* pass(9)
-        assert.isUndefined(asking.pollUnsafe())
-        yield* pass(5)
-        const receipt = messageReceiptOf(yield* Fiber.join(asking))
-        assert.deepInclude(receipt, { messageId, deliveryStatus: "pending", replayed: true })
-        assert.deepInclude(receipt.attempts[0], { number: 1, status: "pending", finishedAt: null, nextAttemptAt: null })
+      // While the lease runs, the process could still record an outcome, so the request waits.
+      const asking = yield* Effect.forkChild(send(to, key))
+      yield* settle
+      yield* pass(9)
+      assert.isUndefined(asking.pollUnsafe())
+      yield* pass(5)
+      const receipt = messageReceiptOf(yield* Fiber.join(asking))
+      assert.deepInclude(receipt, { messageId, deliveryStatus: "pending", replayed: true })
+      assert.deepInclude(receipt.attempts[0], { number: 1, status: "pending", finishedAt: null, nextAttemptAt: null })
 
-        assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "pending", replayed: true })
-        yield* TestClock.adjust("999 millis")
-        assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "pending", replayed: true })
-        yield* TestClock.adjust("1 millis")
-        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId, replayed: true })
-        assert.strictEqual((yield* row(messageId)).status, "pending")
-        assert.strictEqual(provider.hits.length, calls)
-      }
-    })
-  )
+      assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "pending", replayed: true })
+      yield* TestClock.adjust("999 millis")
+      assert.deepInclude(messageReceiptOf(yield* send(to, key)), { deliveryStatus: "pending", replayed: true })
+      yield* TestClock.adjust("1 millis")
+      assert.deepInclude(unknownOf(yield* send(to, key)), { messageId, replayed: true })
+      assert.strictEqual((yield* row(messageId)).status, "pending")
+      assert.strictEqual(provider.hits.length, calls)
+    }
+  })
 
-  it.effect("is leased from its insertion until 5 s after the deadline of its call", () =>
-    Effect.gen(function* () {
-      const { databaseUrl } = yield* TestServer
-      for (const [timeout, lease] of [
-        ["10s", 15_000],
-        ["2s", 7_000]
-      ] as const) {
-        const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: timeout }, "api")
-        const { provider, rows, send } = yield* open(server, hang)
-        const now = yield* Clock.currentTimeMillis
-        const first = yield* Effect.forkChild(send("http"))
-        yield* untilLive(() => provider.hits.length === 1)
-        const [row] = yield* rows
-        // The message is committed before its provider is called.
-        assert.deepInclude(row, {
-          status: "pending",
-          attempts: 1,
-          attempting: true,
-          availableAt: new Date(now + lease)
-        })
-        yield* Fiber.interrupt(first)
-      }
-    })
-  )
+  it.effect("is leased from its insertion until 5 s after the deadline of its call", function* () {
+    const { databaseUrl } = yield* TestServer
+    for (const [timeout, lease] of [
+      ["10s", 15_000],
+      ["2s", 7_000]
+    ] as const) {
+      const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: timeout }, "api")
+      const { provider, rows, send } = yield* open(server, hang)
+      const now = yield* Clock.currentTimeMillis
+      const first = yield* Effect.forkChild(send("http"))
+      yield* untilLive(() => provider.hits.length === 1)
+      const [row] = yield* rows
+      // The message is committed before its provider is called.
+      assert.deepInclude(row, {
+        status: "pending",
+        attempts: 1,
+        attempting: true,
+        availableAt: new Date(now + lease)
+      })
+      yield* Fiber.interrupt(first)
+    }
+  })
 })

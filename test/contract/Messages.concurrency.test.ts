@@ -1,6 +1,6 @@
 /** Concurrent equal sends, and callers that disconnect before the answer (contract §5, §8). */
 import { PgClient } from "@effect/sql-pg"
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Context, Effect, Fiber, Layer, Redacted } from "effect"
 import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -32,101 +32,93 @@ const assertOne = (answers: ReadonlyArray<Answer>, kind: string) => {
 const longTimeout = TestServer.layer({ PROVIDER_TIMEOUT: "1h" }, "api")
 
 layer(longTimeout, { excludeTestServices: true })("concurrent sends under one key", (it) => {
-  it.effect("make one call on two servers, and all give its answer", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
-      for (const [kind, answering] of outcomes) {
-        for (const to of ["http", "telegram"] as const) {
-          const gate = held(answering)
-          const { provider, rows, seeded } = yield* open(server, gate.answering)
-          const [one, two] = [callsOf(server, seeded), callsOf(replica, seeded)]
-          const key = newKey()
-          const sends = Array.from({ length: 50 }, (_, n) => (n % 2 === 0 ? one : two).send(to, key))
-          const answers = yield* Effect.forkChild(together(sends))
-          yield* until(() => provider.hits.length === 1)
-          // Enough time for the others to call as well or to answer too early.
-          yield* Effect.sleep("300 millis")
-          gate.letGo()
-          assertOne(yield* Fiber.join(answers), kind)
-          assert.strictEqual(provider.hits.length, 1)
-          assert.lengthOf(yield* rows, 1)
-        }
+  it.effect("make one call on two servers, and all give its answer", function* () {
+    const server = yield* TestServer
+    const replica = yield* startServer({ DATABASE_URL: server.databaseUrl, PROVIDER_TIMEOUT: "1h" }, "api")
+    for (const [kind, answering] of outcomes) {
+      for (const to of ["http", "telegram"] as const) {
+        const gate = held(answering)
+        const { provider, rows, seeded } = yield* open(server, gate.answering)
+        const [one, two] = [callsOf(server, seeded), callsOf(replica, seeded)]
+        const key = newKey()
+        const sends = Array.from({ length: 50 }, (_, n) => (n % 2 === 0 ? one : two).send(to, key))
+        const answers = yield* Effect.forkChild(together(sends))
+        yield* until(() => provider.hits.length === 1)
+        // Enough time for the others to call as well or to answer too early.
+        yield* Effect.sleep("300 millis")
+        gate.letGo()
+        assertOne(yield* Fiber.join(answers), kind)
+        assert.strictEqual(provider.hits.length, 1)
+        assert.lengthOf(yield* rows, 1)
       }
-    })
-  )
+    }
+  })
 
-  it.effect("with different texts or conversations send one message, and the others are refused", () =>
-    Effect.gen(function* () {
-      const { ask, provider, rows } = yield* open(yield* TestServer)
-      const key = newKey()
-      const bodies = ["One", "Two"].flatMap((text) =>
-        [conversations.http, conversations.telegram].map((id) => [id, text] as const)
-      )
-      const sends = Array.from({ length: 10 }, () => bodies.map(([id, text]) => ask(id, { text }, key))).flat()
-      const answers = yield* together(sends)
-      const sent = answers.filter(({ status }) => status === 200)
-      assert.lengthOf(sent, 10)
-      assertOne(sent, "sent")
-      for (const answer of answers) if (answer.status !== 200) problemOf(answer, 409, "idempotency_key_reused")
-      assert.strictEqual(provider.hits.length, 1)
-      assert.lengthOf(yield* rows, 1)
-    })
-  )
+  it.effect("with different texts or conversations send one message, and the others are refused", function* () {
+    const { ask, provider, rows } = yield* open(yield* TestServer)
+    const key = newKey()
+    const bodies = ["One", "Two"].flatMap((text) =>
+      [conversations.http, conversations.telegram].map((id) => [id, text] as const)
+    )
+    const sends = Array.from({ length: 10 }, () => bodies.map(([id, text]) => ask(id, { text }, key))).flat()
+    const answers = yield* together(sends)
+    const sent = answers.filter(({ status }) => status === 200)
+    assert.lengthOf(sent, 10)
+    assertOne(sent, "sent")
+    for (const answer of answers) if (answer.status !== 200) problemOf(answer, 409, "idempotency_key_reused")
+    assert.strictEqual(provider.hits.length, 1)
+    assert.lengthOf(yield* rows, 1)
+  })
 })
 
 layer(longTimeout, { excludeTestServices: true })("a caller that disconnects", (it) => {
   for (const [kind, answering] of outcomes) {
-    it.effect(`during a call does not end it, and its key replays ${kind}`, () =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
-        for (const to of ["http", "telegram"] as const) {
-          const gate = held(answering)
-          const { provider, rows, send } = yield* open(server, gate.answering)
-          const key = newKey()
-          const caller = yield* Effect.forkChild(send(to, key))
-          yield* until(() => provider.hits.length === 1)
-          const another = yield* Effect.forkChild(send(to, key))
-          const waiting = yield* Effect.forkChild(send(to, key))
-          yield* Effect.sleep("150 millis")
-          yield* Effect.forEach([caller, another], Fiber.interrupt)
-          // Enough time for the service to notice.
-          yield* Effect.sleep("150 millis")
-          assert.strictEqual((yield* rows)[0]?.status, "pending")
-          gate.letGo()
-          yield* untilRows(rows, ([row]) => row?.attempting === false)
-          assert.deepInclude(sendOf(yield* send(to, key)), { kind, replayed: true })
-          assert.deepInclude(sendOf(yield* Fiber.join(waiting)), { kind, replayed: true })
-          assert.strictEqual(provider.hits.length, 1)
-        }
-      })
-    )
+    it.effect(`during a call does not end it, and its key replays ${kind}`, function* () {
+      const server = yield* TestServer
+      for (const to of ["http", "telegram"] as const) {
+        const gate = held(answering)
+        const { provider, rows, send } = yield* open(server, gate.answering)
+        const key = newKey()
+        const caller = yield* Effect.forkChild(send(to, key))
+        yield* until(() => provider.hits.length === 1)
+        const another = yield* Effect.forkChild(send(to, key))
+        const waiting = yield* Effect.forkChild(send(to, key))
+        yield* Effect.sleep("150 millis")
+        yield* Effect.forEach([caller, another], Fiber.interrupt)
+        // Enough time for the service to notice.
+        yield* Effect.sleep("150 millis")
+        assert.strictEqual((yield* rows)[0]?.status, "pending")
+        gate.letGo()
+        yield* untilRows(rows, ([row]) => row?.attempting === false)
+        assert.deepInclude(sendOf(yield* send(to, key)), { kind, replayed: true })
+        assert.deepInclude(sendOf(yield* Fiber.join(waiting)), { kind, replayed: true })
+        assert.strictEqual(provider.hits.length, 1)
+      }
+    })
   }
 
-  it.effect("during the insertion leaves no message unsent", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { sql } = server
-      const { provider, rows, send } = yield* open(server)
-      yield* sql`
-      CREATE FUNCTION take_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN PERFORM pg_sleep(1); RETURN NEW; END
-      $$`
-      yield* sql`CREATE TRIGGER take_a_while BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION take_a_while()`
-      // On a separate connection: on a shared one the query would wait behind the insert.
-      const observer = Context.get(
-        yield* Layer.build(PgClient.layer({ url: Redacted.make(server.databaseUrl), maxConnections: 1 })),
-        PgClient.PgClient
-      )
-      const making = Effect.orDie(observer`
-        SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
-      const caller = yield* Effect.forkChild(send("http"))
-      yield* untilRows(making, ({ length }) => length > 0)
-      yield* Fiber.interrupt(caller)
-      yield* untilRows(making, ({ length }) => length === 0)
-      yield* sql`DROP TRIGGER take_a_while ON messages`
-      yield* untilRows(rows, (rows) => rows.every(({ status }) => status === "sent"))
-      assert.lengthOf(provider.hits, (yield* rows).length)
-    })
-  )
+  it.effect("during the insertion leaves no message unsent", function* () {
+    const server = yield* TestServer
+    const { sql } = server
+    const { provider, rows, send } = yield* open(server)
+    yield* sql`
+    CREATE FUNCTION take_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN PERFORM pg_sleep(1); RETURN NEW; END
+    $$`
+    yield* sql`CREATE TRIGGER take_a_while BEFORE INSERT ON messages FOR EACH ROW EXECUTE FUNCTION take_a_while()`
+    // On a separate connection: on a shared one the query would wait behind the insert.
+    const observer = Context.get(
+      yield* Layer.build(PgClient.layer({ url: Redacted.make(server.databaseUrl), maxConnections: 1 })),
+      PgClient.PgClient
+    )
+    const making = Effect.orDie(observer`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
+    const caller = yield* Effect.forkChild(send("http"))
+    yield* untilRows(making, ({ length }) => length > 0)
+    yield* Fiber.interrupt(caller)
+    yield* untilRows(making, ({ length }) => length === 0)
+    yield* sql`DROP TRIGGER take_a_while ON messages`
+    yield* untilRows(rows, (rows) => rows.every(({ status }) => status === "sent"))
+    assert.lengthOf(provider.hits, (yield* rows).length)
+  })
 })

@@ -1,6 +1,5 @@
 /** A repeated key of a send calls no provider: it returns the state of the message (contract §5, §8). */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -59,81 +58,73 @@ const states: ReadonlyArray<readonly [what: string, left: Left, kind: string]> =
 // A server in the role `api` repeats no message, so the state stays unchanged.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a send", (it) => {
   for (const [what, left, kind] of states) {
-    it.effect(`of a message that is ${what} answers ${kind} without a call or a change`, () =>
-      Effect.gen(function* () {
-        const { ask, leave, provider, rows, send } = yield* open(yield* TestServer)
-        for (const to of ["http", "telegram"] as const) {
-          const key = newKey()
-          const { messageId } = messageReceiptOf(yield* send(to, key))
-          yield* leave(messageId, left)
-          const [before, calls] = [yield* rows, provider.hits.length]
-          const answers = [yield* send(to, key), yield* ask(conversations[to].toUpperCase(), { text }, key)]
-          for (const answer of answers) {
-            const outcome = sendOf(answer)
-            assert.deepInclude(outcome, { kind, messageId, replayed: true })
-            if (answer.status === 200) {
-              const stored = (yield* rows).find(({ id }) => id === messageId)
-              assert.deepStrictEqual(messageReceiptOf(answer).attempts, stored?.log)
-            }
+    it.effect(`of a message that is ${what} answers ${kind} without a call or a change`, function* () {
+      const { ask, leave, provider, rows, send } = yield* open(yield* TestServer)
+      for (const to of ["http", "telegram"] as const) {
+        const key = newKey()
+        const { messageId } = messageReceiptOf(yield* send(to, key))
+        yield* leave(messageId, left)
+        const [before, calls] = [yield* rows, provider.hits.length]
+        const answers = [yield* send(to, key), yield* ask(conversations[to].toUpperCase(), { text }, key)]
+        for (const answer of answers) {
+          const outcome = sendOf(answer)
+          assert.deepInclude(outcome, { kind, messageId, replayed: true })
+          if (answer.status === 200) {
+            const stored = (yield* rows).find(({ id }) => id === messageId)
+            assert.deepStrictEqual(messageReceiptOf(answer).attempts, stored?.log)
           }
-          assert.deepStrictEqual(yield* rows, before)
-          assert.strictEqual(provider.hits.length, calls)
         }
-      })
-    )
+        assert.deepStrictEqual(yield* rows, before)
+        assert.strictEqual(provider.hits.length, calls)
+      }
+    })
   }
 
-  it.effect("has a Retry-After no earlier than the next attempt", () =>
-    Effect.gen(function* () {
-      const { leave, send, sent } = yield* open(yield* TestServer)
-      const key = newKey()
-      const { messageId } = yield* sent(key)
-      yield* leave(messageId, { status: "unknown", availableIn: hour })
-      const { retryAfter } = unknownOf(yield* send("sandbox", key))
-      assert.isTrue(retryAfter > 3_000 && retryAfter <= 3_600, String(retryAfter))
-      for (const availableIn of [-hour, 0, null]) {
-        yield* leave(messageId, { status: "unknown", availableIn })
-        assert.isAtLeast(unknownOf(yield* send("sandbox", key)).retryAfter, 1)
-      }
-    })
-  )
+  it.effect("has a Retry-After no earlier than the next attempt", function* () {
+    const { leave, send, sent } = yield* open(yield* TestServer)
+    const key = newKey()
+    const { messageId } = yield* sent(key)
+    yield* leave(messageId, { status: "unknown", availableIn: hour })
+    const { retryAfter } = unknownOf(yield* send("sandbox", key))
+    assert.isTrue(retryAfter > 3_000 && retryAfter <= 3_600, String(retryAfter))
+    for (const availableIn of [-hour, 0, null]) {
+      yield* leave(messageId, { status: "unknown", availableIn })
+      assert.isAtLeast(unknownOf(yield* send("sandbox", key)).retryAfter, 1)
+    }
+  })
 
-  it.effect("does not exist for a send that was refused before a message was made", () =>
-    Effect.gen(function* () {
-      const { ask, projectId, provider, rows, send } = yield* open(yield* TestServer)
-      const key = newKey()
-      problemOf(yield* ask(conversations.http, { text: "" }, key), 400, "validation_failed")
-      problemOf(yield* ask(conversations.http, { text, expectedProjectId: "other" }, key), 400, "project_mismatch")
-      problemOf(yield* ask("0193f0cb-d4e5-4f70-8192-0000000000ff", { text }, key), 404, "conversation_not_found")
-      assert.deepStrictEqual(yield* rows, [])
-      assert.strictEqual(provider.hits.length, 0)
-      const { messageId, replayed } = messageReceiptOf(yield* send("http", key))
-      assert.isFalse(replayed)
-      // A different text is another request, even with the same meaning.
-      for (const [id, body] of [
-        [conversations.http, { text: `${text} ` }],
-        [conversations.telegram, { text }],
-        [conversations.revoked, { text }],
-        [conversations.http, { text, expectedProjectId: projectId }],
-        ["0193f0cb-d4e5-4f70-8192-0000000000ff", { text }]
-      ] as const) {
-        problemOf(yield* ask(id, body, key), 409, "idempotency_key_reused")
-      }
-      assert.deepInclude(messageReceiptOf(yield* send("http", key)), { messageId, replayed: true })
-      assert.strictEqual(provider.hits.length, 1)
-    })
-  )
+  it.effect("does not exist for a send that was refused before a message was made", function* () {
+    const { ask, projectId, provider, rows, send } = yield* open(yield* TestServer)
+    const key = newKey()
+    problemOf(yield* ask(conversations.http, { text: "" }, key), 400, "validation_failed")
+    problemOf(yield* ask(conversations.http, { text, expectedProjectId: "other" }, key), 400, "project_mismatch")
+    problemOf(yield* ask("0193f0cb-d4e5-4f70-8192-0000000000ff", { text }, key), 404, "conversation_not_found")
+    assert.deepStrictEqual(yield* rows, [])
+    assert.strictEqual(provider.hits.length, 0)
+    const { messageId, replayed } = messageReceiptOf(yield* send("http", key))
+    assert.isFalse(replayed)
+    // A different text is another request, even with the same meaning.
+    for (const [id, body] of [
+      [conversations.http, { text: `${text} ` }],
+      [conversations.telegram, { text }],
+      [conversations.revoked, { text }],
+      [conversations.http, { text, expectedProjectId: projectId }],
+      ["0193f0cb-d4e5-4f70-8192-0000000000ff", { text }]
+    ] as const) {
+      problemOf(yield* ask(id, body, key), 409, "idempotency_key_reused")
+    }
+    assert.deepInclude(messageReceiptOf(yield* send("http", key)), { messageId, replayed: true })
+    assert.strictEqual(provider.hits.length, 1)
+  })
 
-  it.effect("of a refused message refuses its key to another text", () =>
-    Effect.gen(function* () {
-      const { ask, provider, send } = yield* open(yield* TestServer, status(400))
-      for (const to of ["http", "revoked"] as const) {
-        const key = newKey()
-        const { messageId } = refusedOf(yield* send(to, key))
-        problemOf(yield* ask(conversations[to], { text: "Other" }, key), 409, "idempotency_key_reused")
-        assert.strictEqual(refusedOf(yield* send(to, key)).messageId, messageId)
-      }
-      assert.strictEqual(provider.hits.length, 1)
-    })
-  )
+  it.effect("of a refused message refuses its key to another text", function* () {
+    const { ask, provider, send } = yield* open(yield* TestServer, status(400))
+    for (const to of ["http", "revoked"] as const) {
+      const key = newKey()
+      const { messageId } = refusedOf(yield* send(to, key))
+      problemOf(yield* ask(conversations[to], { text: "Other" }, key), 409, "idempotency_key_reused")
+      assert.strictEqual(refusedOf(yield* send(to, key)).messageId, messageId)
+    }
+    assert.strictEqual(provider.hits.length, 1)
+  })
 })

@@ -1,5 +1,5 @@
 /** The answer to a send for each answer of its provider (contract §8). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
@@ -81,80 +81,72 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
   )
 
   for (const [to, what, answering, delay] of postponed) {
-    it.effect(`to ${to} that was not processed (${what}) is retried`, () =>
-      Effect.gen(function* () {
-        const { provider, row, send } = yield* open(yield* TestServer, answering)
-        const receipt = messageReceiptOf(yield* send(to))
-        const [attempt = assert.fail("no attempt"), ...more] = receipt.attempts
-        assert.deepStrictEqual(more, [])
-        assert.deepInclude(receipt, { deliveryStatus: "retrying", replayed: false })
-        assert.strictEqual(receipt.updatedAt, attempt.finishedAt)
-        assert.deepInclude(attempt, { number: 1, status: "retrying", providerMessageId: null })
-        assert.isString(attempt.errorCode)
-        assert.strictEqual(Date.parse(String(attempt.nextAttemptAt)) - Date.parse(String(attempt.finishedAt)), delay)
-        assert.deepInclude(yield* row(receipt.messageId), { availableAt: new Date(String(attempt.nextAttemptAt)) })
-        assert.isAtMost(provider.hits.length, 1)
-      })
-    )
+    it.effect(`to ${to} that was not processed (${what}) is retried`, function* () {
+      const { provider, row, send } = yield* open(yield* TestServer, answering)
+      const receipt = messageReceiptOf(yield* send(to))
+      const [attempt = assert.fail("no attempt"), ...more] = receipt.attempts
+      assert.deepStrictEqual(more, [])
+      assert.deepInclude(receipt, { deliveryStatus: "retrying", replayed: false })
+      assert.strictEqual(receipt.updatedAt, attempt.finishedAt)
+      assert.deepInclude(attempt, { number: 1, status: "retrying", providerMessageId: null })
+      assert.isString(attempt.errorCode)
+      assert.strictEqual(Date.parse(String(attempt.nextAttemptAt)) - Date.parse(String(attempt.finishedAt)), delay)
+      assert.deepInclude(yield* row(receipt.messageId), { availableAt: new Date(String(attempt.nextAttemptAt)) })
+      assert.isAtMost(provider.hits.length, 1)
+    })
   }
 
   for (const [to, what, answering] of refused) {
-    it.effect(`to ${to} that is refused (${what}) fails with provider_conflict`, () =>
-      Effect.gen(function* () {
-        const { provider, row, send } = yield* open(yield* TestServer, answering)
-        const { detail, messageId, replayed } = refusedOf(yield* send(to))
-        assert.isString(detail)
-        assert.isFalse(replayed)
-        const { log, ...kept } = yield* row(messageId)
-        assert.deepStrictEqual(kept, { status: "failed", attempts: 1, attempting: false, availableAt: null })
-        const [attempt = assert.fail("no attempt")] = log
-        assert.deepInclude(attempt, { number: 1, status: "rejected", providerMessageId: null, nextAttemptAt: null })
-        assert.isString(attempt.errorCode)
-        assert.strictEqual(provider.hits.length, 1)
-      })
-    )
+    it.effect(`to ${to} that is refused (${what}) fails with provider_conflict`, function* () {
+      const { provider, row, send } = yield* open(yield* TestServer, answering)
+      const { detail, messageId, replayed } = refusedOf(yield* send(to))
+      assert.isString(detail)
+      assert.isFalse(replayed)
+      const { log, ...kept } = yield* row(messageId)
+      assert.deepStrictEqual(kept, { status: "failed", attempts: 1, attempting: false, availableAt: null })
+      const [attempt = assert.fail("no attempt")] = log
+      assert.deepInclude(attempt, { number: 1, status: "rejected", providerMessageId: null, nextAttemptAt: null })
+      assert.isString(attempt.errorCode)
+      assert.strictEqual(provider.hits.length, 1)
+    })
   }
 
   for (const [to, what, answering] of unknown) {
-    it.effect(`to ${to} with an unknown outcome (${what}) answers provider_outcome_unknown`, () =>
-      Effect.gen(function* () {
-        const { provider, row, send } = yield* open(yield* TestServer, answering)
-        const { messageId, replayed, retryAfter } = unknownOf(yield* send(to))
-        assert.isFalse(replayed)
-        assert.isAtLeast(retryAfter, 1)
-        const { log, ...kept } = yield* row(messageId)
-        const [attempt = assert.fail("no attempt")] = log
-        assert.deepInclude(attempt, { number: 1, status: "unknown", providerMessageId: null })
-        assert.isString(attempt.errorCode)
-        // Repeated after 1 s, only where a repetition has no second effect.
-        const next = to === "http" ? new Date(Date.parse(String(attempt.finishedAt)) + 1_000) : null
-        assert.strictEqual(attempt.nextAttemptAt, next === null ? null : next.toISOString())
-        assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
-        assert.strictEqual(provider.hits.length, 1)
-      })
-    )
-  }
-
-  it.effect("over a revoked channel answers provider_conflict without a call", () =>
-    Effect.gen(function* () {
-      const { apply, provider, row, send } = yield* open(yield* TestServer)
-      const key = newKey()
-      const first = refusedOf(yield* send("revoked", key))
-      assert.isFalse(first.replayed)
-      assert.deepInclude(yield* row(first.messageId), { status: "failed", attempting: false, availableAt: null })
-      // One channel is revoked from now on, another is active again.
-      yield* apply({
-        channels: [
-          { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" },
-          { id: "revoked", providerType: "http", displayName: "R", status: "active" }
-        ]
-      })
-      refusedOf(yield* send("sandbox"))
-      assert.strictEqual(provider.hits.length, 0)
-      assert.strictEqual(messageReceiptOf(yield* send("revoked")).deliveryStatus, "sent")
-      assert.strictEqual(provider.hits.length, 1)
-      assert.deepStrictEqual(refusedOf(yield* send("revoked", key)), { ...first, replayed: true })
+    it.effect(`to ${to} with an unknown outcome (${what}) answers provider_outcome_unknown`, function* () {
+      const { provider, row, send } = yield* open(yield* TestServer, answering)
+      const { messageId, replayed, retryAfter } = unknownOf(yield* send(to))
+      assert.isFalse(replayed)
+      assert.isAtLeast(retryAfter, 1)
+      const { log, ...kept } = yield* row(messageId)
+      const [attempt = assert.fail("no attempt")] = log
+      assert.deepInclude(attempt, { number: 1, status: "unknown", providerMessageId: null })
+      assert.isString(attempt.errorCode)
+      // Repeated after 1 s, only where a repetition has no second effect.
+      const next = to === "http" ? new Date(Date.parse(String(attempt.finishedAt)) + 1_000) : null
+      assert.strictEqual(attempt.nextAttemptAt, next === null ? null : next.toISOString())
+      assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
       assert.strictEqual(provider.hits.length, 1)
     })
-  )
+  }
+
+  it.effect("over a revoked channel answers provider_conflict without a call", function* () {
+    const { apply, provider, row, send } = yield* open(yield* TestServer)
+    const key = newKey()
+    const first = refusedOf(yield* send("revoked", key))
+    assert.isFalse(first.replayed)
+    assert.deepInclude(yield* row(first.messageId), { status: "failed", attempting: false, availableAt: null })
+    // One channel is revoked from now on, another is active again.
+    yield* apply({
+      channels: [
+        { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" },
+        { id: "revoked", providerType: "http", displayName: "R", status: "active" }
+      ]
+    })
+    refusedOf(yield* send("sandbox"))
+    assert.strictEqual(provider.hits.length, 0)
+    assert.strictEqual(messageReceiptOf(yield* send("revoked")).deliveryStatus, "sent")
+    assert.strictEqual(provider.hits.length, 1)
+    assert.deepStrictEqual(refusedOf(yield* send("revoked", key)), { ...first, replayed: true })
+    assert.strictEqual(provider.hits.length, 1)
+  })
 })

@@ -1,5 +1,5 @@
 /** The import preview over HTTP: its answer, its problems, and concurrent requests. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { PgClient } from "@effect/sql-pg"
 import { Deferred, Effect, Fiber, Redacted } from "effect"
 import { problemOf, remainingOf } from "../support/ContractAnswers.ts"
@@ -23,80 +23,74 @@ const project: Parts = {
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (it) => {
-  it.effect("gives the same answer as the specification each time", () =>
-    Effect.gen(function* () {
-      const { seed, send } = yield* TestServer
-      const { token } = yield* seed(project)
-      const request = { method: "POST", path: path("ins"), token }
-      const answer = yield* send(request)
-      assert.strictEqual(answer.status, 200, answer.text)
-      assert.strictEqual(answer.headers["content-type"], "application/json")
-      // A preview is not a record and has no version.
-      assert.notProperty(answer.headers, "etag")
-      remainingOf(answer, "read")
-      const { fingerprint, ...preview } = Object(answer.json)
-      assert.match(fingerprint, /^[a-f0-9]{64}$/)
-      assert.deepStrictEqual(preview, {
-        counts: { contact: 2, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 1 },
-        duplicateCount: 1,
-        unsupportedFields: [
-          { entityType: "contact", externalField: "age", reason: "not_mapped" },
-          { entityType: "note", externalField: "text", reason: "unsupported_type" }
-        ],
-        estimatedChanges: { create: 1, update: 1, skip: 1 },
-        profileVersion: 3
-      })
-      assert.strictEqual((yield* send(request)).text, answer.text)
+  it.effect("gives the same answer as the specification each time", function* () {
+    const { seed, send } = yield* TestServer
+    const { token } = yield* seed(project)
+    const request = { method: "POST", path: path("ins"), token }
+    const answer = yield* send(request)
+    assert.strictEqual(answer.status, 200, answer.text)
+    assert.strictEqual(answer.headers["content-type"], "application/json")
+    // A preview is not a record and has no version.
+    assert.notProperty(answer.headers, "etag")
+    remainingOf(answer, "read")
+    const { fingerprint, ...preview } = Object(answer.json)
+    assert.match(fingerprint, /^[a-f0-9]{64}$/)
+    assert.deepStrictEqual(preview, {
+      counts: { contact: 2, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 1 },
+      duplicateCount: 1,
+      unsupportedFields: [
+        { entityType: "contact", externalField: "age", reason: "not_mapped" },
+        { entityType: "note", externalField: "text", reason: "unsupported_type" }
+      ],
+      estimatedChanges: { create: 1, update: 1, skip: 1 },
+      profileVersion: 3
     })
-  )
+    assert.strictEqual((yield* send(request)).text, answer.text)
+  })
 
-  it.effect("refuses an installation that is not ready", () =>
-    Effect.gen(function* () {
-      const { apply, seed, send } = yield* TestServer
-      const { projectId, token } = yield* seed(project)
-      const ask = (id: string) => send({ method: "POST", path: path(id), token })
-      for (const [id, parts, detail] of [
-        ["a", { ...installation, status: "disabled" }, "The installation is disabled."],
-        ["b", { importProfile: installation.importProfile }, "The installation has no staged records."],
-        ["c", { stagedRecords: installation.stagedRecords }, "The installation has no import profile."]
-      ] as const) {
-        yield* apply(projectId, { installations: [{ name: "Shop", ...parts, id }] })
-        assert.strictEqual(problemOf(yield* ask(id), 409, "installation_not_ready").detail, detail)
-      }
-    })
-  )
+  it.effect("refuses an installation that is not ready", function* () {
+    const { apply, seed, send } = yield* TestServer
+    const { projectId, token } = yield* seed(project)
+    const ask = (id: string) => send({ method: "POST", path: path(id), token })
+    for (const [id, parts, detail] of [
+      ["a", { ...installation, status: "disabled" }, "The installation is disabled."],
+      ["b", { importProfile: installation.importProfile }, "The installation has no staged records."],
+      ["c", { stagedRecords: installation.stagedRecords }, "The installation has no import profile."]
+    ] as const) {
+      yield* apply(projectId, { installations: [{ name: "Shop", ...parts, id }] })
+      assert.strictEqual(problemOf(yield* ask(id), 409, "installation_not_ready").detail, detail)
+    }
+  })
 
-  it.effect("waits for no concurrent change and reads committed data", () =>
-    Effect.gen(function* () {
-      const { databaseUrl, seed, send } = yield* TestServer
-      const { projectId, token } = yield* seed(project)
-      const request = { method: "POST", path: path("ins"), token }
-      const before = yield* send(request)
-      const locked = yield* Deferred.make<void>()
-      const answered = yield* Deferred.make<void>()
-      // More than an apply can hold.
-      const holder = Effect.gen(function* () {
-        const sql = yield* PgClient.PgClient
-        yield* sql.withTransaction(
-          Effect.gen(function* () {
-            yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
-            yield* sql`SELECT FROM projects WHERE project_id = ${projectId} FOR UPDATE`
-            for (const table of ["clients", "installations", "staged_batches", "staged_records", "staged_contacts"]) {
-              yield* sql`LOCK TABLE ${sql(table)} IN EXCLUSIVE MODE`
-            }
-            yield* sql`UPDATE clients SET display_name = 'Ada', version = 2 WHERE project_id = ${projectId}`
-            yield* sql`DELETE FROM staged_contacts WHERE project_id = ${projectId}`
-            yield* Deferred.succeed(locked, undefined)
-            yield* Deferred.await(answered)
-          })
-        )
-      }).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })), Effect.orDie)
-      const fiber = yield* Effect.forkChild(holder)
-      yield* Deferred.await(locked)
-      const during = yield* send(request)
-      yield* Deferred.succeed(answered, undefined)
-      yield* Fiber.join(fiber)
-      assert.strictEqual(during.text, before.text)
-    })
-  )
+  it.effect("waits for no concurrent change and reads committed data", function* () {
+    const { databaseUrl, seed, send } = yield* TestServer
+    const { projectId, token } = yield* seed(project)
+    const request = { method: "POST", path: path("ins"), token }
+    const before = yield* send(request)
+    const locked = yield* Deferred.make<void>()
+    const answered = yield* Deferred.make<void>()
+    // More than an apply can hold.
+    const holder = Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+          yield* sql`SELECT FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+          for (const table of ["clients", "installations", "staged_batches", "staged_records", "staged_contacts"]) {
+            yield* sql`LOCK TABLE ${sql(table)} IN EXCLUSIVE MODE`
+          }
+          yield* sql`UPDATE clients SET display_name = 'Ada', version = 2 WHERE project_id = ${projectId}`
+          yield* sql`DELETE FROM staged_contacts WHERE project_id = ${projectId}`
+          yield* Deferred.succeed(locked, undefined)
+          yield* Deferred.await(answered)
+        })
+      )
+    }).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })), Effect.orDie)
+    const fiber = yield* Effect.forkChild(holder)
+    yield* Deferred.await(locked)
+    const during = yield* send(request)
+    yield* Deferred.succeed(answered, undefined)
+    yield* Fiber.join(fiber)
+    assert.strictEqual(during.text, before.text)
+  })
 })

@@ -1,5 +1,5 @@
 /** The statements of each operation, counted on the wire (contract §5, §6), and the first column of each key. */
-import { assert, layer } from "@effect/vitest"
+import { assert, type Body, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { crc32 } from "node:zlib"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -76,7 +76,7 @@ const assertTwiceAtMost = Effect.fnUntraced(function* (
 layer(services, { excludeTestServices: true })("the number of statements", (it) => {
   const walk = (
     what: string,
-    test: (sample: Sample) => Effect.Effect<void, never, World | TestServer | Wire>,
+    test: (sample: Sample) => Body<World | TestServer | Wire>,
     among: (sample: Sample) => boolean = () => true
   ) => {
     for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
@@ -85,152 +85,141 @@ layer(services, { excludeTestServices: true })("the number of statements", (it) 
   }
   const isMutation = ({ key }: Sample) => key !== undefined
 
-  walk("costs one statement, also with a webhook for every event", (sample) =>
-    Effect.gen(function* () {
-      const { send, sql } = yield* TestServer
-      const { own, restore, seed } = yield* World
-      const subscribed = yield* seed()
-      yield* subscribe(sql, subscribed.projectId, "shop")
-      for (const { projectId, token } of [own, subscribed]) {
-        for (const round of rounds) {
-          yield* restore(sample, projectId)
-          const { answer, ...cost } = yield* roundTripsOf(send(requestOf(sample, token)))
-          assert.strictEqual(answer.status, sample.status, answer.text)
-          if (round > 0) assert.deepStrictEqual(cost, costOf(sample))
-        }
+  walk("costs one statement, also with a webhook for every event", function* (sample) {
+    const { send, sql } = yield* TestServer
+    const { own, restore, seed } = yield* World
+    const subscribed = yield* seed()
+    yield* subscribe(sql, subscribed.projectId, "shop")
+    for (const { projectId, token } of [own, subscribed]) {
+      for (const round of rounds) {
+        yield* restore(sample, projectId)
+        const { answer, ...cost } = yield* roundTripsOf(send(requestOf(sample, token)))
+        assert.strictEqual(answer.status, sample.status, answer.text)
+        if (round > 0) assert.deepStrictEqual(cost, costOf(sample))
       }
-    })
-  )
+    }
+  })
 
   walk(
     "costs two statements at most when its key is known or a record is missing",
-    (sample) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { ask, own } = yield* World
-        const key = newKey()
-        receiptOfSample(sample, yield* ask(sample, own, { key }))
-        const replay = send(requestOf(sample, own.token, { key }))
-        yield* assertTwiceAtMost("replay", sample.status, replay, mostOfReplay(sample))
-        for (const reference of sample.references ?? []) {
-          const change = referring(sample, [reference], missingOf)
-          const what = reference.at.join("/")
-          yield* assertTwiceAtMost(what, reference.status ?? 404, send(requestOf(sample, own.token, change)))
-          yield* assertTwiceAtMost(`reused: ${what}`, 409, send(requestOf(sample, own.token, { ...change, key })))
-        }
-      }),
+    function* (sample) {
+      const { send } = yield* TestServer
+      const { ask, own } = yield* World
+      const key = newKey()
+      receiptOfSample(sample, yield* ask(sample, own, { key }))
+      const replay = send(requestOf(sample, own.token, { key }))
+      yield* assertTwiceAtMost("replay", sample.status, replay, mostOfReplay(sample))
+      for (const reference of sample.references ?? []) {
+        const change = referring(sample, [reference], missingOf)
+        const what = reference.at.join("/")
+        yield* assertTwiceAtMost(what, reference.status ?? 404, send(requestOf(sample, own.token, change)))
+        yield* assertTwiceAtMost(`reused: ${what}`, 409, send(requestOf(sample, own.token, { ...change, key })))
+      }
+    },
     isMutation
   )
 
-  it.effect("of a patch of a deal is one, whatever it changes and however many webhooks subscribe", () =>
-    Effect.gen(function* () {
-      const { apply, send, sql } = yield* TestServer
-      const { seed } = yield* World
-      const { projectId, token } = yield* seed()
-      const stages = [
-        { id: "stage_own", name: "Own" },
-        { id: "stage_next", name: "Next" }
+  it.effect("of a patch of a deal is one, whatever it changes and however many webhooks subscribe", function* () {
+    const { apply, send, sql } = yield* TestServer
+    const { seed } = yield* World
+    const { projectId, token } = yield* seed()
+    const stages = [
+      { id: "stage_own", name: "Own" },
+      { id: "stage_next", name: "Next" }
+    ]
+    yield* apply(projectId, { pipelines: [{ id: "pipe_own", name: "Own", stages }] })
+    for (let index = 0; index < 5; index++) yield* subscribe(sql, projectId, `shop ${index}`)
+    const patch = (json: object) =>
+      send({ method: "PATCH", path: "/api/v1/developer/crm/deals/deal_own", token, key: newKey(), json })
+    yield* assertOnce("title", 200, (round) => patch({ title: `${round}` }))
+    yield* assertOnce("nothing", 200, () => patch({ title: "2" }))
+    yield* assertOnce("stage", 200, (round) => patch({ stageId: stages[(round + 1) % 2]?.id }))
+    yield* assertOnce("status", 200, (round) => patch({ status: round % 2 === 0 ? "won" : "open" }))
+    yield* assertOnce("lifecycle", 200, (round) => patch({ lifecycle: round % 2 === 0 ? "archived" : "active" }))
+    // Every effective patch emitted an event for all five, and those of the stage emitted two.
+    const deliveries = yield* Effect.orDie(
+      sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND status = 'pending'`
+    )
+    assert.strictEqual(deliveries.length, 5 * (4 * rounds.length + rounds.length))
+  })
+
+  it.effect("of a command that its record refuses is two at most", function* () {
+    const { apply, send, sql } = yield* TestServer
+    const { projectId, token } = yield* (yield* World).seed()
+    yield* apply(projectId, {
+      project: { contactCapacity: 1 },
+      organizations: [{ id: "org_archived", name: "Archived", archived: true }],
+      clients: [{ id: "cli_archived", displayName: "Archived", status: "archived" }],
+      deals: [{ id: "deal_won", title: "Won", status: "won" }],
+      tickets: [
+        { id: "tic_open", subject: "Open", status: "open" },
+        { id: "tic_rated", subject: "Rated", status: "closed", rating: { score: 1, by: "customer" } }
       ]
-      yield* apply(projectId, { pipelines: [{ id: "pipe_own", name: "Own", stages }] })
-      for (let index = 0; index < 5; index++) yield* subscribe(sql, projectId, `shop ${index}`)
-      const patch = (json: object) =>
-        send({ method: "PATCH", path: "/api/v1/developer/crm/deals/deal_own", token, key: newKey(), json })
-      yield* assertOnce("title", 200, (round) => patch({ title: `${round}` }))
-      yield* assertOnce("nothing", 200, () => patch({ title: "2" }))
-      yield* assertOnce("stage", 200, (round) => patch({ stageId: stages[(round + 1) % 2]?.id }))
-      yield* assertOnce("status", 200, (round) => patch({ status: round % 2 === 0 ? "won" : "open" }))
-      yield* assertOnce("lifecycle", 200, (round) => patch({ lifecycle: round % 2 === 0 ? "archived" : "active" }))
-      // Every effective patch emitted an event for all five, and those of the stage emitted two.
-      const deliveries = yield* Effect.orDie(
-        sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND status = 'pending'`
-      )
-      assert.strictEqual(deliveries.length, 5 * (4 * rounds.length + rounds.length))
     })
-  )
+    yield* sql`
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      VALUES (${projectId}, 'dlv_alive', 'ins_own', 'dlv_own', now(), now())`.pipe(Effect.orDie)
+    const webhook = "integrations/ins_own/outbound-webhook"
+    const noWebhook = "integrations/ins_new/outbound-webhook/rotate-secret"
+    const configured = { endpointUrl: "https://shop.example.com/", eventTypes: ["crm.task.created.v1"] }
+    for (const [status, code, method, path, json] of [
+      [409, "contact_capacity_exhausted", "POST", "crm/clients", { displayName: "A" }],
+      [409, "client_archived", "PATCH", "crm/clients/cli_archived", { displayName: "A" }],
+      [409, "organization_archived", "PATCH", "crm/clients/cli_own", { organizationId: "org_archived" }],
+      [400, "deal_status_invalid", "PATCH", "crm/deals/deal_won", { status: "lost" }],
+      [400, "validation_failed", "PATCH", "crm/deals/deal_own", { lostReason: "A" }],
+      [409, "version_conflict", "PATCH", "crm/deals/deal_own/notes/note_own", { body: "A", expectedVersion: 2 }],
+      [409, "version_conflict", "DELETE", "crm/deals/deal_own/notes/note_own?expectedVersion=2", undefined],
+      [409, "ticket_not_rateable", "PUT", "crm/tickets/tic_open/rating", { score: 1 }],
+      [409, "rating_customer_owned", "PUT", "crm/tickets/tic_rated/rating", { score: 1 }],
+      [409, "version_conflict", "PUT", webhook, { ...configured, expectedVersion: null }],
+      [409, "version_conflict", "PUT", webhook, { ...configured, expectedVersion: 2 }],
+      [409, "version_conflict", "POST", `${webhook}/rotate-secret`, { expectedVersion: 2 }],
+      [409, "webhook_state_conflict", "POST", noWebhook, { expectedVersion: 1 }],
+      [409, "webhook_state_conflict", "POST", `${webhook}/deliveries/dlv_alive/retry`, undefined]
+    ] as const) {
+      const request = { method, path: `/api/v1/developer/${path}`, token, key: newKey(), json }
+      assert.strictEqual(codeOf(yield* send(request)), code)
+      yield* assertTwiceAtMost(code, status, send(request))
+    }
+  })
 
-  it.effect("of a command that its record refuses is two at most", () =>
-    Effect.gen(function* () {
-      const { apply, send, sql } = yield* TestServer
-      const { projectId, token } = yield* (yield* World).seed()
-      yield* apply(projectId, {
-        project: { contactCapacity: 1 },
-        organizations: [{ id: "org_archived", name: "Archived", archived: true }],
-        clients: [{ id: "cli_archived", displayName: "Archived", status: "archived" }],
-        deals: [{ id: "deal_won", title: "Won", status: "won" }],
-        tickets: [
-          { id: "tic_open", subject: "Open", status: "open" },
-          { id: "tic_rated", subject: "Rated", status: "closed", rating: { score: 1, by: "customer" } }
-        ]
-      })
-      yield* sql`
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-        VALUES (${projectId}, 'dlv_alive', 'ins_own', 'dlv_own', now(), now())`.pipe(Effect.orDie)
-      const webhook = "integrations/ins_own/outbound-webhook"
-      const noWebhook = "integrations/ins_new/outbound-webhook/rotate-secret"
-      const configured = { endpointUrl: "https://shop.example.com/", eventTypes: ["crm.task.created.v1"] }
-      for (const [status, code, method, path, json] of [
-        [409, "contact_capacity_exhausted", "POST", "crm/clients", { displayName: "A" }],
-        [409, "client_archived", "PATCH", "crm/clients/cli_archived", { displayName: "A" }],
-        [409, "organization_archived", "PATCH", "crm/clients/cli_own", { organizationId: "org_archived" }],
-        [400, "deal_status_invalid", "PATCH", "crm/deals/deal_won", { status: "lost" }],
-        [400, "validation_failed", "PATCH", "crm/deals/deal_own", { lostReason: "A" }],
-        [409, "version_conflict", "PATCH", "crm/deals/deal_own/notes/note_own", { body: "A", expectedVersion: 2 }],
-        [409, "version_conflict", "DELETE", "crm/deals/deal_own/notes/note_own?expectedVersion=2", undefined],
-        [409, "ticket_not_rateable", "PUT", "crm/tickets/tic_open/rating", { score: 1 }],
-        [409, "rating_customer_owned", "PUT", "crm/tickets/tic_rated/rating", { score: 1 }],
-        [409, "version_conflict", "PUT", webhook, { ...configured, expectedVersion: null }],
-        [409, "version_conflict", "PUT", webhook, { ...configured, expectedVersion: 2 }],
-        [409, "version_conflict", "POST", `${webhook}/rotate-secret`, { expectedVersion: 2 }],
-        [409, "webhook_state_conflict", "POST", noWebhook, { expectedVersion: 1 }],
-        [409, "webhook_state_conflict", "POST", `${webhook}/deliveries/dlv_alive/retry`, undefined]
-      ] as const) {
-        const request = { method, path: `/api/v1/developer/${path}`, token, key: newKey(), json }
-        assert.strictEqual(codeOf(yield* send(request)), code)
-        yield* assertTwiceAtMost(code, status, send(request))
-      }
-    })
-  )
+  it.effect("of a request that is refused by its shape is zero", function* () {
+    const { send } = yield* TestServer
+    const { token } = (yield* World).own
+    for (const [status, request] of [
+      [400, { path: `${path}?limit=0`, token }],
+      [400, { path: `${path}?cursor=nonsense`, token }],
+      [400, { method: "POST", path, token, json: {} }],
+      [415, { method: "POST", path, token, body: "x" }],
+      [404, { path: "/nothing", token }],
+      [405, { method: "DELETE", path, token }]
+    ] as const) {
+      const { answer, ...cost } = yield* roundTripsOf(send(request))
+      assert.strictEqual(answer.status, status)
+      assert.deepStrictEqual(cost, { roundTrips: 0, statements: 0 }, answer.text)
+    }
+  })
 
-  it.effect("of a request that is refused by its shape is zero", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { token } = (yield* World).own
-      for (const [status, request] of [
-        [400, { path: `${path}?limit=0`, token }],
-        [400, { path: `${path}?cursor=nonsense`, token }],
-        [400, { method: "POST", path, token, json: {} }],
-        [415, { method: "POST", path, token, body: "x" }],
-        [404, { path: "/nothing", token }],
-        [405, { method: "DELETE", path, token }]
-      ] as const) {
-        const { answer, ...cost } = yield* roundTripsOf(send(request))
-        assert.strictEqual(answer.status, status)
-        assert.deepStrictEqual(cost, { roundTrips: 0, statements: 0 }, answer.text)
-      }
-    })
-  )
+  it.effect("of a token with a wrong checksum is zero, and of an unknown token one", function* () {
+    const { send } = yield* TestServer
+    const { token } = (yield* World).own
+    const wire = yield* Wire
+    const wrong = `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`
+    wire.take()
+    for (const bad of [wrong, "nonsense", `${token}0`, token.slice(0, -1)]) {
+      problemOf(yield* send({ path, token: bad }), 401, "credential_invalid")
+    }
+    assert.deepStrictEqual(wire.take(), [])
 
-  it.effect("of a token with a wrong checksum is zero, and of an unknown token one", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { token } = (yield* World).own
-      const wire = yield* Wire
-      const wrong = `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`
-      wire.take()
-      for (const bad of [wrong, "nonsense", `${token}0`, token.slice(0, -1)]) {
-        problemOf(yield* send({ path, token: bad }), 401, "credential_invalid")
-      }
-      assert.deepStrictEqual(wire.take(), [])
-
-      const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-      const body = `dk_unknownkey00_${"0".repeat(32)}`
-      let checksum = ""
-      for (let rest = crc32(body); rest > 0; rest = Math.floor(rest / 62))
-        checksum = alphabet.charAt(rest % 62) + checksum
-      problemOf(yield* send({ path, token: body + checksum.padStart(6, "0") }), 401, "credential_invalid")
-      assert.strictEqual(wire.take().length, 1)
-    })
-  )
+    const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    const body = `dk_unknownkey00_${"0".repeat(32)}`
+    let checksum = ""
+    for (let rest = crc32(body); rest > 0; rest = Math.floor(rest / 62))
+      checksum = alphabet.charAt(rest % 62) + checksum
+    problemOf(yield* send({ path, token: body + checksum.padStart(6, "0") }), 401, "credential_invalid")
+    assert.strictEqual(wire.take().length, 1)
+  })
 })
 
 /** Tables that must exist. */
@@ -243,85 +232,81 @@ const expectedTables = `
   .split(/\s+/)
 
 layer(TestServer.layer(), { excludeTestServices: true })("the database catalog", (it) => {
-  it.effect("has project_id first in every key, constraint and index", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestServer
-      const leads = yield* sql<{ table: string; kind: string; name: string; lead: string | null }>`
-        WITH tables AS (
-          SELECT oid, relname FROM pg_class
-          WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'effect_sql_migrations'
-        ),
-        -- Each end of a foreign key counts.
-        keys AS (
-          SELECT conrelid AS table, contype::text AS kind, conname AS name, conrelid AS of, conkey[1] AS attribute
-          FROM pg_constraint WHERE contype IN ('p', 'u', 'f', 'x')
-          UNION ALL
-          SELECT conrelid, 'referenced', conname, confrelid, confkey[1] FROM pg_constraint WHERE contype = 'f'
-          UNION ALL
-          SELECT indrelid, 'index', indexrelid::regclass::name, indrelid, indkey[0] FROM pg_index
-        )
-        SELECT tables.relname AS "table", keys.kind, keys.name, attname AS lead
-        FROM keys JOIN tables ON tables.oid = keys.table
-          LEFT JOIN pg_attribute ON attrelid = keys.of AND attnum = keys.attribute`
-      assert.isAbove(leads.length, 10)
-      assert.deepStrictEqual(
-        leads
-          .filter(({ lead }) => lead !== "project_id")
-          .map(({ kind, name, table }) => `${table}: ${kind} ${name}`)
-          .toSorted(),
-        [
-          // A token contains the id of its key, not of its project.
-          "api_keys: index api_keys_key_id",
-          "api_keys: u api_keys_key_id",
-          // An operator signs in for all projects, and out of all.
-          "console_ended_sessions: index console_ended_sessions_pkey",
-          "console_ended_sessions: p console_ended_sessions_pkey",
-          "console_links: index console_links_pkey",
-          "console_links: p console_links_pkey",
-          // A worker serves all projects: it finds due endpoints by time.
-          "endpoint_health: index endpoint_health_due",
-          "endpoint_health: index endpoint_health_due_suspect",
-          // An operator sees the failing endpoints of all projects.
-          "endpoint_health: index endpoint_health_failing"
-        ]
+  it.effect("has project_id first in every key, constraint and index", function* () {
+    const { sql } = yield* TestServer
+    const leads = yield* sql<{ table: string; kind: string; name: string; lead: string | null }>`
+      WITH tables AS (
+        SELECT oid, relname FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'effect_sql_migrations'
+      ),
+      -- Each end of a foreign key counts.
+      keys AS (
+        SELECT conrelid AS table, contype::text AS kind, conname AS name, conrelid AS of, conkey[1] AS attribute
+        FROM pg_constraint WHERE contype IN ('p', 'u', 'f', 'x')
+        UNION ALL
+        SELECT conrelid, 'referenced', conname, confrelid, confkey[1] FROM pg_constraint WHERE contype = 'f'
+        UNION ALL
+        SELECT indrelid, 'index', indexrelid::regclass::name, indrelid, indkey[0] FROM pg_index
       )
-    })
-  )
-
-  it.effect("has a primary key and a project_id that is not null in every table", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestServer
-      const tables = yield* sql<{ table: string; primary: boolean; owned: boolean; bytewise: boolean }>`
-        SELECT relname AS "table",
-          EXISTS (SELECT FROM pg_constraint WHERE conrelid = pg_class.oid AND contype = 'p') AS primary,
-          EXISTS (
-            SELECT FROM pg_attribute
-            WHERE attrelid = pg_class.oid AND attname = 'project_id' AND attnotnull
-          ) AS owned,
-          -- Ids compare by byte, whatever the database's collation.
-          NOT EXISTS (
-            SELECT FROM pg_attribute
-            WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped AND attcollation <> 0
-              AND attcollation <> 'pg_catalog."C"'::regcollation
-              AND (attname IN ('id', 'key') OR attname LIKE '%\\_id' AND attname <> 'external_id')
-          ) AS bytewise
-        FROM pg_class
-        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'effect_sql_migrations'`
-      assert.includeMembers(
-        tables.map(({ table }) => table),
-        expectedTables
-      )
-      assert.deepStrictEqual(
-        tables
-          .filter(({ bytewise, owned, primary }) => !(primary && owned && bytewise))
-          .map(({ primary, table }) => ({ primary, table }))
-          .toSorted((one, other) => one.table.localeCompare(other.table)),
+      SELECT tables.relname AS "table", keys.kind, keys.name, attname AS lead
+      FROM keys JOIN tables ON tables.oid = keys.table
+        LEFT JOIN pg_attribute ON attrelid = keys.of AND attnum = keys.attribute`
+    assert.isAbove(leads.length, 10)
+    assert.deepStrictEqual(
+      leads
+        .filter(({ lead }) => lead !== "project_id")
+        .map(({ kind, name, table }) => `${table}: ${kind} ${name}`)
+        .toSorted(),
+      [
+        // A token contains the id of its key, not of its project.
+        "api_keys: index api_keys_key_id",
+        "api_keys: u api_keys_key_id",
         // An operator signs in for all projects, and out of all.
-        [
-          { primary: true, table: "console_ended_sessions" },
-          { primary: true, table: "console_links" }
-        ]
-      )
-    })
-  )
+        "console_ended_sessions: index console_ended_sessions_pkey",
+        "console_ended_sessions: p console_ended_sessions_pkey",
+        "console_links: index console_links_pkey",
+        "console_links: p console_links_pkey",
+        // A worker serves all projects: it finds due endpoints by time.
+        "endpoint_health: index endpoint_health_due",
+        "endpoint_health: index endpoint_health_due_suspect",
+        // An operator sees the failing endpoints of all projects.
+        "endpoint_health: index endpoint_health_failing"
+      ]
+    )
+  })
+
+  it.effect("has a primary key and a project_id that is not null in every table", function* () {
+    const { sql } = yield* TestServer
+    const tables = yield* sql<{ table: string; primary: boolean; owned: boolean; bytewise: boolean }>`
+      SELECT relname AS "table",
+        EXISTS (SELECT FROM pg_constraint WHERE conrelid = pg_class.oid AND contype = 'p') AS primary,
+        EXISTS (
+          SELECT FROM pg_attribute
+          WHERE attrelid = pg_class.oid AND attname = 'project_id' AND attnotnull
+        ) AS owned,
+        -- Ids compare by byte, whatever the database's collation.
+        NOT EXISTS (
+          SELECT FROM pg_attribute
+          WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped AND attcollation <> 0
+            AND attcollation <> 'pg_catalog."C"'::regcollation
+            AND (attname IN ('id', 'key') OR attname LIKE '%\\_id' AND attname <> 'external_id')
+        ) AS bytewise
+      FROM pg_class
+      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'effect_sql_migrations'`
+    assert.includeMembers(
+      tables.map(({ table }) => table),
+      expectedTables
+    )
+    assert.deepStrictEqual(
+      tables
+        .filter(({ bytewise, owned, primary }) => !(primary && owned && bytewise))
+        .map(({ primary, table }) => ({ primary, table }))
+        .toSorted((one, other) => one.table.localeCompare(other.table)),
+      // An operator signs in for all projects, and out of all.
+      [
+        { primary: true, table: "console_ended_sessions" },
+        { primary: true, table: "console_links" }
+      ]
+    )
+  })
 })

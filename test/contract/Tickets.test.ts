@@ -1,5 +1,5 @@
 /** Ratings of tickets: when and from whom they are accepted, and how they replace each other (contract §5, §7). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Deferred, Effect, Layer } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
@@ -46,99 +46,85 @@ const open = Effect.fnUntraced(function* (
 
 layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
   for (const status of ["resolved", "closed"] as const) {
-    it.effect(`is rated while it is ${status}, with its id alone in the receipt`, () =>
-      Effect.gen(function* () {
-        const { rate, read } = yield* open([ticket("t", status)])
-        const answer = yield* rate("t", { score: 4, comment: " Solved \n" })
-        assert.deepStrictEqual(receiptOf(answer, 200), { resourceId: "t", changed: true, replayed: false, version: 2 })
-        assert.deepStrictEqual(answer.json, { resourceId: "t", changed: true })
-        assert.deepStrictEqual(yield* read("t"), { score: 4, comment: " Solved \n", by: "operator", version: 2 })
-      })
-    )
+    it.effect(`is rated while it is ${status}, with its id alone in the receipt`, function* () {
+      const { rate, read } = yield* open([ticket("t", status)])
+      const answer = yield* rate("t", { score: 4, comment: " Solved \n" })
+      assert.deepStrictEqual(receiptOf(answer, 200), { resourceId: "t", changed: true, replayed: false, version: 2 })
+      assert.deepStrictEqual(answer.json, { resourceId: "t", changed: true })
+      assert.deepStrictEqual(yield* read("t"), { score: 4, comment: " Solved \n", by: "operator", version: 2 })
+    })
   }
 
   for (const status of ["open", "pending"] as const) {
-    it.effect(`is not rateable while it is ${status}, whatever its rating`, () =>
-      Effect.gen(function* () {
-        const { rate, read } = yield* open([
-          ticket("t", status),
-          ticket("customer", status, { score: 1, by: "customer" }),
-          ticket("operator", status, { score: 1, by: "operator" })
-        ])
-        for (const id of ["t", "customer", "operator"]) {
-          const before = yield* read(id)
-          for (const score of [1, 5]) problemOf(yield* rate(id, { score }), 409, "ticket_not_rateable")
-          assert.deepStrictEqual(yield* read(id), before)
-        }
-        assert.deepStrictEqual(yield* read("t"), unrated)
-      })
-    )
-  }
-
-  it.effect("keeps its customer's rating against every other rating", () =>
-    Effect.gen(function* () {
-      const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
+    it.effect(`is not rateable while it is ${status}, whatever its rating`, function* () {
       const { rate, read } = yield* open([
-        ticket("resolved", "resolved", byCustomer),
-        ticket("closed", "closed", byCustomer)
+        ticket("t", status),
+        ticket("customer", status, { score: 1, by: "customer" }),
+        ticket("operator", status, { score: 1, by: "operator" })
       ])
-      for (const id of ["resolved", "closed"]) {
-        for (const rating of [{ score: 5 }, { score: 1, comment: "Slow" }]) {
-          problemOf(yield* rate(id, rating), 409, "rating_customer_owned")
-        }
-        assert.deepStrictEqual(yield* read(id), { ...byCustomer, version: 1 })
-      }
-    })
-  )
-
-  it.effect("replaces its operator's rating as a whole, including the comment", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open([
-        ticket("t", "closed", { score: 3, comment: "From the file", by: "operator" })
-      ])
-      let version = 1
-      for (const rating of [
-        { score: 3, comment: "Other" },
-        { score: 3 },
-        { score: 4, comment: "e\u0301" },
-        { score: 4, comment: "\u00e9" },
-        { score: 4, comment: null },
-        { score: 1 }
-      ]) {
-        version++
-        assert.deepInclude(receiptOf(yield* rate("t", rating), 200), { changed: true, version })
-        assert.deepStrictEqual(yield* read("t"), { comment: null, ...rating, by: "operator", version })
-      }
-    })
-  )
-
-  it.effect("is unchanged by its current rating", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open([
-        ticket("silent", "resolved", { score: 3, by: "operator" }),
-        ticket("said", "resolved", { score: 3, comment: "Good", by: "operator" })
-      ])
-      for (const [id, ...ratings] of [
-        ["silent", { score: 3 }, { score: 3, comment: null }],
-        ["said", { score: 3, comment: "Good" }]
-      ] as const) {
+      for (const id of ["t", "customer", "operator"]) {
         const before = yield* read(id)
-        for (const rating of ratings) {
-          assert.deepInclude(receiptOf(yield* rate(id, rating), 200), { changed: false, version: 1 })
-        }
+        for (const score of [1, 5]) problemOf(yield* rate(id, { score }), 409, "ticket_not_rateable")
         assert.deepStrictEqual(yield* read(id), before)
       }
+      assert.deepStrictEqual(yield* read("t"), unrated)
     })
-  )
+  }
 
-  it.effect("appends no event for a rating", () =>
-    Effect.gen(function* () {
-      const { projectId, rate, sql } = yield* open()
-      yield* subscribe(sql, projectId, "shop")
-      receiptOf(yield* rate("t", { score: 5 }), 200)
-      assert.deepStrictEqual(yield* eventsOf(sql, projectId), [])
-    })
-  )
+  it.effect("keeps its customer's rating against every other rating", function* () {
+    const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
+    const { rate, read } = yield* open([
+      ticket("resolved", "resolved", byCustomer),
+      ticket("closed", "closed", byCustomer)
+    ])
+    for (const id of ["resolved", "closed"]) {
+      for (const rating of [{ score: 5 }, { score: 1, comment: "Slow" }]) {
+        problemOf(yield* rate(id, rating), 409, "rating_customer_owned")
+      }
+      assert.deepStrictEqual(yield* read(id), { ...byCustomer, version: 1 })
+    }
+  })
+
+  it.effect("replaces its operator's rating as a whole, including the comment", function* () {
+    const { rate, read } = yield* open([ticket("t", "closed", { score: 3, comment: "From the file", by: "operator" })])
+    let version = 1
+    for (const rating of [
+      { score: 3, comment: "Other" },
+      { score: 3 },
+      { score: 4, comment: "e\u0301" },
+      { score: 4, comment: "\u00e9" },
+      { score: 4, comment: null },
+      { score: 1 }
+    ]) {
+      version++
+      assert.deepInclude(receiptOf(yield* rate("t", rating), 200), { changed: true, version })
+      assert.deepStrictEqual(yield* read("t"), { comment: null, ...rating, by: "operator", version })
+    }
+  })
+
+  it.effect("is unchanged by its current rating", function* () {
+    const { rate, read } = yield* open([
+      ticket("silent", "resolved", { score: 3, by: "operator" }),
+      ticket("said", "resolved", { score: 3, comment: "Good", by: "operator" })
+    ])
+    for (const [id, ...ratings] of [
+      ["silent", { score: 3 }, { score: 3, comment: null }],
+      ["said", { score: 3, comment: "Good" }]
+    ] as const) {
+      const before = yield* read(id)
+      for (const rating of ratings) {
+        assert.deepInclude(receiptOf(yield* rate(id, rating), 200), { changed: false, version: 1 })
+      }
+      assert.deepStrictEqual(yield* read(id), before)
+    }
+  })
+
+  it.effect("appends no event for a rating", function* () {
+    const { projectId, rate, sql } = yield* open()
+    yield* subscribe(sql, projectId, "shop")
+    receiptOf(yield* rate("t", { score: 5 }), 200)
+    assert.deepStrictEqual(yield* eventsOf(sql, projectId), [])
+  })
 })
 
 const slow = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowDown(sql, "tickets"))).pipe(
@@ -146,52 +132,46 @@ const slow = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowDow
 )
 
 layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", (it) => {
-  it.effect("takes 30 different ratings in sequence, and keeps the last one whole", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open()
-      // All ratings differ, so each changes the ticket.
-      const ratings = Array.from({ length: 30 }, (_, index) => ({
-        score: 1 + (index % 5),
-        comment: `Comment ${index}`
-      }))
-      const answers = yield* atOnce(30, (index) => rate("t", ratings[index]))
-      const versions = answers.map((answer) => receiptOf(answer, 200).version)
-      assert.deepStrictEqual(
-        versions.toSorted((left, right) => left - right),
-        Array.from({ length: 30 }, (_, index) => index + 2)
-      )
-      const last = ratings[versions.indexOf(31)] ?? assert.fail()
-      assert.deepStrictEqual(yield* read("t"), { ...last, by: "operator", version: 31 })
-    })
-  )
+  it.effect("takes 30 different ratings in sequence, and keeps the last one whole", function* () {
+    const { rate, read } = yield* open()
+    // All ratings differ, so each changes the ticket.
+    const ratings = Array.from({ length: 30 }, (_, index) => ({
+      score: 1 + (index % 5),
+      comment: `Comment ${index}`
+    }))
+    const answers = yield* atOnce(30, (index) => rate("t", ratings[index]))
+    const versions = answers.map((answer) => receiptOf(answer, 200).version)
+    assert.deepStrictEqual(
+      versions.toSorted((left, right) => left - right),
+      Array.from({ length: 30 }, (_, index) => index + 2)
+    )
+    const last = ratings[versions.indexOf(31)] ?? assert.fail()
+    assert.deepStrictEqual(yield* read("t"), { ...last, by: "operator", version: 31 })
+  })
 
-  it.effect("is changed once by 30 equal ratings", () =>
-    Effect.gen(function* () {
-      const { rate, read } = yield* open()
-      const receipts = (yield* atOnce(30, () => rate("t", { score: 4 }))).map((answer) => receiptOf(answer, 200))
-      assert.strictEqual(receipts.filter(({ changed }) => changed).length, 1)
-      for (const receipt of receipts) assert.deepInclude(receipt, { replayed: false, version: 2 })
-      assert.deepStrictEqual(yield* read("t"), { score: 4, comment: null, by: "operator", version: 2 })
-    })
-  )
+  it.effect("is changed once by 30 equal ratings", function* () {
+    const { rate, read } = yield* open()
+    const receipts = (yield* atOnce(30, () => rate("t", { score: 4 }))).map((answer) => receiptOf(answer, 200))
+    assert.strictEqual(receipts.filter(({ changed }) => changed).length, 1)
+    for (const receipt of receipts) assert.deepInclude(receipt, { replayed: false, version: 2 })
+    assert.deepStrictEqual(yield* read("t"), { score: 4, comment: null, by: "operator", version: 2 })
+  })
 
-  it.effect("refuses operators from the moment its customer rates it", () =>
-    Effect.gen(function* () {
-      const { apply, rate, read } = yield* open()
-      const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
-      const busy = yield* Deferred.make<void>()
-      let taken = 0
-      const operator = Effect.gen(function* () {
-        while (true) {
-          const answer = yield* rate("t", { score: 5, comment: newKey() })
-          if (answer.status !== 200) return problemOf(answer, 409, "rating_customer_owned")
-          taken++
-          if (taken === 10) yield* Deferred.succeed(busy, undefined)
-        }
-      })
-      const customer = Effect.andThen(Deferred.await(busy), apply(ticket("t", "resolved", byCustomer)))
-      yield* Effect.all([atOnce(8, () => operator), customer], { concurrency: "unbounded" })
-      assert.deepStrictEqual(yield* read("t"), { ...byCustomer, version: taken + 2 })
+  it.effect("refuses operators from the moment its customer rates it", function* () {
+    const { apply, rate, read } = yield* open()
+    const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
+    const busy = yield* Deferred.make<void>()
+    let taken = 0
+    const operator = Effect.gen(function* () {
+      while (true) {
+        const answer = yield* rate("t", { score: 5, comment: newKey() })
+        if (answer.status !== 200) return problemOf(answer, 409, "rating_customer_owned")
+        taken++
+        if (taken === 10) yield* Deferred.succeed(busy, undefined)
+      }
     })
-  )
+    const customer = Effect.andThen(Deferred.await(busy), apply(ticket("t", "resolved", byCustomer)))
+    yield* Effect.all([atOnce(8, () => operator), customer], { concurrency: "unbounded" })
+    assert.deepStrictEqual(yield* read("t"), { ...byCustomer, version: taken + 2 })
+  })
 })

@@ -1,5 +1,5 @@
 /** Every operation: the faults of a body, and their locations (contract §1, §2). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -24,179 +24,159 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walkBodiless = walking(it, ({ body }) => body === undefined)
   const walkPatches = walking(it, ({ method, required = [] }) => method === "PATCH" && required.length === 0)
 
-  walkBodiless("refuses any body", (_, ask) =>
-    Effect.gen(function* () {
-      for (const chunked of [false, true]) {
-        for (const body of ["{}", "x"]) {
-          const headers = { "content-type": "application/json" }
-          assert.deepStrictEqual(faultsOf(yield* ask({ body, chunked, headers })), ["body"])
-          assert.deepStrictEqual(faultsOf(yield* ask({ body, chunked })), ["body"])
-        }
+  walkBodiless("refuses any body", function* (_, ask) {
+    for (const chunked of [false, true]) {
+      for (const body of ["{}", "x"]) {
+        const headers = { "content-type": "application/json" }
+        assert.deepStrictEqual(faultsOf(yield* ask({ body, chunked, headers })), ["body"])
+        assert.deepStrictEqual(faultsOf(yield* ask({ body, chunked })), ["body"])
       }
-      assert.oneOf((yield* ask({ body: "" })).status, [200, 201])
-    })
-  )
+    }
+    assert.oneOf((yield* ask({ body: "" })).status, [200, 201])
+  })
 
-  walkBodies("accepts a body of up to 256 KiB, its length declared or not", (sample, ask) =>
-    Effect.gen(function* () {
-      for (const chunked of [false, true]) {
-        assert.strictEqual((yield* ask({ body: padded(sample, limit), chunked })).status, sample.status)
-        problemOf(yield* ask({ body: padded(sample, limit + 1), chunked }), 413, "body_too_large")
-        problemOf(yield* ask({ body: padded(sample, 10 * limit), chunked }), 413, "body_too_large")
-      }
-    })
-  )
+  walkBodies("accepts a body of up to 256 KiB, its length declared or not", function* (sample, ask) {
+    for (const chunked of [false, true]) {
+      assert.strictEqual((yield* ask({ body: padded(sample, limit), chunked })).status, sample.status)
+      problemOf(yield* ask({ body: padded(sample, limit + 1), chunked }), 413, "body_too_large")
+      problemOf(yield* ask({ body: padded(sample, 10 * limit), chunked }), 413, "body_too_large")
+    }
+  })
 
-  walkBodies("accepts application/json and no other media type", (sample, ask) =>
-    Effect.gen(function* () {
-      const body = JSON.stringify(sample.body)
-      for (const type of [
-        "application/json",
-        "Application/JSON",
-        "application/json;charset=utf-8",
-        'application/json ; charset="UTF-8"; x=y'
-      ]) {
-        assert.strictEqual((yield* ask({ body, headers: { "content-type": type } })).status, sample.status, type)
-      }
-      for (const type of [
-        "text/plain",
-        "text/json",
-        "application/jsonx",
-        "application/json-patch+json",
-        "application/problem+json",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "application/octet-stream",
-        "application/xml, application/json",
-        "*/*",
-        "json"
-      ]) {
-        problemOf(yield* ask({ body, headers: { "content-type": type } }), 415, "unsupported_media_type")
-      }
-      const { send } = yield* TestServer
-      const { own } = yield* World
-      const { headers: _, ...untyped } = requestOf(sample, own.token, { body })
-      for (const request of [untyped, { ...untyped, chunked: true }, { ...untyped, body: "" }]) {
-        problemOf(yield* send(request), 415, "unsupported_media_type")
-      }
-    })
-  )
+  walkBodies("accepts application/json and no other media type", function* (sample, ask) {
+    const body = JSON.stringify(sample.body)
+    for (const type of [
+      "application/json",
+      "Application/JSON",
+      "application/json;charset=utf-8",
+      'application/json ; charset="UTF-8"; x=y'
+    ]) {
+      assert.strictEqual((yield* ask({ body, headers: { "content-type": type } })).status, sample.status, type)
+    }
+    for (const type of [
+      "text/plain",
+      "text/json",
+      "application/jsonx",
+      "application/json-patch+json",
+      "application/problem+json",
+      "application/x-www-form-urlencoded",
+      "multipart/form-data; boundary=x",
+      "application/octet-stream",
+      "application/xml, application/json",
+      "*/*",
+      "json"
+    ]) {
+      problemOf(yield* ask({ body, headers: { "content-type": type } }), 415, "unsupported_media_type")
+    }
+    const { send } = yield* TestServer
+    const { own } = yield* World
+    const { headers: _, ...untyped } = requestOf(sample, own.token, { body })
+    for (const request of [untyped, { ...untyped, chunked: true }, { ...untyped, body: "" }]) {
+      problemOf(yield* send(request), 415, "unsupported_media_type")
+    }
+  })
 
-  walkBodies("refuses bodies that are not JSON in UTF-8", (sample, ask) =>
-    Effect.gen(function* () {
-      const good = JSON.stringify(sample.body)
-      for (const body of [
-        "",
-        " ",
-        "{",
-        good.slice(0, -1),
-        `${good}x`,
-        `${good}${good}`,
-        `${good.slice(0, -1)},}`,
-        good.replaceAll('"', "'"),
-        "nul",
-        "NaN",
-        "undefined",
-        "// comment\n{}",
-        '"\t"',
-        '"\\x"',
-        '"\\u12"',
-        "01",
-        bytes([0xef, 0xbb, 0xbf], good),
-        Buffer.from(`\ufeff${good}`, "utf16le"),
-        bytes(['"'.charCodeAt(0), 0xff], '"'),
-        bytes('"', [0xc0, 0x80], '"'),
-        bytes('"', [0xed, 0xa0, 0x80], '"'),
-        bytes('"', [0xf5, 0x80, 0x80, 0x80], '"'),
-        bytes('"', [0xe2, 0x82]),
-        bytes("{", [0x00], "}")
-      ]) {
-        yield* each([false, true], (chunked) =>
-          Effect.map(ask({ body, chunked }), (answer) => problemOf(answer, 400, "malformed_json"))
-        )
-      }
-    })
-  )
+  walkBodies("refuses bodies that are not JSON in UTF-8", function* (sample, ask) {
+    const good = JSON.stringify(sample.body)
+    for (const body of [
+      "",
+      " ",
+      "{",
+      good.slice(0, -1),
+      `${good}x`,
+      `${good}${good}`,
+      `${good.slice(0, -1)},}`,
+      good.replaceAll('"', "'"),
+      "nul",
+      "NaN",
+      "undefined",
+      "// comment\n{}",
+      '"\t"',
+      '"\\x"',
+      '"\\u12"',
+      "01",
+      bytes([0xef, 0xbb, 0xbf], good),
+      Buffer.from(`\ufeff${good}`, "utf16le"),
+      bytes(['"'.charCodeAt(0), 0xff], '"'),
+      bytes('"', [0xc0, 0x80], '"'),
+      bytes('"', [0xed, 0xa0, 0x80], '"'),
+      bytes('"', [0xf5, 0x80, 0x80, 0x80], '"'),
+      bytes('"', [0xe2, 0x82]),
+      bytes("{", [0x00], "}")
+    ]) {
+      yield* each([false, true], (chunked) =>
+        Effect.map(ask({ body, chunked }), (answer) => problemOf(answer, 400, "malformed_json"))
+      )
+    }
+  })
 
-  walkBodies("refuses a body that is not an object", (_, ask) =>
-    Effect.gen(function* () {
-      for (const json of [[], [{}], "text", 1, true, null]) {
-        const { errors } = problemOf(yield* ask({ json }), 400, "validation_failed")
-        assert.deepStrictEqual(errors, { body: ["must be an object"] }, JSON.stringify(json))
-      }
-    })
-  )
+  walkBodies("refuses a body that is not an object", function* (_, ask) {
+    for (const json of [[], [{}], "text", 1, true, null]) {
+      const { errors } = problemOf(yield* ask({ json }), 400, "validation_failed")
+      assert.deepStrictEqual(errors, { body: ["must be an object"] }, JSON.stringify(json))
+    }
+  })
 
-  walkPatches("requires a member to change", (_, ask) =>
-    Effect.gen(function* () {
-      const { errors } = problemOf(yield* ask({ json: {} }), 400, "validation_failed")
-      assert.deepStrictEqual(errors, { body: ["must be at least one member to change"] })
-    })
-  )
+  walkPatches("requires a member to change", function* (_, ask) {
+    const { errors } = problemOf(yield* ask({ json: {} }), 400, "validation_failed")
+    assert.deepStrictEqual(errors, { body: ["must be at least one member to change"] })
+  })
 
-  walkBodies("refuses unknown members and requires the required ones", (sample, ask) =>
-    Effect.gen(function* () {
-      for (const name of ["surprise", "__proto__", "constructor", "toString", "", "displayname", "version"]) {
-        const body = JSON.stringify(sample.body).replace("{", `{${JSON.stringify(name)}:{"a":1},`)
-        assert.deepStrictEqual(faultsOf(yield* ask({ body })), [`body/${name}`], body)
-      }
-      for (const name of sample.required ?? []) {
-        const { [name]: _, ...json } = sample.body ?? {}
-        assert.include(faultsOf(yield* ask({ json })), `body/${name}`)
-      }
-    })
-  )
+  walkBodies("refuses unknown members and requires the required ones", function* (sample, ask) {
+    for (const name of ["surprise", "__proto__", "constructor", "toString", "", "displayname", "version"]) {
+      const body = JSON.stringify(sample.body).replace("{", `{${JSON.stringify(name)}:{"a":1},`)
+      assert.deepStrictEqual(faultsOf(yield* ask({ body })), [`body/${name}`], body)
+    }
+    for (const name of sample.required ?? []) {
+      const { [name]: _, ...json } = sample.body ?? {}
+      assert.include(faultsOf(yield* ask({ json })), `body/${name}`)
+    }
+  })
 
-  walkBodies("refuses U+0000 and unpaired surrogates in every string of the body", (sample, ask) =>
-    Effect.gen(function* () {
-      for (const [location, replaced] of stringsOf(sample.body, "body")) {
-        for (const text of ["\u0000", "a\u0000b", "\ud800", "\udc00", "a\ud83d", "\ude00\ud83d"]) {
-          const json = replaced(text)
-          assert.deepStrictEqual(faultsOf(yield* ask({ json })), [location], JSON.stringify(text))
-        }
-        // The raw byte instead of its escape.
-        const raw = JSON.stringify(replaced("\u0001")).replace("\\u0001", "\u0000")
-        problemOf(yield* ask({ body: raw }), 400, "malformed_json")
+  walkBodies("refuses U+0000 and unpaired surrogates in every string of the body", function* (sample, ask) {
+    for (const [location, replaced] of stringsOf(sample.body, "body")) {
+      for (const text of ["\u0000", "a\u0000b", "\ud800", "\udc00", "a\ud83d", "\ude00\ud83d"]) {
+        const json = replaced(text)
+        assert.deepStrictEqual(faultsOf(yield* ask({ json })), [location], JSON.stringify(text))
       }
-      for (const name of ["a\u0000", "\ud800"]) {
-        const locations = faultsOf(yield* ask({ json: { ...sample.body, [name]: 1 } }))
-        assert.isTrue(locations.length > 0 && locations.every((location) => location.startsWith("body")))
-      }
-    })
-  )
+      // The raw byte instead of its escape.
+      const raw = JSON.stringify(replaced("\u0001")).replace("\\u0001", "\u0000")
+      problemOf(yield* ask({ body: raw }), 400, "malformed_json")
+    }
+    for (const name of ["a\u0000", "\ud800"]) {
+      const locations = faultsOf(yield* ask({ json: { ...sample.body, [name]: 1 } }))
+      assert.isTrue(locations.length > 0 && locations.every((location) => location.startsWith("body")))
+    }
+  })
 
-  walkBodies("refuses a body nested deeper than 32 levels at body, whatever else it holds", (sample, ask) =>
-    Effect.gen(function* () {
-      const good = JSON.stringify(sample.body)
-      const nested = (depth: number) => [
-        `${"[".repeat(depth)}${"]".repeat(depth)}`,
-        `${'{"a":'.repeat(Math.min(depth, 30_000))}1${"}".repeat(Math.min(depth, 30_000))}`,
-        `["]\\"]",${"[".repeat(depth - 1)}"\u0000"${"]".repeat(depth - 1)}]`
-      ]
-      // The members of a body are at its first level.
-      for (const value of nested(31).slice(0, 2)) {
-        const answer = yield* ask({ body: good.replace("{", `{"surprise":${value},`) })
-        assert.deepStrictEqual(faultsOf(answer), ["body/surprise"])
-      }
-      for (const value of [...nested(32), ...nested(33), ...nested(3_000), ...nested(100_000)]) {
-        const answer = yield* ask({ body: good.replace("{", `{"surprise":${value},`) })
-        const { errors } = problemOf(answer, 400, "validation_failed")
-        assert.deepStrictEqual(errors, { body: ["must not be nested deeper than 32 levels"] })
-      }
-    })
-  )
+  walkBodies("refuses a body nested deeper than 32 levels at body, whatever else it holds", function* (sample, ask) {
+    const good = JSON.stringify(sample.body)
+    const nested = (depth: number) => [
+      `${"[".repeat(depth)}${"]".repeat(depth)}`,
+      `${'{"a":'.repeat(Math.min(depth, 30_000))}1${"}".repeat(Math.min(depth, 30_000))}`,
+      `["]\\"]",${"[".repeat(depth - 1)}"\u0000"${"]".repeat(depth - 1)}]`
+    ]
+    // The members of a body are at its first level.
+    for (const value of nested(31).slice(0, 2)) {
+      const answer = yield* ask({ body: good.replace("{", `{"surprise":${value},`) })
+      assert.deepStrictEqual(faultsOf(answer), ["body/surprise"])
+    }
+    for (const value of [...nested(32), ...nested(33), ...nested(3_000), ...nested(100_000)]) {
+      const answer = yield* ask({ body: good.replace("{", `{"surprise":${value},`) })
+      const { errors } = problemOf(answer, 400, "validation_failed")
+      assert.deepStrictEqual(errors, { body: ["must not be nested deeper than 32 levels"] })
+    }
+  })
 
-  walkBodies("reports faults of bodies that have thousands of them", (sample, ask) =>
-    Effect.gen(function* () {
-      const names = Array.from({ length: 15_000 }, (_, index) => `"m${index}":0`).join(",")
-      const body = JSON.stringify(sample.body).replace("{", `{${names},`)
-      assertFault(yield* ask({ body }), "body/m0")
-      for (const [name, member] of Object.entries(sample.body ?? {})) {
-        if (!Array.isArray(member)) continue
-        for (const items of [Array(50_000).fill(1), Array(60_000).fill("")]) {
-          assertFault(yield* ask({ json: { ...sample.body, [name]: items } }), `body/${name}/0`)
-        }
+  walkBodies("reports faults of bodies that have thousands of them", function* (sample, ask) {
+    const names = Array.from({ length: 15_000 }, (_, index) => `"m${index}":0`).join(",")
+    const body = JSON.stringify(sample.body).replace("{", `{${names},`)
+    assertFault(yield* ask({ body }), "body/m0")
+    for (const [name, member] of Object.entries(sample.body ?? {})) {
+      if (!Array.isArray(member)) continue
+      for (const items of [Array(50_000).fill(1), Array(60_000).fill("")]) {
+        assertFault(yield* ask({ json: { ...sample.body, [name]: items } }), `body/${name}/0`)
       }
-    })
-  )
+    }
+  })
 })

@@ -1,5 +1,5 @@
 /** Accepted and refused values of each body member and query parameter (contract §2, §7 to §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Predicate, Schema } from "effect"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
@@ -149,45 +149,41 @@ layer(World.layer, { excludeTestServices: true })("the table of fields", (it) =>
   for (const { command, field, location, name, operation, sample } of rows) {
     const read = readers[name]
 
-    it.effect(`${operation} takes ${location} within its bounds, and stores it unchanged`, () =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
-        const { ask, seed } = yield* World
-        const own = yield* seed()
-        for (const value of field.good) {
-          const answer = yield* ask(sample, own, changeTo(sample, command, location, value, field.beside))
-          assert.notStrictEqual(codeOf(answer), "validation_failed", `${JSON.stringify(value)} ${answer.text}`)
-          assert.isBelow(answer.status, 500)
-          if (read === undefined || location === "body/expectedVersion") continue
-          const expected = { ...field.beside, [location.slice("body/".length)]: value }
-          assert.deepInclude(yield* read(server, own, answer), expected)
-        }
-      })
-    )
+    it.effect(`${operation} takes ${location} within its bounds, and stores it unchanged`, function* () {
+      const server = yield* TestServer
+      const { ask, seed } = yield* World
+      const own = yield* seed()
+      for (const value of field.good) {
+        const answer = yield* ask(sample, own, changeTo(sample, command, location, value, field.beside))
+        assert.notStrictEqual(codeOf(answer), "validation_failed", `${JSON.stringify(value)} ${answer.text}`)
+        assert.isBelow(answer.status, 500)
+        if (read === undefined || location === "body/expectedVersion") continue
+        const expected = { ...field.beside, [location.slice("body/".length)]: value }
+        assert.deepInclude(yield* read(server, own, answer), expected)
+      }
+    })
 
-    it.effect(`${operation} refuses ${location} outside its bounds, at its location and without effect`, () =>
-      Effect.gen(function* () {
-        const { send, sql } = yield* TestServer
-        const { ask, own } = yield* World
-        const keys = Effect.orDie(sql`SELECT count(*) FROM idempotency_keys WHERE project_id = ${own.projectId}`)
-        const before = yield* keys
-        const refuse = Effect.fnUntraced(function* ([value, below]: (typeof field.bad)[number]) {
-          const change = changeTo(sample, command, location, value, field.beside)
-          const answer = yield* send(requestOf(sample, own.token, change))
-          assert.deepStrictEqual(faultsOf(answer), [location + below], JSON.stringify(value))
-          return problemOf(answer, 400, "validation_failed").errors?.[location] ?? []
-        })
-        const faults = (yield* Effect.forEach(field.bad, refuse, { concurrency: 8 })).flat()
-        // A caller who follows the message of a value has no further fault.
-        const rules = new Set(faults.filter((message) => message.startsWith("must be ")))
-        if (!field.good.some(Predicate.isObject) && !field.good.some(Array.isArray)) {
-          assert.strictEqual(rules.size, 1, [...rules].join("\n"))
-          assert.strictEqual(isNullable(field), [...rules].join().endsWith(", or null"), [...rules].join())
-        }
-        assert.deepStrictEqual(yield* keys, before)
-        assert.notStrictEqual(codeOf(yield* ask(sample, own)), "validation_failed")
+    it.effect(`${operation} refuses ${location} outside its bounds, at its location and without effect`, function* () {
+      const { send, sql } = yield* TestServer
+      const { ask, own } = yield* World
+      const keys = Effect.orDie(sql`SELECT count(*) FROM idempotency_keys WHERE project_id = ${own.projectId}`)
+      const before = yield* keys
+      const refuse = Effect.fnUntraced(function* ([value, below]: (typeof field.bad)[number]) {
+        const change = changeTo(sample, command, location, value, field.beside)
+        const answer = yield* send(requestOf(sample, own.token, change))
+        assert.deepStrictEqual(faultsOf(answer), [location + below], JSON.stringify(value))
+        return problemOf(answer, 400, "validation_failed").errors?.[location] ?? []
       })
-    )
+      const faults = (yield* Effect.forEach(field.bad, refuse, { concurrency: 8 })).flat()
+      // A caller who follows the message of a value has no further fault.
+      const rules = new Set(faults.filter((message) => message.startsWith("must be ")))
+      if (!field.good.some(Predicate.isObject) && !field.good.some(Array.isArray)) {
+        assert.strictEqual(rules.size, 1, [...rules].join("\n"))
+        assert.strictEqual(isNullable(field), [...rules].join().endsWith(", or null"), [...rules].join())
+      }
+      assert.deepStrictEqual(yield* keys, before)
+      assert.notStrictEqual(codeOf(yield* ask(sample, own)), "validation_failed")
+    })
   }
 
   const bodyMembers = (of: string) => Object.keys(fields[of] ?? {}).flatMap((at) => /^body\/(\w+)$/.exec(at)?.[1] ?? [])
@@ -197,25 +193,23 @@ layer(World.layer, { excludeTestServices: true })("the table of fields", (it) =>
   for (const operation of new Set(
     rows.filter(({ sample }) => sample.body !== undefined).map(({ operation }) => operation)
   )) {
-    it.effect(`${operation} refuses members of other operations and members that are only read`, () =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { own } = yield* World
-        const [name = "", command] = operation.split(" ")
-        const sample = samples[name] ?? assert.fail(name)
-        const others = [...every].filter((member) => !bodyMembers(operation).includes(member))
-        const surplus = Object.fromEntries(others.map((member) => [member, null]))
-        const answer = yield* send(requestOf(sample, own.token, { json: { ...smallest(sample, command), ...surplus } }))
-        const { errors = {} } = problemOf(answer, 400, "validation_failed")
-        assert.sameMembers(
-          Object.keys(errors),
-          others.map((member) => `body/${member}`)
-        )
-        for (const [message = ""] of Object.values(errors)) {
-          const [, known = ""] = /^is not known here: the known members are (.*)$/.exec(message) ?? []
-          assert.sameMembers(known.split(", "), [sample.discriminator ?? [], ...bodyMembers(operation)].flat())
-        }
-      })
-    )
+    it.effect(`${operation} refuses members of other operations and members that are only read`, function* () {
+      const { send } = yield* TestServer
+      const { own } = yield* World
+      const [name = "", command] = operation.split(" ")
+      const sample = samples[name] ?? assert.fail(name)
+      const others = [...every].filter((member) => !bodyMembers(operation).includes(member))
+      const surplus = Object.fromEntries(others.map((member) => [member, null]))
+      const answer = yield* send(requestOf(sample, own.token, { json: { ...smallest(sample, command), ...surplus } }))
+      const { errors = {} } = problemOf(answer, 400, "validation_failed")
+      assert.sameMembers(
+        Object.keys(errors),
+        others.map((member) => `body/${member}`)
+      )
+      for (const [message = ""] of Object.values(errors)) {
+        const [, known = ""] = /^is not known here: the known members are (.*)$/.exec(message) ?? []
+        assert.sameMembers(known.split(", "), [sample.discriminator ?? [], ...bodyMembers(operation)].flat())
+      }
+    })
   }
 })

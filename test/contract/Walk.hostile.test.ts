@@ -1,5 +1,5 @@
 /** Every operation: hostile values, and the answers to them (contract §1, §2, §15). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -40,54 +40,50 @@ const hostileJson = [
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walking(it)
 
-  walk("answers hostile values of parameters and members without a server error", (sample, ask) =>
-    Effect.gen(function* () {
-      const assertSound = (answer: Answer, what: string) => {
-        assert.isBelow(answer.status, 500, what)
-        if (answer.status !== sample.status) problemOf(answer, answer.status, String(codeOf(answer)))
-      }
-      const texts = ["", ...hostileTexts].flatMap((text): ReadonlyArray<readonly [what: string, change: Change]> => [
-        // An empty id would be another path.
-        ...(text === "" ? [] : Object.keys(sample.params ?? {})).map(
-          (name) => [`${name}: ${text}`, { params: { [name]: encodeURIComponent(text) } }] as const
-        ),
-        ...Object.keys(sample.query ?? {}).map((name) => {
-          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: text }).toString()
-          return [query, { query }] as const
-        })
-      ])
-      const bodies = Object.keys(sample.body ?? {}).flatMap((name) =>
-        hostileJson.map((value) => {
-          const members = JSON.stringify({ ...sample.body, [name]: "here" })
-          const body = members.replace(`"${name}":"here"`, () => `"${name}":${value}`)
-          return [body.slice(0, 300), { body }] as const
-        })
-      )
-      yield* each([...texts, ...bodies], ([what, change]) =>
-        Effect.map(ask(change), (answer) => assertSound(answer, what))
-      )
-    })
-  )
+  walk("answers hostile values of parameters and members without a server error", function* (sample, ask) {
+    const assertSound = (answer: Answer, what: string) => {
+      assert.isBelow(answer.status, 500, what)
+      if (answer.status !== sample.status) problemOf(answer, answer.status, String(codeOf(answer)))
+    }
+    const texts = ["", ...hostileTexts].flatMap((text): ReadonlyArray<readonly [what: string, change: Change]> => [
+      // An empty id would be another path.
+      ...(text === "" ? [] : Object.keys(sample.params ?? {})).map(
+        (name) => [`${name}: ${text}`, { params: { [name]: encodeURIComponent(text) } }] as const
+      ),
+      ...Object.keys(sample.query ?? {}).map((name) => {
+        const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: text }).toString()
+        return [query, { query }] as const
+      })
+    ])
+    const bodies = Object.keys(sample.body ?? {}).flatMap((name) =>
+      hostileJson.map((value) => {
+        const members = JSON.stringify({ ...sample.body, [name]: "here" })
+        const body = members.replace(`"${name}":"here"`, () => `"${name}":${value}`)
+        return [body.slice(0, 300), { body }] as const
+      })
+    )
+    yield* each([...texts, ...bodies], ([what, change]) =>
+      Effect.map(ask(change), (answer) => assertSound(answer, what))
+    )
+  })
 
-  walk("repeats no token in a problem", (sample, ask) =>
-    Effect.gen(function* () {
-      const { own } = yield* World
-      for (const secret of [own.token, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) {
-        const changes: ReadonlyArray<Change> = [
-          { query: `${secret}=1` },
-          { query: "surprise=1", headers: { "x-request-id": secret } },
-          ...Object.keys(sample.params ?? {}).map((name) => ({ params: { [name]: secret } })),
-          ...Object.keys(sample.query ?? {}).map((name) => ({ query: `${name}=${secret}` })),
-          ...[...stringsOf(sample.body, "body")].map(([, replaced]) => ({ json: replaced(secret) })),
-          ...(sample.body === undefined ? [{ body: secret }] : [{ json: { ...sample.body, [secret]: secret } }]),
-          ...(sample.key === undefined ? [] : [{ key: `${secret} ` }, { key: `${secret}é` }])
-        ]
-        yield* each(changes, (change) =>
-          Effect.map(ask(change), ({ status, text }) => {
-            if (status >= 400) assert.notInclude(text, secret.slice(-20), JSON.stringify(change))
-          })
-        )
-      }
-    })
-  )
+  walk("repeats no token in a problem", function* (sample, ask) {
+    const { own } = yield* World
+    for (const secret of [own.token, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) {
+      const changes: ReadonlyArray<Change> = [
+        { query: `${secret}=1` },
+        { query: "surprise=1", headers: { "x-request-id": secret } },
+        ...Object.keys(sample.params ?? {}).map((name) => ({ params: { [name]: secret } })),
+        ...Object.keys(sample.query ?? {}).map((name) => ({ query: `${name}=${secret}` })),
+        ...[...stringsOf(sample.body, "body")].map(([, replaced]) => ({ json: replaced(secret) })),
+        ...(sample.body === undefined ? [{ body: secret }] : [{ json: { ...sample.body, [secret]: secret } }]),
+        ...(sample.key === undefined ? [] : [{ key: `${secret} ` }, { key: `${secret}é` }])
+      ]
+      yield* each(changes, (change) =>
+        Effect.map(ask(change), ({ status, text }) => {
+          if (status >= 400) assert.notInclude(text, secret.slice(-20), JSON.stringify(change))
+        })
+      )
+    }
+  })
 })

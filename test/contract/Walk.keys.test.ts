@@ -1,5 +1,5 @@
 /** Every mutation: the effects of its idempotency key (contract §5). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -39,34 +39,34 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   walkMutations(
     "checks the shape of the request before the idempotency key, and the key before the records",
-    (sample, operation) =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { ask, own } = yield* World
-        const key = newKey()
-        const first = yield* ask(sample, own, { key })
-        assert.strictEqual(first.status, sample.status)
-        for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
-          faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
-        }
-        for (const [name, value] of otherValuesOf(sample, operation)) {
-          const json = { ...sample.body, [name]: value }
-          problemOf(yield* send(requestOf(sample, own.token, { json, key })), 409, "idempotency_key_reused")
-        }
-        for (const reference of sample.references ?? []) {
-          const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
-          problemOf(yield* send(requestOf(sample, own.token, change)), 409, "idempotency_key_reused")
-        }
-        for (const [name, value] of queryOf(sample)) {
-          const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: `${value}0` }).toString()
-          problemOf(yield* send(requestOf(sample, own.token, { query, key })), 409, "idempotency_key_reused")
-        }
-        assert.isTrue(receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key }))).replayed)
-      })
+    function* (sample, operation) {
+      const { send } = yield* TestServer
+      const { ask, own } = yield* World
+      const key = newKey()
+      const first = yield* ask(sample, own, { key })
+      assert.strictEqual(first.status, sample.status)
+      for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
+        faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
+      }
+      for (const [name, value] of otherValuesOf(sample, operation)) {
+        const json = { ...sample.body, [name]: value }
+        problemOf(yield* send(requestOf(sample, own.token, { json, key })), 409, "idempotency_key_reused")
+      }
+      for (const reference of sample.references ?? []) {
+        const change = { ...referring(sample, [reference], ({ foreign }) => foreign), key }
+        problemOf(yield* send(requestOf(sample, own.token, change)), 409, "idempotency_key_reused")
+      }
+      for (const [name, value] of queryOf(sample)) {
+        const query = new URLSearchParams({ ...Object.fromEntries(queryOf(sample)), [name]: `${value}0` }).toString()
+        problemOf(yield* send(requestOf(sample, own.token, { query, key })), 409, "idempotency_key_reused")
+      }
+      assert.isTrue(receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key }))).replayed)
+    }
   )
 
-  walkMutations("refuses a key that is sent twice as a repeated header, and one with a comma by its form", (sample) =>
-    Effect.gen(function* () {
+  walkMutations(
+    "refuses a key that is sent twice as a repeated header, and one with a comma by its form",
+    function* (sample) {
       const { ask, own } = yield* World
       const messageOf = (key: string | Array<string>) =>
         Effect.map(ask(sample, own, { key: undefined, headers: { "idempotency-key": key } }), (answer) => {
@@ -76,11 +76,12 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         })
       assert.strictEqual(yield* messageOf(["repeated-1", "repeated-1"]), "must not be repeated")
       assert.match(String(yield* messageOf("repeated-1, repeated-1")), /^must be .* characters/)
-    })
+    }
   )
 
-  walkMutations("replays its answer to a key for every token of the project, and for no other project", (sample) =>
-    Effect.gen(function* () {
+  walkMutations(
+    "replays its answer to a key for every token of the project, and for no other project",
+    function* (sample) {
       const { issue, send } = yield* TestServer
       const { ask, own, seed } = yield* World
       const key = newKey()
@@ -93,74 +94,64 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         assert.strictEqual(again.text, first.text.replace(/,"signingSecret":"[^"]+"/, ""))
       }
       assert.isFalse(receiptOfSample(sample, yield* ask(sample, yield* seed(), { key })).replayed)
-    })
+    }
   )
 
-  walkMutations("runs one of ten equal concurrent commands, and replays its answer to the others", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { own, restore } = yield* World
-      const request = requestOf(sample, own.token)
-      for (const key of [newKey(), newKey(), newKey()]) {
-        yield* restore(sample, own.projectId)
-        const answers = yield* Effect.all(
-          Array.from({ length: 10 }, () => send({ ...request, key })),
-          { concurrency: "unbounded" }
-        )
-        const receipts = answers.map((answer) => receiptOfSample(sample, answer))
-        assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-        assert.strictEqual(
-          new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
-          1
-        )
-      }
-    })
-  )
+  walkMutations("runs one of ten equal concurrent commands, and replays its answer to the others", function* (sample) {
+    const { send } = yield* TestServer
+    const { own, restore } = yield* World
+    const request = requestOf(sample, own.token)
+    for (const key of [newKey(), newKey(), newKey()]) {
+      yield* restore(sample, own.projectId)
+      const answers = yield* Effect.all(
+        Array.from({ length: 10 }, () => send({ ...request, key })),
+        { concurrency: "unbounded" }
+      )
+      const receipts = answers.map((answer) => receiptOfSample(sample, answer))
+      assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+      assert.strictEqual(
+        new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
+        1
+      )
+    }
+  })
 
-  walkMutations("refuses its key to every other operation", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
+  walkMutations("refuses its key to every other operation", function* (sample) {
+    const { ask, own } = yield* World
+    const key = newKey()
+    yield* ask(sample, own, { key })
+    for (const other of Object.values(samples).filter(isMutation)) {
+      if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
+    }
+  })
+
+  walkBodies("recognises a body by its meaning, however its JSON is written", function* (sample) {
+    const { send } = yield* TestServer
+    const { ask, own } = yield* World
+    const key = newKey()
+    const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
+    const body = rewritten(sample.body)
+    assert.notStrictEqual(body, JSON.stringify(sample.body))
+    const again = receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key, body })))
+    assert.deepStrictEqual(again, { ...first, replayed: true })
+  })
+
+  walkReferences("leaves its key free when a record is missing", function* (sample) {
+    const { ask, own } = yield* World
+    for (const reference of sample.references ?? []) {
       const key = newKey()
-      yield* ask(sample, own, { key })
-      for (const other of Object.values(samples).filter(isMutation)) {
-        if (other !== sample) problemOf(yield* ask(other, own, { key }), 409, "idempotency_key_reused")
-      }
-    })
-  )
+      const missing = { ...referring(sample, [reference], missingOf), key }
+      for (const _ of [1, 2]) problemOf(yield* ask(sample, own, missing), reference.status ?? 404, reference.code)
+      assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
+    }
+  })
 
-  walkBodies("recognises a body by its meaning, however its JSON is written", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { ask, own } = yield* World
-      const key = newKey()
-      const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
-      const body = rewritten(sample.body)
-      assert.notStrictEqual(body, JSON.stringify(sample.body))
-      const again = receiptOfSample(sample, yield* send(requestOf(sample, own.token, { key, body })))
-      assert.deepStrictEqual(again, { ...first, replayed: true })
-    })
-  )
-
-  walkReferences("leaves its key free when a record is missing", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
-      for (const reference of sample.references ?? []) {
-        const key = newKey()
-        const missing = { ...referring(sample, [reference], missingOf), key }
-        for (const _ of [1, 2]) problemOf(yield* ask(sample, own, missing), reference.status ?? 404, reference.code)
-        assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
-      }
-    })
-  )
-
-  walkReads("ignores an idempotency key, as it is no mutation", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
-      for (const key of ["x", "a b", "x".repeat(200)]) {
-        const answer = yield* ask(sample, own, { headers: { "idempotency-key": key } })
-        assert.strictEqual(answer.status, sample.status)
-        assert.notProperty(answer.headers, "idempotent-replayed")
-      }
-    })
-  )
+  walkReads("ignores an idempotency key, as it is no mutation", function* (sample) {
+    const { ask, own } = yield* World
+    for (const key of ["x", "a b", "x".repeat(200)]) {
+      const answer = yield* ask(sample, own, { headers: { "idempotency-key": key } })
+      assert.strictEqual(answer.status, sample.status)
+      assert.notProperty(answer.headers, "idempotent-replayed")
+    }
+  })
 })

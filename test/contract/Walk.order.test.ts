@@ -1,5 +1,5 @@
 /** Every operation: the order of faults (contract §1), and the count of its limiter (§4). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Semaphore } from "effect"
 import { modules, scopes } from "../../src/api/Access.ts"
 import { assertUnlimited, problemOf, remainingOf } from "../support/ContractAnswers.ts"
@@ -46,210 +46,190 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walkingOver(it)
   const walkBodies = walkingOver(it, hasBody)
 
-  walk("checks the credential before anything else", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const test = Effect.fnUntraced(function* (change: Change) {
-        const answer = yield* send(requestOf(sample, undefined, change))
-        problemOf(answer, 401, "credential_missing")
-        assertUnlimited(answer)
-        problemOf(yield* send(requestOf(sample, "nonsense", change)), 401, "credential_invalid")
-      })
-      yield* each(faultyOf(sample), test)
+  walk("checks the credential before anything else", function* (sample) {
+    const { send } = yield* TestServer
+    const test = Effect.fnUntraced(function* (change: Change) {
+      const answer = yield* send(requestOf(sample, undefined, change))
+      problemOf(answer, 401, "credential_missing")
+      assertUnlimited(answer)
+      problemOf(yield* send(requestOf(sample, "nonsense", change)), 401, "credential_invalid")
     })
-  )
+    yield* each(faultyOf(sample), test)
+  })
 
-  walk("checks the scope before the rest of the request", (sample) =>
-    Effect.gen(function* () {
-      const { issue, send } = yield* TestServer
-      const { own } = yield* World
-      const token = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-      const test = Effect.fnUntraced(function* (change: Change) {
-        const answer = yield* send(requestOf(sample, token, change))
-        problemOf(answer, 403, "scope_missing")
-        assertUnlimited(answer)
-      })
-      yield* each(faultyOf(sample), test)
+  walk("checks the scope before the rest of the request", function* (sample) {
+    const { issue, send } = yield* TestServer
+    const { own } = yield* World
+    const token = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+    const test = Effect.fnUntraced(function* (change: Change) {
+      const answer = yield* send(requestOf(sample, token, change))
+      problemOf(answer, 403, "scope_missing")
+      assertUnlimited(answer)
     })
-  )
+    yield* each(faultyOf(sample), test)
+  })
 
   for (const module of modules) {
-    it.effect(`of ${module} checks entitlement, module, membership and scope in this order`, () =>
-      Effect.gen(function* () {
-        const { apply, issue, send } = yield* TestServer
-        const { seed } = yield* World
-        const without = modules.filter((each) => each !== module)
-        const steps = [
-          [{ entitlements: [], modules: without }, "entitlement_unavailable"],
-          [{ modules: without }, "module_unavailable"],
-          [{}, "membership_unavailable"]
-        ] as const
-        for (const [project, code] of steps) {
-          const { projectId } = yield* seed({ project })
-          const requests = yield* Effect.forEach(
-            Object.values(samples).filter((sample) => sample.module === module),
-            (sample) =>
-              issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope), memberId: "mem_own" }).pipe(
-                Effect.map((token) => requestOf(sample, token))
-              )
-          )
-          yield* apply(projectId, { project, members: [{ id: "mem_own", name: "Own", active: false }] })
-          for (const request of requests) problemOf(yield* send(request), 403, code)
-        }
-      })
-    )
-  }
-
-  walk("counts every request that passed the credential's checks, and no other", (sample) =>
-    Effect.gen(function* () {
-      const { issue, send } = yield* TestServer
-      const { own, seed } = yield* World
-      const faulty = faultyOf(sample)
-      const { projectId, token } = yield* seed({ project: slow(faulty.length + 2) })
-      const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-      const limit = faulty.length + 2
-      let remaining = limit
-      for (const change of [{}, ...faulty]) {
-        yield* send(requestOf(sample, undefined, change))
-        yield* send(requestOf(sample, scopeless, change))
-        yield* send(requestOf(sample, own.token, change))
-        yield* send({ method: "OPTIONS", path: requestOf(sample, token).path, token })
-        const answer = yield* send(requestOf(sample, token, change))
-        assert.strictEqual(remainingOf(answer, sample.policy), --remaining)
-        assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=360000`)
-        assert.strictEqual(secondsOf(answer), Math.ceil((360_000 * remaining) / limit))
-      }
-      assert.strictEqual(remaining, 1)
-    })
-  )
-
-  walk("is limited before its body, shape and records are checked", (sample) =>
-    Effect.gen(function* () {
-      const { issue, send } = yield* TestServer
-      const { ask, seed } = yield* World
-      const { projectId, token } = yield* seed({ project: slow(1) })
-      const before = performance.now()
-      const first = yield* ask(sample, { projectId, token })
-      assert.strictEqual(first.status, sample.status)
-      assert.strictEqual(remainingOf(first, sample.policy), 0)
-
-      const missing =
-        sample.params === undefined ? [] : [{ params: { [Object.keys(sample.params)[0] ?? ""]: "nothing" } }]
-      const other = yield* issue(projectId)
-      const test = Effect.fnUntraced(function* (change: Change) {
-        const answer = yield* send(requestOf(sample, change === missing[0] ? other : token, change))
-        problemOf(answer, 429, "rate_limit_exceeded")
-        assert.strictEqual(remainingOf(answer, sample.policy), 0)
-        assert.match(String(answer.headers["retry-after"]), /^[1-9][0-9]*$/)
-        assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=1;w=360000`)
-        const seconds = Number(answer.headers["retry-after"])
-        const least = 360_000 - (performance.now() - before) / 1_000
-        assert.isTrue(seconds >= least && seconds <= 360_000, `${seconds}, at least ${least}`)
-        assert.strictEqual(secondsOf(answer), seconds)
-      })
-      yield* each([{}, ...faultyOf(sample), ...missing], test)
-
-      const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-      problemOf(yield* send(requestOf(sample, scopeless)), 403, "scope_missing")
-      problemOf(yield* send(requestOf(sample, undefined)), 401, "credential_missing")
-    })
-  )
-
-  walk("has a bucket of its policy and project, and no other", (sample) =>
-    Effect.gen(function* () {
-      const { ask, seed } = yield* World
-      const project = yield* seed({ project: slow(1) })
-      const neighbour = yield* seed({ project: slow(1) })
-      yield* ask(sample, project)
-      const others = Object.values(samples).filter(({ policy }) => policy !== sample.policy)
-      const policies = new Set<string>([sample.policy])
-      for (const other of others) {
-        const answer = yield* ask(other, project)
-        if (policies.has(other.policy)) problemOf(answer, 429, "rate_limit_exceeded")
-        else assert.strictEqual(answer.status, other.status)
-        policies.add(other.policy)
-      }
-      assert.strictEqual((yield* ask(sample, neighbour)).status, sample.status)
-    })
-  )
-
-  walk("has the limits of contract §4 when the project sets none", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { seed } = yield* World
-      const { token } = yield* seed({ project: { rateLimits: {} } })
-      const limit = { read: 1200, write: 300, messages: 60 }[sample.policy]
-      const answer = yield* send(requestOf(sample, token))
-      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=60`)
-      assert.strictEqual(remainingOf(answer, sample.policy), limit - 1)
-      assert.strictEqual(secondsOf(answer), Math.ceil((60 * (limit - 1)) / limit))
-    })
-  )
-
-  walk("has no more requests left than the lowered limits of its project allow", (sample) =>
-    Effect.gen(function* () {
+    it.effect(`of ${module} checks entitlement, module, membership and scope in this order`, function* () {
       const { apply, issue, send } = yield* TestServer
       const { seed } = yield* World
-      const { projectId, token } = yield* seed({ project: slow(1_000) })
-      yield* send(requestOf(sample, token))
-      yield* apply(projectId, { project: slow(7) })
-      const answer = yield* send(requestOf(sample, yield* issue(projectId)))
-      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=7;w=360000`)
-      assert.isAtMost(remainingOf(answer, sample.policy), 7)
+      const without = modules.filter((each) => each !== module)
+      const steps = [
+        [{ entitlements: [], modules: without }, "entitlement_unavailable"],
+        [{ modules: without }, "module_unavailable"],
+        [{}, "membership_unavailable"]
+      ] as const
+      for (const [project, code] of steps) {
+        const { projectId } = yield* seed({ project })
+        const requests = yield* Effect.forEach(
+          Object.values(samples).filter((sample) => sample.module === module),
+          (sample) =>
+            issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope), memberId: "mem_own" }).pipe(
+              Effect.map((token) => requestOf(sample, token))
+            )
+        )
+        yield* apply(projectId, { project, members: [{ id: "mem_own", name: "Own", active: false }] })
+        for (const request of requests) problemOf(yield* send(request), 403, code)
+      }
     })
-  )
+  }
+
+  walk("counts every request that passed the credential's checks, and no other", function* (sample) {
+    const { issue, send } = yield* TestServer
+    const { own, seed } = yield* World
+    const faulty = faultyOf(sample)
+    const { projectId, token } = yield* seed({ project: slow(faulty.length + 2) })
+    const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+    const limit = faulty.length + 2
+    let remaining = limit
+    for (const change of [{}, ...faulty]) {
+      yield* send(requestOf(sample, undefined, change))
+      yield* send(requestOf(sample, scopeless, change))
+      yield* send(requestOf(sample, own.token, change))
+      yield* send({ method: "OPTIONS", path: requestOf(sample, token).path, token })
+      const answer = yield* send(requestOf(sample, token, change))
+      assert.strictEqual(remainingOf(answer, sample.policy), --remaining)
+      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=360000`)
+      assert.strictEqual(secondsOf(answer), Math.ceil((360_000 * remaining) / limit))
+    }
+    assert.strictEqual(remaining, 1)
+  })
+
+  walk("is limited before its body, shape and records are checked", function* (sample) {
+    const { issue, send } = yield* TestServer
+    const { ask, seed } = yield* World
+    const { projectId, token } = yield* seed({ project: slow(1) })
+    const before = performance.now()
+    const first = yield* ask(sample, { projectId, token })
+    assert.strictEqual(first.status, sample.status)
+    assert.strictEqual(remainingOf(first, sample.policy), 0)
+
+    const missing =
+      sample.params === undefined ? [] : [{ params: { [Object.keys(sample.params)[0] ?? ""]: "nothing" } }]
+    const other = yield* issue(projectId)
+    const test = Effect.fnUntraced(function* (change: Change) {
+      const answer = yield* send(requestOf(sample, change === missing[0] ? other : token, change))
+      problemOf(answer, 429, "rate_limit_exceeded")
+      assert.strictEqual(remainingOf(answer, sample.policy), 0)
+      assert.match(String(answer.headers["retry-after"]), /^[1-9][0-9]*$/)
+      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=1;w=360000`)
+      const seconds = Number(answer.headers["retry-after"])
+      const least = 360_000 - (performance.now() - before) / 1_000
+      assert.isTrue(seconds >= least && seconds <= 360_000, `${seconds}, at least ${least}`)
+      assert.strictEqual(secondsOf(answer), seconds)
+    })
+    yield* each([{}, ...faultyOf(sample), ...missing], test)
+
+    const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+    problemOf(yield* send(requestOf(sample, scopeless)), 403, "scope_missing")
+    problemOf(yield* send(requestOf(sample, undefined)), 401, "credential_missing")
+  })
+
+  walk("has a bucket of its policy and project, and no other", function* (sample) {
+    const { ask, seed } = yield* World
+    const project = yield* seed({ project: slow(1) })
+    const neighbour = yield* seed({ project: slow(1) })
+    yield* ask(sample, project)
+    const others = Object.values(samples).filter(({ policy }) => policy !== sample.policy)
+    const policies = new Set<string>([sample.policy])
+    for (const other of others) {
+      const answer = yield* ask(other, project)
+      if (policies.has(other.policy)) problemOf(answer, 429, "rate_limit_exceeded")
+      else assert.strictEqual(answer.status, other.status)
+      policies.add(other.policy)
+    }
+    assert.strictEqual((yield* ask(sample, neighbour)).status, sample.status)
+  })
+
+  walk("has the limits of contract §4 when the project sets none", function* (sample) {
+    const { send } = yield* TestServer
+    const { seed } = yield* World
+    const { token } = yield* seed({ project: { rateLimits: {} } })
+    const limit = { read: 1200, write: 300, messages: 60 }[sample.policy]
+    const answer = yield* send(requestOf(sample, token))
+    assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=60`)
+    assert.strictEqual(remainingOf(answer, sample.policy), limit - 1)
+    assert.strictEqual(secondsOf(answer), Math.ceil((60 * (limit - 1)) / limit))
+  })
+
+  walk("has no more requests left than the lowered limits of its project allow", function* (sample) {
+    const { apply, issue, send } = yield* TestServer
+    const { seed } = yield* World
+    const { projectId, token } = yield* seed({ project: slow(1_000) })
+    yield* send(requestOf(sample, token))
+    yield* apply(projectId, { project: slow(7) })
+    const answer = yield* send(requestOf(sample, yield* issue(projectId)))
+    assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=7;w=360000`)
+    assert.isAtMost(remainingOf(answer, sample.policy), 7)
+  })
 
   // All operations at once, as each waits for seconds.
-  it.effect("answers once more after Retry-After, and once only", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { ask, seed } = yield* World
-      const oneAtATime = (yield* Semaphore.make(1)).withPermits(1)
-      // A token takes three seconds: longer than the few requests of one operation on a slow machine.
-      const rateLimit = { limit: 2, windowSeconds: 6 }
-      const test = Effect.fnUntraced(function* ([name, sample]: readonly [string, Sample]) {
-        const project = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
-        const again = send(requestOf(sample, project.token))
-        const refused = yield* oneAtATime(
-          Effect.gen(function* () {
-            for (const _ of [1, 2]) yield* again
-            // Refusals take no tokens, so they do not delay the next success.
-            for (const _ of [1, 2, 3]) problemOf(yield* again, 429, "rate_limit_exceeded")
-            return yield* again
-          })
-        )
-        yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)
-        assert.strictEqual((yield* ask(sample, project)).status, sample.status, name)
-        problemOf(yield* again, 429, "rate_limit_exceeded")
-      })
-      yield* Effect.forEach(Object.entries(samples), test, { concurrency: "unbounded" })
+  it.effect("answers once more after Retry-After, and once only", function* () {
+    const { send } = yield* TestServer
+    const { ask, seed } = yield* World
+    const oneAtATime = (yield* Semaphore.make(1)).withPermits(1)
+    // A token takes three seconds: longer than the few requests of one operation on a slow machine.
+    const rateLimit = { limit: 2, windowSeconds: 6 }
+    const test = Effect.fnUntraced(function* ([name, sample]: readonly [string, Sample]) {
+      const project = yield* seed({ project: { rateLimits: { [sample.policy]: rateLimit } } })
+      const again = send(requestOf(sample, project.token))
+      const refused = yield* oneAtATime(
+        Effect.gen(function* () {
+          for (const _ of [1, 2]) yield* again
+          // Refusals take no tokens, so they do not delay the next success.
+          for (const _ of [1, 2, 3]) problemOf(yield* again, 429, "rate_limit_exceeded")
+          return yield* again
+        })
+      )
+      yield* Effect.sleep(Number(refused.headers["retry-after"]) * 1000)
+      assert.strictEqual((yield* ask(sample, project)).status, sample.status, name)
+      problemOf(yield* again, 429, "rate_limit_exceeded")
     })
-  )
+    yield* Effect.forEach(Object.entries(samples), test, { concurrency: "unbounded" })
+  })
 
-  walkBodies("checks size and type of the body before the shape of the request", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { own } = yield* World
-      const shapes: ReadonlyArray<Change> = [
-        { query: "surprise=1" },
-        { query: "surprise=%zz" },
-        { query: "surprise=1&surprise=%00" },
-        { key: undefined },
-        ...Object.keys(sample.params ?? {}).flatMap((name) =>
-          ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
-        )
-      ]
-      const test = Effect.fnUntraced(function* (change: Change) {
-        problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
-        problemOf(
-          yield* send(requestOf(sample, own.token, { ...change, ...tooLarge, chunked: true })),
-          413,
-          "body_too_large"
-        )
-        const other = { ...change, headers: { "content-type": "text/plain" } }
-        problemOf(yield* send(requestOf(sample, own.token, other)), 415, "unsupported_media_type")
-      })
-      yield* each(shapes, test)
+  walkBodies("checks size and type of the body before the shape of the request", function* (sample) {
+    const { send } = yield* TestServer
+    const { own } = yield* World
+    const shapes: ReadonlyArray<Change> = [
+      { query: "surprise=1" },
+      { query: "surprise=%zz" },
+      { query: "surprise=1&surprise=%00" },
+      { key: undefined },
+      ...Object.keys(sample.params ?? {}).flatMap((name) =>
+        ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
+      )
+    ]
+    const test = Effect.fnUntraced(function* (change: Change) {
+      problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
+      problemOf(
+        yield* send(requestOf(sample, own.token, { ...change, ...tooLarge, chunked: true })),
+        413,
+        "body_too_large"
+      )
+      const other = { ...change, headers: { "content-type": "text/plain" } }
+      problemOf(yield* send(requestOf(sample, own.token, other)), 415, "unsupported_media_type")
     })
-  )
+    yield* each(shapes, test)
+  })
 })

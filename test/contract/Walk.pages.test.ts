@@ -1,5 +1,5 @@
 /** Every list: its order, its pages, and what a cursor is bound to (contract §6). */
-import { assert, layer } from "@effect/vitest"
+import { assert, type Body, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import fc from "fast-check"
 import { problemOf } from "../support/ContractAnswers.ts"
@@ -60,56 +60,51 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     )
   )
 
-  const walk = (what: string, test: (list: List) => Effect.Effect<unknown, never, TestServer>) => {
+  const walk = (what: string, test: (list: List) => Body<TestServer>) => {
     for (const [name, list] of Object.entries(lists)) {
-      it.effect(`${name} ${what}`, () => Effect.asVoid(test(list)))
+      it.effect(`${name} ${what}`, () => test(list))
     }
   }
 
-  walk("is empty at first", (list) =>
-    Effect.gen(function* () {
-      const { page } = yield* openList(list)
-      assert.deepStrictEqual(yield* page(), { items: [], nextCursor: null, link: undefined })
-    })
-  )
+  walk("is empty at first", function* (list) {
+    const { page } = yield* openList(list)
+    assert.deepStrictEqual(yield* page(), { items: [], nextCursor: null, link: undefined })
+  })
 
-  walk("shows its project's records in its order, by the bytes of their ids, in pages of every size", (list) =>
-    Effect.gen(function* () {
-      const records = [
-        ...many(62),
-        ...awkwardIds.flatMap((id, n) => [0, n % 4].map((k) => ({ id: id + k, createdAt: at(k) })))
-      ]
-      const distinct = [...new Map(records.map((record) => [record.id, record])).values()]
-      const { ids, walk } = yield* openList(list, distinct)
-      yield* openList(list, many(40))
-      const expected = orderOf(list)(distinct)
-      assert.deepStrictEqual(yield* ids(), expected.slice(0, 50))
-      for (const limit of [1, 7, expected.length - 1, expected.length, 100]) {
-        const pages = yield* walk(`limit=${limit}`)
-        assert.deepStrictEqual(pages.flat(), expected)
-        assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
-      }
-    })
-  )
+  walk("shows its project's records in its order, by the bytes of their ids, in pages of every size", function* (list) {
+    const records = [
+      ...many(62),
+      ...awkwardIds.flatMap((id, n) => [0, n % 4].map((k) => ({ id: id + k, createdAt: at(k) })))
+    ]
+    const distinct = [...new Map(records.map((record) => [record.id, record])).values()]
+    const { ids, walk } = yield* openList(list, distinct)
+    yield* openList(list, many(40))
+    const expected = orderOf(list)(distinct)
+    assert.deepStrictEqual(yield* ids(), expected.slice(0, 50))
+    for (const limit of [1, 7, expected.length - 1, expected.length, 100]) {
+      const pages = yield* walk(`limit=${limit}`)
+      assert.deepStrictEqual(pages.flat(), expected)
+      assert.strictEqual(pages.length, Math.ceil(expected.length / limit))
+    }
+  })
 
-  walk("shows as many records as the limit, which may differ for each page", (list) =>
-    Effect.gen(function* () {
-      const { ids, page } = yield* openList(list, many(101))
-      for (const limit of [1, 99, 100]) assert.lengthOf(yield* ids(`limit=${limit}`), limit)
-      const seen: Array<string> = []
-      let cursor: string | null = ""
-      for (const limit of [1, 10, 3, 87]) {
-        const next: Effect.Success<ReturnType<typeof page>> = yield* page(`limit=${limit}${cursor}`)
-        seen.push(...next.items.map(({ id }) => id))
-        cursor = next.nextCursor === null ? null : `&cursor=${next.nextCursor}`
-      }
-      assert.isNull(cursor)
-      assert.deepStrictEqual(seen, orderOf(list)(many(101)))
-    })
-  )
+  walk("shows as many records as the limit, which may differ for each page", function* (list) {
+    const { ids, page } = yield* openList(list, many(101))
+    for (const limit of [1, 99, 100]) assert.lengthOf(yield* ids(`limit=${limit}`), limit)
+    const seen: Array<string> = []
+    let cursor: string | null = ""
+    for (const limit of [1, 10, 3, 87]) {
+      const next: Effect.Success<ReturnType<typeof page>> = yield* page(`limit=${limit}${cursor}`)
+      seen.push(...next.items.map(({ id }) => id))
+      cursor = next.nextCursor === null ? null : `&cursor=${next.nextCursor}`
+    }
+    assert.isNull(cursor)
+    assert.deepStrictEqual(seen, orderOf(list)(many(101)))
+  })
 
-  walk("repeats and misses no record while others are inserted, changed and removed around the cursor", (list) =>
-    Effect.gen(function* () {
+  walk(
+    "repeats and misses no record while others are inserted, changed and removed around the cursor",
+    function* (list) {
       const stay = many(60)
       const leaving = stay.map(({ createdAt, id }) => ({ id: `leaving ${id}`, createdAt }))
       const { change, insert, remove, walk } = yield* openList(list, [...stay, ...leaving])
@@ -125,59 +120,54 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
         seen.filter((id) => id.startsWith("r")),
         orderOf(list)(stay)
       )
-    })
+    }
   )
 
-  walk("links to the next page with the same filter and limit", (list) =>
-    Effect.gen(function* () {
-      const { page, server, token } = yield* openList(list, many(9))
-      for (const filter of list.filters[0] ?? []) {
-        const seen: Array<string> = []
-        let next = yield* page(and(filter, "limit=4"))
-        while (true) {
-          seen.push(...next.items.map(({ id }) => id))
-          if (next.link === undefined) break
-          const [, address] = /^<([^<>\s"]+)>; rel="next"$/.exec(String(next.link)) ?? []
-          const link = new URL(address ?? assert.fail(String(next.link)), server.url)
-          assert.strictEqual(link.origin, server.url)
-          assert.deepStrictEqual(Object.fromEntries(link.searchParams), {
-            ...Object.fromEntries(new URLSearchParams(filter)),
-            limit: "4",
-            cursor: cursorOf(next)
-          })
-          next = list.pageOf(yield* server.send({ path: link.pathname + link.search, token }))
-        }
-        assert.deepStrictEqual(seen, orderOf(list)(many(9)))
+  walk("links to the next page with the same filter and limit", function* (list) {
+    const { page, server, token } = yield* openList(list, many(9))
+    for (const filter of list.filters[0] ?? []) {
+      const seen: Array<string> = []
+      let next = yield* page(and(filter, "limit=4"))
+      while (true) {
+        seen.push(...next.items.map(({ id }) => id))
+        if (next.link === undefined) break
+        const [, address] = /^<([^<>\s"]+)>; rel="next"$/.exec(String(next.link)) ?? []
+        const link = new URL(address ?? assert.fail(String(next.link)), server.url)
+        assert.strictEqual(link.origin, server.url)
+        assert.deepStrictEqual(Object.fromEntries(link.searchParams), {
+          ...Object.fromEntries(new URLSearchParams(filter)),
+          limit: "4",
+          cursor: cursorOf(next)
+        })
+        next = list.pageOf(yield* server.send({ path: link.pathname + link.search, token }))
       }
-    })
-  )
+      assert.deepStrictEqual(seen, orderOf(list)(many(9)))
+    }
+  })
 
-  walk("continues after ids of 160 characters of any alphabet", (list) =>
-    Effect.gen(function* () {
-      const records = blocks.flatMap(([first, last]) => longIds(3, first, last)).map((id) => ({ id, createdAt: at(0) }))
-      const { walk } = yield* openList(list, records)
-      assert.deepStrictEqual((yield* walk("limit=1")).flat(), orderOf(list)(records))
-    })
-  )
+  walk("continues after ids of 160 characters of any alphabet", function* (list) {
+    const records = blocks.flatMap(([first, last]) => longIds(3, first, last)).map((id) => ({ id, createdAt: at(0) }))
+    const { walk } = yield* openList(list, records)
+    assert.deepStrictEqual((yield* walk("limit=1")).flat(), orderOf(list)(records))
+  })
 
-  walk("continues after every time that a record can have", (list) =>
-    Effect.gen(function* () {
-      const times = [...edges, ...fc.sample(instant, 30).map((time) => time.toISOString())]
-      const ids = blocks.flatMap(([first, last]) => longIds(2, first, last))
-      const records = times.flatMap((createdAt, n) =>
-        [n, n + 3].map((place) => ({
-          // Not longer than 160 characters.
-          id: [...`${n} ${ids[place % ids.length]}`].slice(0, 160).join(""),
-          createdAt
-        }))
-      )
-      const { walk } = yield* openList(list, records)
-      for (const limit of [1, 7]) assert.deepStrictEqual((yield* walk(`limit=${limit}`)).flat(), orderOf(list)(records))
-    })
-  )
+  walk("continues after every time that a record can have", function* (list) {
+    const times = [...edges, ...fc.sample(instant, 30).map((time) => time.toISOString())]
+    const ids = blocks.flatMap(([first, last]) => longIds(2, first, last))
+    const records = times.flatMap((createdAt, n) =>
+      [n, n + 3].map((place) => ({
+        // Not longer than 160 characters.
+        id: [...`${n} ${ids[place % ids.length]}`].slice(0, 160).join(""),
+        createdAt
+      }))
+    )
+    const { walk } = yield* openList(list, records)
+    for (const limit of [1, 7]) assert.deepStrictEqual((yield* walk(`limit=${limit}`)).flat(), orderOf(list)(records))
+  })
 
-  walk("continues after a record with an id of any length that was removed, or whose time was changed", (list) =>
-    Effect.gen(function* () {
+  walk(
+    "continues after a record with an id of any length that was removed, or whose time was changed",
+    function* (list) {
       const ids = blocks.flatMap(([first, last]) => longIds(4, first, last))
       const alike = ids.flatMap((id) => ["a", "é", "日", "😀"].map((end) => [...id].slice(0, 159).join("") + end))
       for (const change of ["remove", "move"] as const) {
@@ -188,75 +178,67 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
         const pages = yield* walk("limit=1", (page) => changes[change](expected[page - 1] ?? assert.fail()))
         assert.deepStrictEqual(pages.flat(), expected)
       }
-    })
+    }
   )
 
-  walk("accepts a cursor only unaltered", (list) =>
-    Effect.gen(function* () {
-      const { ask, ids, page } = yield* openList(list, many(5))
-      const cursor = cursorOf(yield* page("limit=2"))
-      const altered = new Set(["x", "null", "0", "undefined", "e30", "x".repeat(512), cursor.toUpperCase()])
-      for (const index of [0, 1, cursor.length >> 1, cursor.length - 2, cursor.length - 1]) {
-        for (const other of ["", " ", "é", "A", "B", "_"]) {
-          altered.add(cursor.slice(0, index) + other + cursor.slice(index + 1))
-        }
-        if (index > 0) altered.add(cursor.slice(0, index))
+  walk("accepts a cursor only unaltered", function* (list) {
+    const { ask, ids, page } = yield* openList(list, many(5))
+    const cursor = cursorOf(yield* page("limit=2"))
+    const altered = new Set(["x", "null", "0", "undefined", "e30", "x".repeat(512), cursor.toUpperCase()])
+    for (const index of [0, 1, cursor.length >> 1, cursor.length - 2, cursor.length - 1]) {
+      for (const other of ["", " ", "é", "A", "B", "_"]) {
+        altered.add(cursor.slice(0, index) + other + cursor.slice(index + 1))
       }
-      for (const other of ["A", "=", "==", " ", ".", "\n", cursor]) altered.add(cursor + other).add(other + cursor)
-      altered.delete(cursor)
-      yield* each(altered, (other) =>
-        Effect.map(ask(`limit=2&cursor=${encodeURIComponent(other)}`), (answer) =>
-          problemOf(answer, 400, "cursor_invalid")
-        )
+      if (index > 0) altered.add(cursor.slice(0, index))
+    }
+    for (const other of ["A", "=", "==", " ", ".", "\n", cursor]) altered.add(cursor + other).add(other + cursor)
+    altered.delete(cursor)
+    yield* each(altered, (other) =>
+      Effect.map(ask(`limit=2&cursor=${encodeURIComponent(other)}`), (answer) =>
+        problemOf(answer, 400, "cursor_invalid")
       )
-      assert.lengthOf(yield* ids(`limit=2&cursor=${cursor}`), 2)
-    })
-  )
+    )
+    assert.lengthOf(yield* ids(`limit=2&cursor=${cursor}`), 2)
+  })
 
-  walk("accepts cursors with any token of the project, and none of another project", (list) =>
-    Effect.gen(function* () {
-      const { page, projectId, server } = yield* openList(list, many(5))
-      const foreign = yield* openList(list, many(5))
-      const cursor = cursorOf(yield* page("limit=2"))
-      problemOf(yield* foreign.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
-      const rotated = callsOf(list, server, { projectId, token: yield* server.issue(projectId) })
-      assert.lengthOf(yield* rotated.ids(`cursor=${cursor}`), 3)
-    })
-  )
+  walk("accepts cursors with any token of the project, and none of another project", function* (list) {
+    const { page, projectId, server } = yield* openList(list, many(5))
+    const foreign = yield* openList(list, many(5))
+    const cursor = cursorOf(yield* page("limit=2"))
+    problemOf(yield* foreign.ask(`limit=2&cursor=${cursor}`), 400, "cursor_invalid")
+    const rotated = callsOf(list, server, { projectId, token: yield* server.issue(projectId) })
+    assert.lengthOf(yield* rotated.ids(`cursor=${cursor}`), 3)
+  })
 
-  walk("accepts no cursor of another list", (list) =>
-    Effect.gen(function* () {
-      const { ids, page, projectId, server, token } = yield* openList(list, many(3))
-      const cursor = cursorOf(yield* page("limit=1"))
-      yield* server.apply(projectId, notedDeals)
-      const paths = Object.values(lists).map(({ path }) => path)
-      const others = paths.filter((path) => path !== list.path)
-      if (list.path.endsWith("/notes")) others.push("/api/v1/developer/crm/deals/other/notes")
-      for (const path of others) {
-        problemOf(yield* server.send({ path: `${path}?cursor=${cursor}`, token }), 400, "cursor_invalid")
-      }
-      const left = yield* ids(`cursor=${cursor}`)
-      assert.deepStrictEqual(
-        left.filter((id) => id.startsWith("r")),
-        orderOf(list)(many(3)).slice(1)
-      )
-    })
-  )
+  walk("accepts no cursor of another list", function* (list) {
+    const { ids, page, projectId, server, token } = yield* openList(list, many(3))
+    const cursor = cursorOf(yield* page("limit=1"))
+    yield* server.apply(projectId, notedDeals)
+    const paths = Object.values(lists).map(({ path }) => path)
+    const others = paths.filter((path) => path !== list.path)
+    if (list.path.endsWith("/notes")) others.push("/api/v1/developer/crm/deals/other/notes")
+    for (const path of others) {
+      problemOf(yield* server.send({ path: `${path}?cursor=${cursor}`, token }), 400, "cursor_invalid")
+    }
+    const left = yield* ids(`cursor=${cursor}`)
+    assert.deepStrictEqual(
+      left.filter((id) => id.startsWith("r")),
+      orderOf(list)(many(3)).slice(1)
+    )
+  })
 
-  walk("accepts a cursor with equivalent filters only", (list) =>
-    Effect.gen(function* () {
-      const { ask, page } = yield* openList(list, many(5))
-      for (const from of list.filters.flat()) {
-        const { nextCursor } = yield* page(and(from, "limit=2"))
-        if (nextCursor === null) continue
-        for (const group of list.filters) {
-          for (const to of group) {
-            const answer = yield* ask(and(to, `limit=3&cursor=${nextCursor}`))
-            if (group.includes(from)) list.pageOf(answer)
-            else problemOf(answer, 400, "cursor_invalid")
-          }
+  walk("accepts a cursor with equivalent filters only", function* (list) {
+    const { ask, page } = yield* openList(list, many(5))
+    for (const from of list.filters.flat()) {
+      const { nextCursor } = yield* page(and(from, "limit=2"))
+      if (nextCursor === null) continue
+      for (const group of list.filters) {
+        for (const to of group) {
+          const answer = yield* ask(and(to, `limit=3&cursor=${nextCursor}`))
+          if (group.includes(from)) list.pageOf(answer)
+          else problemOf(answer, 400, "cursor_invalid")
         }
       }
-    })
-  )
+    }
+  })
 })

@@ -1,5 +1,5 @@
 /** Every operation: its credentials and rights, its path and methods, and missing records (contract §1 to §4). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { HttpApi } from "effect/http-api"
 import { crc32 } from "node:zlib"
@@ -64,178 +64,156 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walkExpecting = walkingOver(it, ({ refusals = [] }) => refusals.includes("project_mismatch"))
   const walkGets = walkingOver(it, ({ method }) => method === "GET")
 
-  walk("succeeds with a good request, behind the limiter of its policy", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
-      const answer = yield* ask(sample, own)
-      assert.strictEqual(answer.status, sample.status, answer.text)
-      requestIdOf(answer)
-      remainingOf(answer, sample.policy)
-    })
-  )
+  walk("succeeds with a good request, behind the limiter of its policy", function* (sample) {
+    const { ask, own } = yield* World
+    const answer = yield* ask(sample, own)
+    assert.strictEqual(answer.status, sample.status, answer.text)
+    requestIdOf(answer)
+    remainingOf(answer, sample.policy)
+  })
 
-  walk("requires a credential", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const answer = yield* send(requestOf(sample, undefined))
-      problemOf(answer, 401, "credential_missing")
-      assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="developer-api"')
-      assertUnlimited(answer)
-    })
-  )
+  walk("requires a credential", function* (sample) {
+    const { send } = yield* TestServer
+    const answer = yield* send(requestOf(sample, undefined))
+    problemOf(answer, 401, "credential_missing")
+    assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="developer-api"')
+    assertUnlimited(answer)
+  })
 
-  walk("refuses every bad credential alike", (sample) =>
-    Effect.gen(function* () {
-      const { issue, revoke, send } = yield* TestServer
-      const { own } = yield* World
-      const { token } = own
-      const expired = yield* issue(own.projectId, { expiresIn: 0 })
-      const revoked = yield* issue(own.projectId)
-      yield* revoke(revoked)
-      const credentials = {
-        "a bare Bearer": "Bearer",
-        "no scheme": token,
-        "the scheme Basic": `Basic ${token}`,
-        "a scheme of six letters": `Digest ${token}`,
-        "a scheme that starts with Bearer": `Bearerx ${token}`,
-        "no space": `Bearer${token}`,
-        nonsense: "Bearer nonsense",
-        "a prefix": "Bearer dk_",
-        "two tokens": `Bearer ${token} ${token}`,
-        "a list": `Bearer ${token}, Bearer ${token}`,
-        "a longer token": `Bearer ${token}0`,
-        "a shorter token": `Bearer ${token.slice(0, -1)}`,
-        "another letter case": `Bearer ${token.toLowerCase()}`,
-        "a wrong checksum": `Bearer ${token.slice(0, -1)}${otherThan(token.at(-1))}`,
-        "an unknown key": `Bearer ${tokenOf(`dk_${"0".repeat(12)}_${"0".repeat(32)}`)}`,
-        "a wrong secret": `Bearer ${tokenOf(`${token.slice(0, 16)}${"0".repeat(32)}`)}`,
-        "an expired key": `Bearer ${expired}`,
-        "a revoked key": `Bearer ${revoked}`
-      }
-      const looks = new Map<string, string>()
-      const test = Effect.fnUntraced(function* ([what, authorization]: readonly [string, string]) {
-        const answer = yield* send(requestOf(sample, undefined, { headers: { ...fixedId, authorization } }))
-        assert.strictEqual(answer.status, 401, what)
-        problemOf(answer, 401, "credential_invalid")
-        assert.strictEqual(
-          answer.headers["www-authenticate"],
-          'Bearer realm="developer-api", error="invalid_token"',
-          what
-        )
-        assertUnlimited(answer)
-        looks.set(JSON.stringify(looksOf(answer)), what)
-      })
-      yield* each(Object.entries(credentials), test)
-      assert.strictEqual(looks.size, 1, [...looks.values()].join(", "))
-    })
-  )
-
-  walk("takes the scheme in any letter case", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
-      for (const scheme of ["bearer", "BEARER", "bEARER"]) {
-        const headers = { authorization: `${scheme} ${own.token}` }
-        assert.strictEqual((yield* ask(sample, { ...own, token: undefined }, { headers })).status, sample.status)
-      }
-    })
-  )
-
-  walk("requires its scope and no other", (sample) =>
-    Effect.gen(function* () {
-      const { issue, send } = yield* TestServer
-      const { ask, own } = yield* World
-      const others = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-      const answer = yield* send(requestOf(sample, others))
-      assert.strictEqual(problemOf(answer, 403, "scope_missing").requiredScope, sample.scope)
+  walk("refuses every bad credential alike", function* (sample) {
+    const { issue, revoke, send } = yield* TestServer
+    const { own } = yield* World
+    const { token } = own
+    const expired = yield* issue(own.projectId, { expiresIn: 0 })
+    const revoked = yield* issue(own.projectId)
+    yield* revoke(revoked)
+    const credentials = {
+      "a bare Bearer": "Bearer",
+      "no scheme": token,
+      "the scheme Basic": `Basic ${token}`,
+      "a scheme of six letters": `Digest ${token}`,
+      "a scheme that starts with Bearer": `Bearerx ${token}`,
+      "no space": `Bearer${token}`,
+      nonsense: "Bearer nonsense",
+      "a prefix": "Bearer dk_",
+      "two tokens": `Bearer ${token} ${token}`,
+      "a list": `Bearer ${token}, Bearer ${token}`,
+      "a longer token": `Bearer ${token}0`,
+      "a shorter token": `Bearer ${token.slice(0, -1)}`,
+      "another letter case": `Bearer ${token.toLowerCase()}`,
+      "a wrong checksum": `Bearer ${token.slice(0, -1)}${otherThan(token.at(-1))}`,
+      "an unknown key": `Bearer ${tokenOf(`dk_${"0".repeat(12)}_${"0".repeat(32)}`)}`,
+      "a wrong secret": `Bearer ${tokenOf(`${token.slice(0, 16)}${"0".repeat(32)}`)}`,
+      "an expired key": `Bearer ${expired}`,
+      "a revoked key": `Bearer ${revoked}`
+    }
+    const looks = new Map<string, string>()
+    const test = Effect.fnUntraced(function* ([what, authorization]: readonly [string, string]) {
+      const answer = yield* send(requestOf(sample, undefined, { headers: { ...fixedId, authorization } }))
+      assert.strictEqual(answer.status, 401, what)
+      problemOf(answer, 401, "credential_invalid")
       assert.strictEqual(
         answer.headers["www-authenticate"],
-        `Bearer error="insufficient_scope", scope="${sample.scope}"`
+        'Bearer realm="developer-api", error="invalid_token"',
+        what
       )
       assertUnlimited(answer)
-      const exact = yield* issue(own.projectId, { scopes: [sample.scope] })
-      assert.strictEqual((yield* ask(sample, { ...own, token: exact })).status, sample.status)
+      looks.set(JSON.stringify(looksOf(answer)), what)
     })
-  )
+    yield* each(Object.entries(credentials), test)
+    assert.strictEqual(looks.size, 1, [...looks.values()].join(", "))
+  })
 
-  walk("requires its module and no other", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const world = yield* World
-      const without = yield* world.seed({ project: { modules: modules.filter((module) => module !== sample.module) } })
-      const answer = yield* send(requestOf(sample, without.token))
-      problemOf(answer, 403, "module_unavailable")
-      assertUnlimited(answer)
-      const alone = yield* world.seed({ project: { modules: [sample.module] } })
-      assert.strictEqual((yield* world.ask(sample, alone)).status, sample.status)
+  walk("takes the scheme in any letter case", function* (sample) {
+    const { ask, own } = yield* World
+    for (const scheme of ["bearer", "BEARER", "bEARER"]) {
+      const headers = { authorization: `${scheme} ${own.token}` }
+      assert.strictEqual((yield* ask(sample, { ...own, token: undefined }, { headers })).status, sample.status)
+    }
+  })
+
+  walk("requires its scope and no other", function* (sample) {
+    const { issue, send } = yield* TestServer
+    const { ask, own } = yield* World
+    const others = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+    const answer = yield* send(requestOf(sample, others))
+    assert.strictEqual(problemOf(answer, 403, "scope_missing").requiredScope, sample.scope)
+    assert.strictEqual(answer.headers["www-authenticate"], `Bearer error="insufficient_scope", scope="${sample.scope}"`)
+    assertUnlimited(answer)
+    const exact = yield* issue(own.projectId, { scopes: [sample.scope] })
+    assert.strictEqual((yield* ask(sample, { ...own, token: exact })).status, sample.status)
+  })
+
+  walk("requires its module and no other", function* (sample) {
+    const { send } = yield* TestServer
+    const world = yield* World
+    const without = yield* world.seed({ project: { modules: modules.filter((module) => module !== sample.module) } })
+    const answer = yield* send(requestOf(sample, without.token))
+    problemOf(answer, 403, "module_unavailable")
+    assertUnlimited(answer)
+    const alone = yield* world.seed({ project: { modules: [sample.module] } })
+    assert.strictEqual((yield* world.ask(sample, alone)).status, sample.status)
+  })
+
+  walk("requires the project's entitlement", function* (sample) {
+    const { send } = yield* TestServer
+    const world = yield* World
+    const { token } = yield* world.seed({ project: { entitlements: ["something_else"] } })
+    const answer = yield* send(requestOf(sample, token))
+    problemOf(answer, 403, "entitlement_unavailable")
+    assertUnlimited(answer)
+  })
+
+  walk("requires an active member for a key that is bound to one", function* (sample) {
+    const { apply, issue, send } = yield* TestServer
+    const { ask, seed } = yield* World
+    const { projectId } = yield* seed()
+    const token = yield* issue(projectId, { memberId: "mem_own" })
+    yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: false }] })
+    const answer = yield* send(requestOf(sample, token))
+    problemOf(answer, 403, "membership_unavailable")
+    assertUnlimited(answer)
+
+    yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: true }] })
+    const active = yield* issue(projectId, { memberId: "mem_own" })
+    assert.strictEqual((yield* ask(sample, { projectId, token: active })).status, sample.status)
+  })
+
+  walkReferences("answers the same for another project's record and a missing one", function* (sample) {
+    const { ask, own } = yield* World
+    const references = sample.references ?? []
+    const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
+      const [foreign, missing] = yield* Effect.forEach(
+        [({ foreign }: Reference) => foreign, missingOf],
+        Effect.fnUntraced(function* (idOf) {
+          // Only the id is wrong.
+          const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
+          problemOf(answer, by.status ?? 404, by.code)
+          remainingOf(answer, sample.policy)
+          const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
+          return looksOf({ ...answer, text })
+        })
+      )
+      assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
     })
-  )
+    for (const reference of references) yield* assertAlike([reference], reference)
+    // If all records in the path are the other project's, the first of them is reported missing.
+    const inPath = references.filter(({ at: [slot] }) => slot === "path")
+    for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
+  })
 
-  walk("requires the project's entitlement", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const world = yield* World
-      const { token } = yield* world.seed({ project: { entitlements: ["something_else"] } })
-      const answer = yield* send(requestOf(sample, token))
-      problemOf(answer, 403, "entitlement_unavailable")
-      assertUnlimited(answer)
-    })
-  )
+  walkReferences("describes every missing record in the detail of its problem", function* (sample) {
+    const { ask, own } = yield* World
+    for (const reference of sample.references ?? []) {
+      const answer = yield* ask(sample, own, referring(sample, [reference], missingOf))
+      const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
+      assert.isString(detail, reference.at.join("/"))
+    }
+  })
 
-  walk("requires an active member for a key that is bound to one", (sample) =>
-    Effect.gen(function* () {
-      const { apply, issue, send } = yield* TestServer
-      const { ask, seed } = yield* World
-      const { projectId } = yield* seed()
-      const token = yield* issue(projectId, { memberId: "mem_own" })
-      yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: false }] })
-      const answer = yield* send(requestOf(sample, token))
-      problemOf(answer, 403, "membership_unavailable")
-      assertUnlimited(answer)
-
-      yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: true }] })
-      const active = yield* issue(projectId, { memberId: "mem_own" })
-      assert.strictEqual((yield* ask(sample, { projectId, token: active })).status, sample.status)
-    })
-  )
-
-  walkReferences("answers the same for another project's record and a missing one", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
-      const references = sample.references ?? []
-      const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
-        const [foreign, missing] = yield* Effect.forEach(
-          [({ foreign }: Reference) => foreign, missingOf],
-          Effect.fnUntraced(function* (idOf) {
-            // Only the id is wrong.
-            const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
-            problemOf(answer, by.status ?? 404, by.code)
-            remainingOf(answer, sample.policy)
-            const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
-            return looksOf({ ...answer, text })
-          })
-        )
-        assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
-      })
-      for (const reference of references) yield* assertAlike([reference], reference)
-      // If all records in the path are the other project's, the first of them is reported missing.
-      const inPath = references.filter(({ at: [slot] }) => slot === "path")
-      for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
-    })
-  )
-
-  walkReferences("describes every missing record in the detail of its problem", (sample) =>
-    Effect.gen(function* () {
-      const { ask, own } = yield* World
-      for (const reference of sample.references ?? []) {
-        const answer = yield* ask(sample, own, referring(sample, [reference], missingOf))
-        const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
-        assert.isString(detail, reference.at.join("/"))
-      }
-    })
-  )
-
-  walkExpecting("answers project_mismatch before it looks for anything if another project is expected", (sample) =>
-    Effect.gen(function* () {
+  walkExpecting(
+    "answers project_mismatch before it looks for anything if another project is expected",
+    function* (sample) {
       const { ask, own, seed } = yield* World
       const expecting = (expectedProjectId: string): Change =>
         sample.body === undefined
@@ -257,126 +235,116 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       // The refused request left its key free. A key that is known does not matter, either.
       assert.isFalse(receiptOfSample(sample, yield* ask(sample, own, { key })).replayed)
       problemOf(yield* ask(sample, own, wrong), 400, "project_mismatch")
-    })
+    }
   )
 
-  walk("is not found with a trailing slash, an empty segment or another letter case", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { own } = yield* World
-      const request = requestOf(sample, own.token)
-      const [path = "", query] = request.path.split("?")
-      const others = [
-        `${path}/`,
-        `${path}//`,
-        `/${path}`,
-        path.replace("/v1/", "/v1//"),
-        path.replace(/\/([^/]+)$/, "//$1"),
-        path.replace("/developer/", "/Developer/"),
-        path.replace("/v1/", "/v2/"),
-        path.replace("/api/", "/"),
-        ...Object.keys(sample.params ?? {}).map(
-          (name) => requestOf(sample, own.token, { params: { [name]: "" }, query: "" }).path
-        )
-      ]
-      yield* each(others, (other) =>
-        each([own.token, undefined], (token) =>
-          Effect.map(send({ ...request, token, path: query === undefined ? other : `${other}?${query}` }), (answer) => {
-            problemOf(answer, 404, "route_not_found")
-            assertUnlimited(answer)
-          })
-        )
+  walk("is not found with a trailing slash, an empty segment or another letter case", function* (sample) {
+    const { send } = yield* TestServer
+    const { own } = yield* World
+    const request = requestOf(sample, own.token)
+    const [path = "", query] = request.path.split("?")
+    const others = [
+      `${path}/`,
+      `${path}//`,
+      `/${path}`,
+      path.replace("/v1/", "/v1//"),
+      path.replace(/\/([^/]+)$/, "//$1"),
+      path.replace("/developer/", "/Developer/"),
+      path.replace("/v1/", "/v2/"),
+      path.replace("/api/", "/"),
+      ...Object.keys(sample.params ?? {}).map(
+        (name) => requestOf(sample, own.token, { params: { [name]: "" }, query: "" }).path
       )
-    })
-  )
-
-  walk("answers method_not_allowed with the methods of its path", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { own } = yield* World
-      const { path } = requestOf(sample, undefined, { query: "" })
-      // A segment of this path can be an id in another one.
-      const known = operations.flatMap(([, { method, path: template }]) =>
-        !new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
-          ? []
-          : method === "GET"
-            ? ["GET", "HEAD"]
-            : [method]
-      )
-      for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
-        if (known.includes(method)) continue
-        for (const token of [own.token, undefined]) {
-          const answer = yield* send({ method, path, token })
-          if (method === "HEAD") assert.strictEqual(answer.status, 405)
-          else problemOf(answer, 405, "method_not_allowed")
-          assert.deepStrictEqual(answer.headers.allow?.split(/, */).toSorted(), known.toSorted(), method)
-          assert.notProperty(answer.headers, "access-control-allow-origin")
+    ]
+    yield* each(others, (other) =>
+      each([own.token, undefined], (token) =>
+        Effect.map(send({ ...request, token, path: query === undefined ? other : `${other}?${query}` }), (answer) => {
+          problemOf(answer, 404, "route_not_found")
           assertUnlimited(answer)
-          requestIdOf(answer)
-        }
-      }
-    })
-  )
+        })
+      )
+    )
+  })
 
-  walkGets("answers HEAD like GET without the body", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { own } = yield* World
-      const missing = sample.references?.map(({ at, foreign }) => ({ params: { [at[1]]: foreign } })) ?? []
-      const requests = [
-        requestOf(sample, own.token, { headers: fixedId }),
-        requestOf(sample, undefined, { headers: fixedId }),
-        requestOf(sample, own.token, { headers: fixedId, query: "surprise=1" }),
-        ...missing.map((change) => requestOf(sample, own.token, { ...change, headers: fixedId }))
-      ]
-      for (const request of requests) {
-        const get = yield* send(request)
-        const head = yield* send({ ...request, method: "HEAD" })
-        assert.strictEqual(head.text, "")
-        assert.deepStrictEqual(looksOf({ ...head, text: "" }), looksOf({ ...get, text: "" }))
-        if (get.headers.ratelimit !== undefined) remainingOf(head, sample.policy)
-      }
-    })
-  )
-
-  walk("echoes a well-formed x-request-id, and generates one otherwise", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { own } = yield* World
+  walk("answers method_not_allowed with the methods of its path", function* (sample) {
+    const { send } = yield* TestServer
+    const { own } = yield* World
+    const { path } = requestOf(sample, undefined, { query: "" })
+    // A segment of this path can be an id in another one.
+    const known = operations.flatMap(([, { method, path: template }]) =>
+      !new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
+        ? []
+        : method === "GET"
+          ? ["GET", "HEAD"]
+          : [method]
+    )
+    for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
+      if (known.includes(method)) continue
       for (const token of [own.token, undefined]) {
-        for (const id of ["a", "A-z_0.9", "x".repeat(128)]) {
-          const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
-          assert.strictEqual(requestIdOf(answer), id)
-        }
-        for (const id of ["", "x".repeat(129), "a b", "a,b", "a/b", "ä"]) {
-          const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
-          assert.match(requestIdOf(answer), /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
-        }
+        const answer = yield* send({ method, path, token })
+        if (method === "HEAD") assert.strictEqual(answer.status, 405)
+        else problemOf(answer, 405, "method_not_allowed")
+        assert.deepStrictEqual(answer.headers.allow?.split(/, */).toSorted(), known.toSorted(), method)
+        assert.notProperty(answer.headers, "access-control-allow-origin")
+        assertUnlimited(answer)
+        requestIdOf(answer)
       }
-    })
-  )
+    }
+  })
 
-  walkMutations("requires a well-formed idempotency key", (sample) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestServer
-      const { ask, own, seed } = yield* World
-      const malformed =
-        sample.key === "record"
-          ? ["", "1234567", "x".repeat(161), "-2345678", ".2345678", "1234567/", "1234 678", "1234567é", "12345678, 9"]
-          : ["", "x".repeat(161), "a b", "é"]
-      for (const key of [undefined, ...malformed]) {
-        const answer = yield* send(requestOf(sample, own.token, { key }))
-        const { errors } = problemOf(answer, 400, "validation_failed")
-        assert.deepStrictEqual(Object.keys(errors ?? {}), ["header/idempotency-key"], String(key))
-        remainingOf(answer, sample.policy)
+  walkGets("answers HEAD like GET without the body", function* (sample) {
+    const { send } = yield* TestServer
+    const { own } = yield* World
+    const missing = sample.references?.map(({ at, foreign }) => ({ params: { [at[1]]: foreign } })) ?? []
+    const requests = [
+      requestOf(sample, own.token, { headers: fixedId }),
+      requestOf(sample, undefined, { headers: fixedId }),
+      requestOf(sample, own.token, { headers: fixedId, query: "surprise=1" }),
+      ...missing.map((change) => requestOf(sample, own.token, { ...change, headers: fixedId }))
+    ]
+    for (const request of requests) {
+      const get = yield* send(request)
+      const head = yield* send({ ...request, method: "HEAD" })
+      assert.strictEqual(head.text, "")
+      assert.deepStrictEqual(looksOf({ ...head, text: "" }), looksOf({ ...get, text: "" }))
+      if (get.headers.ratelimit !== undefined) remainingOf(head, sample.policy)
+    }
+  })
+
+  walk("echoes a well-formed x-request-id, and generates one otherwise", function* (sample) {
+    const { send } = yield* TestServer
+    const { own } = yield* World
+    for (const token of [own.token, undefined]) {
+      for (const id of ["a", "A-z_0.9", "x".repeat(128)]) {
+        const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
+        assert.strictEqual(requestIdOf(answer), id)
       }
-      // Short keys are few, so this project is a new one.
-      const fresh = yield* seed()
-      const [shortest, filler] = sample.key === "record" ? ["a2345678", "0._:-A"] : ["!", "~/\"'"]
-      for (const key of [shortest, newKey().padEnd(160, filler)]) {
-        const answer = yield* ask(sample, fresh, { key })
-        assert.strictEqual(answer.status, sample.status, `${key} ${answer.text}`)
+      for (const id of ["", "x".repeat(129), "a b", "a,b", "a/b", "ä"]) {
+        const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
+        assert.match(requestIdOf(answer), /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
       }
-    })
-  )
+    }
+  })
+
+  walkMutations("requires a well-formed idempotency key", function* (sample) {
+    const { send } = yield* TestServer
+    const { ask, own, seed } = yield* World
+    const malformed =
+      sample.key === "record"
+        ? ["", "1234567", "x".repeat(161), "-2345678", ".2345678", "1234567/", "1234 678", "1234567é", "12345678, 9"]
+        : ["", "x".repeat(161), "a b", "é"]
+    for (const key of [undefined, ...malformed]) {
+      const answer = yield* send(requestOf(sample, own.token, { key }))
+      const { errors } = problemOf(answer, 400, "validation_failed")
+      assert.deepStrictEqual(Object.keys(errors ?? {}), ["header/idempotency-key"], String(key))
+      remainingOf(answer, sample.policy)
+    }
+    // Short keys are few, so this project is a new one.
+    const fresh = yield* seed()
+    const [shortest, filler] = sample.key === "record" ? ["a2345678", "0._:-A"] : ["!", "~/\"'"]
+    for (const key of [shortest, newKey().padEnd(160, filler)]) {
+      const answer = yield* ask(sample, fresh, { key })
+      assert.strictEqual(answer.status, sample.status, `${key} ${answer.text}`)
+    }
+  })
 })

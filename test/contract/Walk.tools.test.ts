@@ -1,5 +1,5 @@
 /** Every operation, as a tool of agents: its answers and problems are those of HTTP (contract §17). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { modules as allModules, scopes } from "../../src/api/Access.ts"
 import { type Answer, type Request, send } from "../support/ContractHttp.ts"
@@ -94,58 +94,53 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
   const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
   const walkReads = walkingOver(it, ({ key }) => key === undefined)
 
-  walkReads("answers what the operation answers", (sample, name) =>
-    Effect.gen(function* () {
-      const { send, url } = yield* TestServer
-      const { own, restore } = yield* World
+  walkReads("answers what the operation answers", function* (sample, name) {
+    const { send, url } = yield* TestServer
+    const { own, restore } = yield* World
+    yield* restore(sample, own.projectId)
+    const request = requestOf(sample, own.token)
+    const answer = yield* send(request)
+    assert.strictEqual(answer.status, sample.status)
+    for (const revision of revisions) {
+      const result = yield* callTool(url, own.token, name, argumentsOf(sample, request), revision)
+      assertSame(result, answer, `${name} ${revision}`)
+    }
+  })
+
+  walkMutations("shares its keys with the operation: each replays the answer of the other", function* (sample, name) {
+    const { send, url } = yield* TestServer
+    const { own, restore } = yield* World
+    for (const byToolFirst of [false, true]) {
       yield* restore(sample, own.projectId)
-      const request = requestOf(sample, own.token)
+      const request = requestOf(sample, own.token, { key: newKey() })
+      const call = callTool(url, own.token, name, argumentsOf(sample, request))
+      const first = byToolFirst ? (yield* call).structuredContent : (yield* send(request)).json
       const answer = yield* send(request)
-      assert.strictEqual(answer.status, sample.status)
-      for (const revision of revisions) {
-        const result = yield* callTool(url, own.token, name, argumentsOf(sample, request), revision)
-        assertSame(result, answer, `${name} ${revision}`)
-      }
-    })
-  )
+      assert.strictEqual(answer.status, sample.status, answer.text)
+      assert.strictEqual(answer.headers["idempotent-replayed"], "true")
+      assertSame(yield* call, answer, name)
+      const { signingSecret: _, ...receipt }: Record<string, unknown> = JSON.parse(JSON.stringify(first))
+      assert.deepStrictEqual(receipt, answer.json)
+    }
+  })
 
-  walkMutations("shares its keys with the operation: each replays the answer of the other", (sample, name) =>
-    Effect.gen(function* () {
-      const { send, url } = yield* TestServer
-      const { own, restore } = yield* World
-      for (const byToolFirst of [false, true]) {
-        yield* restore(sample, own.projectId)
-        const request = requestOf(sample, own.token, { key: newKey() })
-        const call = callTool(url, own.token, name, argumentsOf(sample, request))
-        const first = byToolFirst ? (yield* call).structuredContent : (yield* send(request)).json
-        const answer = yield* send(request)
-        assert.strictEqual(answer.status, sample.status, answer.text)
-        assert.strictEqual(answer.headers["idempotent-replayed"], "true")
-        assertSame(yield* call, answer, name)
-        const { signingSecret: _, ...receipt }: Record<string, unknown> = JSON.parse(JSON.stringify(first))
-        assert.deepStrictEqual(receipt, answer.json)
-      }
+  walk("answers the problems of the operation, with the locations of HTTP", function* (sample, name) {
+    const { url } = yield* TestServer
+    const { own, restore } = yield* World
+    yield* restore(sample, own.projectId)
+    const test = Effect.fnUntraced(function* (change: Change) {
+      const request = requestOf(sample, own.token, change)
+      const answer = yield* send(url, request)
+      assert.isAtLeast(answer.status, 400, `${request.path} ${JSON.stringify(change)}`)
+      const result = yield* callTool(url, own.token, name, argumentsOf(sample, request))
+      assertSame(result, answer, `${request.path} ${JSON.stringify(change)}`)
     })
-  )
+    yield* each(faultsOf(sample), test)
+  })
 
-  walk("answers the problems of the operation, with the locations of HTTP", (sample, name) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestServer
-      const { own, restore } = yield* World
-      yield* restore(sample, own.projectId)
-      const test = Effect.fnUntraced(function* (change: Change) {
-        const request = requestOf(sample, own.token, change)
-        const answer = yield* send(url, request)
-        assert.isAtLeast(answer.status, 400, `${request.path} ${JSON.stringify(change)}`)
-        const result = yield* callTool(url, own.token, name, argumentsOf(sample, request))
-        assertSame(result, answer, `${request.path} ${JSON.stringify(change)}`)
-      })
-      yield* each(faultsOf(sample), test)
-    })
-  )
-
-  walk("is refused like the operation without scope, module, membership or room in its bucket", (sample, name) =>
-    Effect.gen(function* () {
+  walk(
+    "is refused like the operation without scope, module, membership or room in its bucket",
+    function* (sample, name) {
       const { issue, url } = yield* TestServer
       const { own, seed } = yield* World
       const others = scopes.filter((scope) => scope !== sample.scope)
@@ -166,86 +161,80 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
         const { result } = rpcOf(yield* send(url, mcpRequest(token, "tools/list", {})))
         assert.strictEqual(JSON.stringify(result).includes(`"name":"${name}"`), what === "bucket", what)
       }
-    })
+    }
   )
 
-  walk("refuses an argument whose name no parameter could have", (sample, name) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestServer
-      const { own } = yield* World
-      const given = argumentsOf(sample, requestOf(sample, own.token))
-      const { structuredContent } = yield* callTool(url, own.token, name, { ...given, "a\u0000": "1" })
-      assert.deepStrictEqual(Object(structuredContent).errors, {
-        query: ["has a parameter whose name must not contain U+0000 or an unpaired surrogate"]
-      })
+  walk("refuses an argument whose name no parameter could have", function* (sample, name) {
+    const { url } = yield* TestServer
+    const { own } = yield* World
+    const given = argumentsOf(sample, requestOf(sample, own.token))
+    const { structuredContent } = yield* callTool(url, own.token, name, { ...given, "a\u0000": "1" })
+    assert.deepStrictEqual(Object(structuredContent).errors, {
+      query: ["has a parameter whose name must not contain U+0000 or an unpaired surrogate"]
     })
-  )
+  })
 
-  it.effect("is listed with the name of its operation, in less than 64 KiB", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestServer
-      const { own } = yield* World
-      const answer = yield* send(url, mcpRequest(own.token, "tools/list", {}))
-      const tools: ReadonlyArray<Record<string, unknown>> = JSON.parse(JSON.stringify(rpcOf(answer).result?.["tools"]))
-      assert.deepStrictEqual(tools.map(({ name }) => String(name)).toSorted(), Object.keys(samples).toSorted())
-      assert.isBelow(Buffer.byteLength(answer.text), 64 * 1024)
-      const reference: Reference = JSON.parse((yield* send(url, { path: "/openapi.json" })).text)
-      const described = new Map(
-        Object.values(reference.paths).flatMap((path) =>
-          Object.values(path).map(({ description, operationId }) => [operationId, description])
-        )
+  it.effect("is listed with the name of its operation, in less than 64 KiB", function* () {
+    const { url } = yield* TestServer
+    const { own } = yield* World
+    const answer = yield* send(url, mcpRequest(own.token, "tools/list", {}))
+    const tools: ReadonlyArray<Record<string, unknown>> = JSON.parse(JSON.stringify(rpcOf(answer).result?.["tools"]))
+    assert.deepStrictEqual(tools.map(({ name }) => String(name)).toSorted(), Object.keys(samples).toSorted())
+    assert.isBelow(Buffer.byteLength(answer.text), 64 * 1024)
+    const reference: Reference = JSON.parse((yield* send(url, { path: "/openapi.json" })).text)
+    const described = new Map(
+      Object.values(reference.paths).flatMap((path) =>
+        Object.values(path).map(({ description, operationId }) => [operationId, description])
       )
-      for (const { annotations, description, inputSchema, name, ...rest } of tools) {
-        const sample = samples[String(name)]
-        // It begins with the first sentence of the reference, and has the price of a call.
-        const [when = ""] = (described.get(String(name)) ?? "").split(/(?<=\.) /)
-        assert.isNotEmpty(when, String(name))
-        assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
-        assert.include(description, `Costs 1 of the limit \`${sample?.policy}\``)
-        assert.isAtMost(String(description).length, 300, String(name))
-        assert.isFalse("outputSchema" in rest)
-        assert.deepStrictEqual(annotations, {
-          title: rest["title"],
-          readOnlyHint: sample?.policy === "read",
-          destructiveHint: name === "deleteNote" || name === "patchCampaign",
-          idempotentHint: true,
-          openWorldHint: name === "sendMessage"
-        })
-        const schema: { properties: Record<string, { description?: string }>; required?: ReadonlyArray<string> } =
-          JSON.parse(JSON.stringify(inputSchema))
-        assert.strictEqual(schema.required?.includes("idempotencyKey") === true, sample?.key !== undefined)
-        const expected = [
-          ...Object.keys(sample?.params ?? {}),
-          ...Object.keys(sample?.query ?? {}),
-          ...(sample?.body === undefined ? [] : ["body"]),
-          ...(sample?.key === undefined ? [] : ["idempotencyKey"])
-        ]
-        assert.deepStrictEqual(Object.keys(schema.properties).toSorted(), expected.toSorted())
-        for (const [argument, { description }] of Object.entries(schema.properties)) {
-          if (argument !== "body") assert.isString(description, `${String(name)} ${argument}`)
-        }
+    )
+    for (const { annotations, description, inputSchema, name, ...rest } of tools) {
+      const sample = samples[String(name)]
+      // It begins with the first sentence of the reference, and has the price of a call.
+      const [when = ""] = (described.get(String(name)) ?? "").split(/(?<=\.) /)
+      assert.isNotEmpty(when, String(name))
+      assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
+      assert.include(description, `Costs 1 of the limit \`${sample?.policy}\``)
+      assert.isAtMost(String(description).length, 300, String(name))
+      assert.isFalse("outputSchema" in rest)
+      assert.deepStrictEqual(annotations, {
+        title: rest["title"],
+        readOnlyHint: sample?.policy === "read",
+        destructiveHint: name === "deleteNote" || name === "patchCampaign",
+        idempotentHint: true,
+        openWorldHint: name === "sendMessage"
+      })
+      const schema: { properties: Record<string, { description?: string }>; required?: ReadonlyArray<string> } =
+        JSON.parse(JSON.stringify(inputSchema))
+      assert.strictEqual(schema.required?.includes("idempotencyKey") === true, sample?.key !== undefined)
+      const expected = [
+        ...Object.keys(sample?.params ?? {}),
+        ...Object.keys(sample?.query ?? {}),
+        ...(sample?.body === undefined ? [] : ["body"]),
+        ...(sample?.key === undefined ? [] : ["idempotencyKey"])
+      ]
+      assert.deepStrictEqual(Object.keys(schema.properties).toSorted(), expected.toSorted())
+      for (const [argument, { description }] of Object.entries(schema.properties)) {
+        if (argument !== "body") assert.isString(description, `${String(name)} ${argument}`)
       }
-    })
-  )
+    }
+  })
 })
 
 /** Numbers stand for themselves where HTTP has text. */
 layer(World.layer, { excludeTestServices: true })("a parameter that is a number", (it) => {
-  it.effect("is accepted as a number", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestServer
-      const { own } = yield* World
-      const result = yield* callTool(url, own.token, "listClients", { limit: 1 })
-      assert.isFalse(result.isError)
-      for (const limit of [0, 1.5, 1e21, true, null, ["1"], {}]) {
-        const answer = yield* send(
-          url,
-          mcpRequest(own.token, "tools/call", { name: "listClients", arguments: { limit } })
-        )
-        const { isError, structuredContent } = resultOf(answer)
-        assert.isTrue(isError)
-        assert.deepStrictEqual(Object.keys(structuredContent["errors"] ?? {}), ["query/limit"])
-      }
-    })
-  )
+  it.effect("is accepted as a number", function* () {
+    const { url } = yield* TestServer
+    const { own } = yield* World
+    const result = yield* callTool(url, own.token, "listClients", { limit: 1 })
+    assert.isFalse(result.isError)
+    for (const limit of [0, 1.5, 1e21, true, null, ["1"], {}]) {
+      const answer = yield* send(
+        url,
+        mcpRequest(own.token, "tools/call", { name: "listClients", arguments: { limit } })
+      )
+      const { isError, structuredContent } = resultOf(answer)
+      assert.isTrue(isError)
+      assert.deepStrictEqual(Object.keys(structuredContent["errors"] ?? {}), ["query/limit"])
+    }
+  })
 })

@@ -1,5 +1,5 @@
 /** Every command that names a version: it takes the current one alone, and one of several writers has it (contract §5, §7, §9, §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import { slowDown } from "../support/SlowRows.ts"
@@ -76,47 +76,43 @@ layer(slow, { excludeTestServices: true })("every command at a version", (it) =>
   )
 
   for (const [name, sample] of commands) {
-    it.effect(`${name} takes the current version of its record, and has no effect at any other`, () =>
-      Effect.gen(function* () {
-        const { send } = yield* TestServer
-        const { own, restore } = yield* World
-        yield* restore(sample, own.projectId)
-        const current = isCreate(sample) ? null : 1
-        const others = [...(name === "configureWebhook again" ? [null] : []), 1, 2, 2 ** 31, Number.MAX_SAFE_INTEGER]
-        for (const version of others.filter((version) => version !== current)) {
-          const answer = yield* send(requestOf(sample, own.token, at(sample, version)))
-          assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, current)
-        }
-        const receipt = receiptOfSample(sample, yield* send(requestOf(sample, own.token)))
-        assert.deepInclude(receipt, { changed: true, version: isCreate(sample) || isDelete(sample) ? 1 : 2 })
-      })
-    )
+    it.effect(`${name} takes the current version of its record, and has no effect at any other`, function* () {
+      const { send } = yield* TestServer
+      const { own, restore } = yield* World
+      yield* restore(sample, own.projectId)
+      const current = isCreate(sample) ? null : 1
+      const others = [...(name === "configureWebhook again" ? [null] : []), 1, 2, 2 ** 31, Number.MAX_SAFE_INTEGER]
+      for (const version of others.filter((version) => version !== current)) {
+        const answer = yield* send(requestOf(sample, own.token, at(sample, version)))
+        assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, current)
+      }
+      const receipt = receiptOfSample(sample, yield* send(requestOf(sample, own.token)))
+      assert.deepInclude(receipt, { changed: true, version: isCreate(sample) || isDelete(sample) ? 1 : 2 })
+    })
   }
 
   for (const [record, commands] of Object.entries(records)) {
-    it.effect(`on a ${record} is done once of 20 at the same time, on two replicas`, () =>
-      Effect.gen(function* () {
-        const server = yield* TestServer
-        const { own, restore } = yield* World
-        const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
-        const all = Object.values(commands)
-        for (let round = 0; round < 4; round++) {
-          for (const sample of all.slice(0, 1)) yield* restore(sample, own.projectId)
-          const sampleAt = (index: number) => all[(index >> 1) % all.length] ?? assert.fail()
-          const answers = yield* atOnce(20, (index) =>
-            (index % 2 === 0 ? server : replica).send(requestOf(sampleAt(index), own.token))
-          )
-          assert.strictEqual(statusesOf(answers)["200"], 1, JSON.stringify(statusesOf(answers)))
-          const winner = answers.findIndex(({ status }) => status === 200)
-          const done = sampleAt(winner)
-          const { version } = receiptOfSample(done, answers[winner] ?? assert.fail())
-          for (const [index, answer] of answers.entries()) {
-            if (index === winner) continue
-            if (isDelete(done)) assert.match(String(codeOf(answer)), /^(note|campaign)_not_found$/)
-            else assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, version)
-          }
+    it.effect(`on a ${record} is done once of 20 at the same time, on two replicas`, function* () {
+      const server = yield* TestServer
+      const { own, restore } = yield* World
+      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
+      const all = Object.values(commands)
+      for (let round = 0; round < 4; round++) {
+        for (const sample of all.slice(0, 1)) yield* restore(sample, own.projectId)
+        const sampleAt = (index: number) => all[(index >> 1) % all.length] ?? assert.fail()
+        const answers = yield* atOnce(20, (index) =>
+          (index % 2 === 0 ? server : replica).send(requestOf(sampleAt(index), own.token))
+        )
+        assert.strictEqual(statusesOf(answers)["200"], 1, JSON.stringify(statusesOf(answers)))
+        const winner = answers.findIndex(({ status }) => status === 200)
+        const done = sampleAt(winner)
+        const { version } = receiptOfSample(done, answers[winner] ?? assert.fail())
+        for (const [index, answer] of answers.entries()) {
+          if (index === winner) continue
+          if (isDelete(done)) assert.match(String(codeOf(answer)), /^(note|campaign)_not_found$/)
+          else assert.strictEqual(problemOf(answer, 409, "version_conflict").currentVersion, version)
         }
-      })
-    )
+      }
+    })
   }
 })

@@ -1,5 +1,5 @@
 /** URLs that a webhook accepts, as far as the text decides (contract §10). `EndpointUrl` tests every spelling. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -17,8 +17,9 @@ const assertTaken = Effect.fnUntraced(function* (
 })
 
 layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
-  it.effect("has https, no credentials, no fragment and no address that is not public, else nothing changes", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has https, no credentials, no fragment and no address that is not public, else nothing changes",
+    function* () {
       const { configure, configured, found, read } = yield* open()
       const refused = (expectedVersion: number | null) =>
         Effect.forEach(
@@ -42,33 +43,29 @@ layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
       const before = yield* found
       yield* refused(1)
       assert.deepStrictEqual(yield* found, before)
-    })
+    }
   )
 
-  it.effect("has any public address, or any host name", () =>
-    Effect.gen(function* () {
-      yield* assertTaken(yield* open(), [
-        "https://shop.example.com:8443/hooks?token=a%23b",
-        "HTTPS://ÜMLAUT.example/日本",
-        "https://nothing.invalid/",
-        "https://[64:ff9b::8.8.8.8]/"
-      ])
-    })
-  )
+  it.effect("has any public address, or any host name", function* () {
+    yield* assertTaken(yield* open(), [
+      "https://shop.example.com:8443/hooks?token=a%23b",
+      "HTTPS://ÜMLAUT.example/日本",
+      "https://nothing.invalid/",
+      "https://[64:ff9b::8.8.8.8]/"
+    ])
+  })
 })
 
 const allowing = TestServer.layer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8, fd00::/8" }, "api")
 
 layer(allowing, { excludeTestServices: true })("a webhook endpoint in WEBHOOK_ALLOWED_NETWORKS", (it) => {
-  it.effect("is accepted with https and http, and no other address that is not public", () =>
-    Effect.gen(function* () {
-      const webhooks = yield* open()
-      const taken = ["http://127.0.0.1:8080/", "https://0x7f000001/", "http://[fd12::1]/hooks"]
-      yield* assertTaken(webhooks, taken)
-      for (const endpointUrl of ["http://8.8.8.8/", "https://10.0.0.1/", "http://user@127.0.0.1/"]) {
-        const answer = yield* webhooks.configure({ endpointUrl, expectedVersion: taken.length })
-        problemOf(answer, 400, "webhook_reference_invalid")
-      }
-    })
-  )
+  it.effect("is accepted with https and http, and no other address that is not public", function* () {
+    const webhooks = yield* open()
+    const taken = ["http://127.0.0.1:8080/", "https://0x7f000001/", "http://[fd12::1]/hooks"]
+    yield* assertTaken(webhooks, taken)
+    for (const endpointUrl of ["http://8.8.8.8/", "https://10.0.0.1/", "http://user@127.0.0.1/"]) {
+      const answer = yield* webhooks.configure({ endpointUrl, expectedVersion: taken.length })
+      problemOf(answer, 400, "webhook_reference_invalid")
+    }
+  })
 })

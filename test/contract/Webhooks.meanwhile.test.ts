@@ -1,5 +1,5 @@
 /** Commands on a webhook whose statement has begun when a rotation is committed (contract §10). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { secretOf } from "../support/ContractAnswers.ts"
 import { changedMeanwhile, delayed } from "./Delayed.support.ts"
@@ -34,21 +34,17 @@ const opened = Effect.gen(function* () {
 })
 
 layer(delayed, { excludeTestServices: true })("a rotation that is committed during a command", (it) => {
-  it.effect("is followed by a rotation that retires its secret", () =>
-    Effect.gen(function* () {
-      const { inForce, rotate, rotation } = yield* opened
-      const answer = yield* changedMeanwhile(rotate(2), rotation)
-      assert.strictEqual(secretOf(answer).version, 3)
-      assert.deepStrictEqual(yield* inForce, ["3"])
-    })
-  )
+  it.effect("is followed by a rotation that retires its secret", function* () {
+    const { inForce, rotate, rotation } = yield* opened
+    const answer = yield* changedMeanwhile(rotate(2), rotation)
+    assert.strictEqual(secretOf(answer).version, 3)
+    assert.deepStrictEqual(yield* inForce, ["3"])
+  })
 
-  it.effect("is followed by a configure that sees its secret", () =>
-    Effect.gen(function* () {
-      const { configured, inForce, rotation } = yield* opened
-      const receipt = yield* changedMeanwhile(configured({ expectedVersion: 2 }), rotation)
-      assert.deepInclude(receipt, { version: 2, changed: false })
-      assert.deepStrictEqual(yield* inForce, ["2"])
-    })
-  )
+  it.effect("is followed by a configure that sees its secret", function* () {
+    const { configured, inForce, rotation } = yield* opened
+    const receipt = yield* changedMeanwhile(configured({ expectedVersion: 2 }), rotation)
+    assert.deepInclude(receipt, { version: 2, changed: false })
+    assert.deepStrictEqual(yield* inForce, ["2"])
+  })
 })

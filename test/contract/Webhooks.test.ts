@@ -1,6 +1,5 @@
 /** Outbound webhooks: effects of a configure and the versions that it accepts (contract §5, §10). */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
 import { problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
 import { startServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
@@ -9,145 +8,129 @@ import { api, assertConflict, created, open, stageChanged, updated, usual } from
 const url = "https://other.example.com/"
 
 layer(api, { excludeTestServices: true })("a webhook", (it) => {
-  it.effect("is created with a secret in the answer", () =>
-    Effect.gen(function* () {
-      const { configure, found, read } = yield* open()
-      assert.isUndefined(yield* read)
-      const { signingSecret, ...receipt } = secretOf(yield* configure())
-      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: 1 })
-      assert.strictEqual(Buffer.from(signingSecret.slice("whsec_".length), "base64").byteLength, 32)
-      assert.deepStrictEqual(yield* found, {
-        endpointUrl: usual.endpointUrl,
-        eventTypes: [created, updated],
-        enabled: true,
-        version: 1
-      })
+  it.effect("is created with a secret in the answer", function* () {
+    const { configure, found, read } = yield* open()
+    assert.isUndefined(yield* read)
+    const { signingSecret, ...receipt } = secretOf(yield* configure())
+    assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: 1 })
+    assert.strictEqual(Buffer.from(signingSecret.slice("whsec_".length), "base64").byteLength, 32)
+    assert.deepStrictEqual(yield* found, {
+      endpointUrl: usual.endpointUrl,
+      eventTypes: [created, updated],
+      enabled: true,
+      version: 1
     })
-  )
+  })
 
-  it.effect("is changed with each configure, and keeps its secret", () =>
-    Effect.gen(function* () {
-      const { configured, found } = yield* open()
-      const { signingSecret } = yield* configured()
-      for (const [index, change] of [
-        { endpointUrl: url },
-        { endpointUrl: `${url}?a=1` },
-        { endpointUrl: url, eventTypes: [stageChanged] },
-        {}
-      ].entries()) {
-        const version = index + 1
-        const receipt = yield* configured({ ...change, expectedVersion: version })
-        assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: version + 1, signingSecret })
-        const { expectedVersion: _, ...row } = { ...usual, ...change, enabled: true, version: version + 1 }
-        assert.deepStrictEqual(yield* found, row)
-      }
-    })
-  )
+  it.effect("is changed with each configure, and keeps its secret", function* () {
+    const { configured, found } = yield* open()
+    const { signingSecret } = yield* configured()
+    for (const [index, change] of [
+      { endpointUrl: url },
+      { endpointUrl: `${url}?a=1` },
+      { endpointUrl: url, eventTypes: [stageChanged] },
+      {}
+    ].entries()) {
+      const version = index + 1
+      const receipt = yield* configured({ ...change, expectedVersion: version })
+      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: version + 1, signingSecret })
+      const { expectedVersion: _, ...row } = { ...usual, ...change, enabled: true, version: version + 1 }
+      assert.deepStrictEqual(yield* found, row)
+    }
+  })
 
-  it.effect("is unchanged by its current configuration, with its secret in the answer", () =>
-    Effect.gen(function* () {
-      const { configure, configured, found } = yield* open()
-      const { signingSecret } = yield* configured()
-      const before = yield* found
-      for (const _ of [1, 2]) {
-        const receipt = yield* configured({ expectedVersion: 1 })
-        assert.deepStrictEqual(receipt, { resourceId: "ins", changed: false, version: 1, signingSecret })
-      }
-      assertConflict(yield* configure({ expectedVersion: 2 }), 1)
-      assert.deepStrictEqual(yield* found, before)
-    })
-  )
-
-  it.effect("has a set of event types without order and duplicates", () =>
-    Effect.gen(function* () {
-      const { configure, configured, found } = yield* open()
-      yield* configured({ eventTypes: [updated, created, updated] })
-      const before = yield* found
-      assert.sameMembers([...before.eventTypes], [created, updated])
-      for (const eventTypes of [
-        [created, updated],
-        [updated, created],
-        [created, created, updated, created],
-        [...Array<string>(19).fill(updated), created]
-      ]) {
-        assert.deepInclude(yield* configured({ eventTypes, expectedVersion: 1 }), { changed: false, version: 1 })
-      }
-      const key = newKey()
-      yield* configured({ eventTypes: [created, updated], expectedVersion: 1 }, key)
-      const again = yield* configure({ eventTypes: [updated, created, updated], expectedVersion: 1 }, key)
-      assert.isTrue(receiptOf(again, 200).replayed)
-      assert.deepStrictEqual(yield* found, before)
-      for (const [index, eventTypes] of [[created], [updated], [updated, stageChanged]].entries()) {
-        assert.deepInclude(yield* configured({ eventTypes, expectedVersion: index + 1 }), { changed: true })
-        assert.sameMembers([...(yield* found).eventTypes], eventTypes)
-      }
-    })
-  )
-
-  it.effect("is enabled by a configure with its current configuration", () =>
-    Effect.gen(function* () {
-      const { configure, configured, disable, found } = yield* open()
-      const { signingSecret } = yield* configured()
-      yield* disable
-      assertConflict(yield* configure({ expectedVersion: 2 }), 1)
-      assert.isFalse((yield* found).enabled)
+  it.effect("is unchanged by its current configuration, with its secret in the answer", function* () {
+    const { configure, configured, found } = yield* open()
+    const { signingSecret } = yield* configured()
+    const before = yield* found
+    for (const _ of [1, 2]) {
       const receipt = yield* configured({ expectedVersion: 1 })
-      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: 2, signingSecret })
-      assert.deepInclude(yield* found, { enabled: true, version: 2 })
-      yield* disable
-      assert.deepInclude(yield* configured({ endpointUrl: url, expectedVersion: 2 }), { changed: true, version: 3 })
-      assert.isTrue((yield* found).enabled)
-    })
-  )
+      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: false, version: 1, signingSecret })
+    }
+    assertConflict(yield* configure({ expectedVersion: 2 }), 1)
+    assert.deepStrictEqual(yield* found, before)
+  })
 
-  it.effect("unparks its endpoint with each successful configure", () =>
-    Effect.gen(function* () {
-      const { configure, configured, health, park } = yield* open()
-      const healthy = { failures: 0, failedProbes: 0, parkedUntil: null }
-      yield* configured()
+  it.effect("has a set of event types without order and duplicates", function* () {
+    const { configure, configured, found } = yield* open()
+    yield* configured({ eventTypes: [updated, created, updated] })
+    const before = yield* found
+    assert.sameMembers([...before.eventTypes], [created, updated])
+    for (const eventTypes of [
+      [created, updated],
+      [updated, created],
+      [created, created, updated, created],
+      [...Array<string>(19).fill(updated), created]
+    ]) {
+      assert.deepInclude(yield* configured({ eventTypes, expectedVersion: 1 }), { changed: false, version: 1 })
+    }
+    const key = newKey()
+    yield* configured({ eventTypes: [created, updated], expectedVersion: 1 }, key)
+    const again = yield* configure({ eventTypes: [updated, created, updated], expectedVersion: 1 }, key)
+    assert.isTrue(receiptOf(again, 200).replayed)
+    assert.deepStrictEqual(yield* found, before)
+    for (const [index, eventTypes] of [[created], [updated], [updated, stageChanged]].entries()) {
+      assert.deepInclude(yield* configured({ eventTypes, expectedVersion: index + 1 }), { changed: true })
+      assert.sameMembers([...(yield* found).eventTypes], eventTypes)
+    }
+  })
+
+  it.effect("is enabled by a configure with its current configuration", function* () {
+    const { configure, configured, disable, found } = yield* open()
+    const { signingSecret } = yield* configured()
+    yield* disable
+    assertConflict(yield* configure({ expectedVersion: 2 }), 1)
+    assert.isFalse((yield* found).enabled)
+    const receipt = yield* configured({ expectedVersion: 1 })
+    assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: 2, signingSecret })
+    assert.deepInclude(yield* found, { enabled: true, version: 2 })
+    yield* disable
+    assert.deepInclude(yield* configured({ endpointUrl: url, expectedVersion: 2 }), { changed: true, version: 3 })
+    assert.isTrue((yield* found).enabled)
+  })
+
+  it.effect("unparks its endpoint with each successful configure", function* () {
+    const { configure, configured, health, park } = yield* open()
+    const healthy = { failures: 0, failedProbes: 0, parkedUntil: null }
+    yield* configured()
+    assert.deepStrictEqual(yield* health, healthy)
+    for (const change of [{ expectedVersion: 1 }, { expectedVersion: 1, endpointUrl: url }]) {
+      yield* park
+      const unhealthy = yield* health
+      for (const refused of [{}, { expectedVersion: 7 }, { expectedVersion: 1, endpointUrl: "http://a.example/" }]) {
+        assert.oneOf((yield* configure(refused)).status, [400, 409])
+      }
+      assert.deepStrictEqual(yield* health, unhealthy)
+      const key = newKey()
+      secretOf(yield* configure(change, key))
       assert.deepStrictEqual(yield* health, healthy)
-      for (const change of [{ expectedVersion: 1 }, { expectedVersion: 1, endpointUrl: url }]) {
-        yield* park
-        const unhealthy = yield* health
-        for (const refused of [{}, { expectedVersion: 7 }, { expectedVersion: 1, endpointUrl: "http://a.example/" }]) {
-          assert.oneOf((yield* configure(refused)).status, [400, 409])
-        }
-        assert.deepStrictEqual(yield* health, unhealthy)
-        const key = newKey()
-        secretOf(yield* configure(change, key))
-        assert.deepStrictEqual(yield* health, healthy)
-        // A repeated request has no effect either.
-        yield* park
-        const parked = yield* health
-        assert.isTrue(receiptOf(yield* configure(change, key), 200).replayed)
-        assert.deepStrictEqual(yield* health, parked)
-      }
-    })
-  )
+      // A repeated request has no effect either.
+      yield* park
+      const parked = yield* health
+      assert.isTrue(receiptOf(yield* configure(change, key), 200).replayed)
+      assert.deepStrictEqual(yield* health, parked)
+    }
+  })
 
-  it.effect("checks the idempotency key before the endpoint's address", () =>
-    Effect.gen(function* () {
-      const { configure } = yield* open()
-      const key = newKey()
-      secretOf(yield* configure({}, key))
-      for (const endpointUrl of ["https://127.0.0.1/", "http://shop.example.com/"]) {
-        problemOf(yield* configure({ endpointUrl }, key), 409, "idempotency_key_reused")
-      }
-    })
-  )
+  it.effect("checks the idempotency key before the endpoint's address", function* () {
+    const { configure } = yield* open()
+    const key = newKey()
+    secretOf(yield* configure({}, key))
+    for (const endpointUrl of ["https://127.0.0.1/", "http://shop.example.com/"]) {
+      problemOf(yield* configure({ endpointUrl }, key), 409, "idempotency_key_reused")
+    }
+  })
 
-  it.effect("replays its answer when its endpoint's network is no longer allowed", () =>
-    Effect.gen(function* () {
-      const webhooks = yield* open()
-      const { server } = webhooks
-      const before = yield* startServer(
-        { DATABASE_URL: server.databaseUrl, WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" },
-        "api"
-      )
-      const key = newKey()
-      const change = { endpointUrl: "https://127.0.0.1/" }
-      const { signingSecret: _, ...receipt } = secretOf(yield* webhooks.but({ server: before }).configure(change, key))
-      assert.deepStrictEqual(receiptOf(yield* webhooks.configure(change, key), 200), { ...receipt, replayed: true })
-    })
-  )
+  it.effect("replays its answer when its endpoint's network is no longer allowed", function* () {
+    const webhooks = yield* open()
+    const { server } = webhooks
+    const before = yield* startServer(
+      { DATABASE_URL: server.databaseUrl, WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" },
+      "api"
+    )
+    const key = newKey()
+    const change = { endpointUrl: "https://127.0.0.1/" }
+    const { signingSecret: _, ...receipt } = secretOf(yield* webhooks.but({ server: before }).configure(change, key))
+    assert.deepStrictEqual(receiptOf(yield* webhooks.configure(change, key), 200), { ...receipt, replayed: true })
+  })
 })

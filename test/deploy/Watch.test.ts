@@ -1,5 +1,5 @@
 /** The alert rules and the dashboard, compared with the metrics of the service. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Duration, Effect, Schedule, Schema } from "effect"
 import { execFile } from "node:child_process"
 import { readFileSync } from "node:fs"
@@ -88,36 +88,32 @@ describe("the alert rules", () => {
 })
 
 describe("the alerts and the dashboard", () => {
-  it.live("read only metrics of the service", () =>
-    Effect.gen(function* () {
-      const text = yield* measured
-      const rules = [...read("alerts.yaml").matchAll(/expr: (?:>-\n)?([\s\S]*?)\n {8}(?:for|labels):/g)]
-      assert.strictEqual(rules.length, read("alerts.yaml").split("- alert:").length - 1)
-      const expressions = [...rules.map(([, expr = ""]) => ["a rule", expr] as const), ...panels]
-      for (const [of, expr] of expressions) {
-        const series = readBy(expr)
-        assert.isAbove(series.length, 0, expr)
-        for (const { labels, name } of series.filter(({ name }) => !isOwn(name))) {
-          const lines = text.split("\n").filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `))
-          assert.isAbove(lines.length, 0, `${of} reads ${name}, which nothing measures`)
-          for (const label of labels) {
-            assert.isTrue(
-              lines.some((line) => line.includes(`${label}="`)),
-              `${of} reads ${name} by ${label}, which it has not`
-            )
-          }
+  it.live("read only metrics of the service", function* () {
+    const text = yield* measured
+    const rules = [...read("alerts.yaml").matchAll(/expr: (?:>-\n)?([\s\S]*?)\n {8}(?:for|labels):/g)]
+    assert.strictEqual(rules.length, read("alerts.yaml").split("- alert:").length - 1)
+    const expressions = [...rules.map(([, expr = ""]) => ["a rule", expr] as const), ...panels]
+    for (const [of, expr] of expressions) {
+      const series = readBy(expr)
+      assert.isAbove(series.length, 0, expr)
+      for (const { labels, name } of series.filter(({ name }) => !isOwn(name))) {
+        const lines = text.split("\n").filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `))
+        assert.isAbove(lines.length, 0, `${of} reads ${name}, which nothing measures`)
+        for (const label of labels) {
+          assert.isTrue(
+            lines.some((line) => line.includes(`${label}="`)),
+            `${of} reads ${name} by ${label}, which it has not`
+          )
         }
       }
-    })
-  )
+    }
+  })
 
-  it.live("read every metric of the service", () =>
-    Effect.gen(function* () {
-      const names = [...(yield* measured).matchAll(/^# TYPE (\S+)/gm)].map(([, name = ""]) => name)
-      const watched = panels.map(([, expr]) => expr).join("\n")
-      assert.includeMembers(names, ["idempotent_replays_total", "rate_limit_decisions_total"])
-      // Effect's own metrics of fibers are left out.
-      for (const name of names.filter((name) => !name.startsWith("child_fiber"))) assert.include(watched, name)
-    })
-  )
+  it.live("read every metric of the service", function* () {
+    const names = [...(yield* measured).matchAll(/^# TYPE (\S+)/gm)].map(([, name = ""]) => name)
+    const watched = panels.map(([, expr]) => expr).join("\n")
+    assert.includeMembers(names, ["idempotent_replays_total", "rate_limit_decisions_total"])
+    // Effect's own metrics of fibers are left out.
+    for (const name of names.filter((name) => !name.startsWith("child_fiber"))) assert.include(watched, name)
+  })
 })

@@ -104,19 +104,17 @@ describe.each(losses)("a service whose PostgreSQL %s", (what, lose, restore) => 
   })
 })
 
-describe("a service whose PostgreSQL is stopped", () => {
-  it("answers 503 within the limit, and recovers once it is back", async () => {
-    const requests = stream(8, () => listClients(service.url, token))
-    await cluster.stop()
-    await sleep(2_000)
-    await expectUnavailable(service)
-    await cluster.start()
-    await recovers(service)
-    await requests.stop()
-    assert.deepStrictEqual(requests.failures, [])
-    assert.includeMembers(["200", "503 service_unavailable"], requests.kinds())
-    assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
-  })
+it("a service whose PostgreSQL is stopped answers 503 within the limit, and recovers once it is back", async () => {
+  const requests = stream(8, () => listClients(service.url, token))
+  await cluster.stop()
+  await sleep(2_000)
+  await expectUnavailable(service)
+  await cluster.start()
+  await recovers(service)
+  await requests.stop()
+  assert.deepStrictEqual(requests.failures, [])
+  assert.includeMembers(["200", "503 service_unavailable"], requests.kinds())
+  assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
 })
 
 describe("a service whose PostgreSQL crashes and recovers", () => {
@@ -152,28 +150,26 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
   })
 })
 
-describe("a service whose PostgreSQL is locked", () => {
-  it("answers other requests while one waits for a lock", async () => {
-    const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
-    await listClients(service.url, other)
-    const sql = await session(cluster.url)
-    await sql("BEGIN")
-    // Takes the lock that the creation of an index takes.
-    await sql("LOCK TABLE clients IN SHARE MODE")
-    const waiting = createClient(service.url, blocked, "waits-for-the-lock", "Waiting")
-    const observer = await session(cluster.url)
-    await eventually(async () => assert.notDeepEqual(await observer("SELECT FROM pg_locks WHERE NOT granted"), []))
-    const answers = await Promise.all([
-      send(`${service.url}/readyz`),
-      ...Array.from({ length: 8 }, () => listClients(service.url, other))
-    ])
-    await sql("COMMIT")
-    assert.deepStrictEqual(
-      answers.map(kindOf),
-      answers.map(() => "200")
-    )
-    assert.include([201, 503], (await waiting).status)
-  })
+it("a service whose PostgreSQL is locked answers other requests while one waits for a lock", async () => {
+  const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
+  await listClients(service.url, other)
+  const sql = await session(cluster.url)
+  await sql("BEGIN")
+  // Takes the lock that the creation of an index takes.
+  await sql("LOCK TABLE clients IN SHARE MODE")
+  const waiting = createClient(service.url, blocked, "waits-for-the-lock", "Waiting")
+  const observer = await session(cluster.url)
+  await eventually(async () => assert.notDeepEqual(await observer("SELECT FROM pg_locks WHERE NOT granted"), []))
+  const answers = await Promise.all([
+    send(`${service.url}/readyz`),
+    ...Array.from({ length: 8 }, () => listClients(service.url, other))
+  ])
+  await sql("COMMIT")
+  assert.deepStrictEqual(
+    answers.map(kindOf),
+    answers.map(() => "200")
+  )
+  assert.include([201, 503], (await waiting).status)
 })
 
 describe("a service whose network to PostgreSQL fails", () => {
@@ -233,25 +229,23 @@ describe("a service whose network to PostgreSQL fails", () => {
   })
 })
 
-describe("the embedded PostgreSQL", () => {
-  it("is restarted by the service when it is killed", async () => {
-    const directory = await temporaryDirectory()
-    const service = await startService({ env: { DATA_DIR: directory } })
-    const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
-    assert.strictEqual((await createClient(service.url, key, "before-it-dies", "Durable")).status, 201)
-    const requests = stream(4, () => listClients(service.url, key))
-    const first = postmasterOf(directory) ?? 0
-    kill(first, "SIGKILL")
-    await eventually(() => assert.notStrictEqual(postmasterOf(directory), first))
-    await recovers(service, key)
-    await requests.stop()
-    assert.deepStrictEqual(requests.failures, [])
-    assert.includeMembers(["200", "429 rate_limit_exceeded", "503 service_unavailable"], requests.kinds())
-    assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
-    assert.strictEqual(await countOf(service, key, "Durable"), 1)
-    assert.deepStrictEqual(await service.stop(), inGoodOrder)
-    assert.isUndefined(postmasterOf(directory))
-  })
+it("the embedded PostgreSQL is restarted by the service when it is killed", async () => {
+  const directory = await temporaryDirectory()
+  const service = await startService({ env: { DATA_DIR: directory } })
+  const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
+  assert.strictEqual((await createClient(service.url, key, "before-it-dies", "Durable")).status, 201)
+  const requests = stream(4, () => listClients(service.url, key))
+  const first = postmasterOf(directory) ?? 0
+  kill(first, "SIGKILL")
+  await eventually(() => assert.notStrictEqual(postmasterOf(directory), first))
+  await recovers(service, key)
+  await requests.stop()
+  assert.deepStrictEqual(requests.failures, [])
+  assert.includeMembers(["200", "429 rate_limit_exceeded", "503 service_unavailable"], requests.kinds())
+  assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
+  assert.strictEqual(await countOf(service, key, "Durable"), 1)
+  assert.deepStrictEqual(await service.stop(), inGoodOrder)
+  assert.isUndefined(postmasterOf(directory))
 })
 
 describe("a service with an unusable DATABASE_URL", () => {

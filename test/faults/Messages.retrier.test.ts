@@ -46,57 +46,53 @@ const slowClaims = async ({ query }: Scene, seconds: number) => {
 
 const statesOf = (scene: Scene, all: ReadonlyArray<TestMessage>) => Promise.all(all.map(scene.state))
 
-describe("a message whose lease has ended", () => {
-  it("is unknown from then on, also while that is being recorded", async () => {
-    const scene = await openScene(databaseUrl)
-    const all = testMessages("noted")
-    const first = await start(databaseUrl, "api")
-    const { reached } = scene.provider.trap(all.length, ignore)
-    const cut = all.map((each) => scene.ask(first, each))
-    await reached
-    first.kill("SIGKILL")
-    assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
+it("a message whose lease has ended is unknown from then on, also while that is being recorded", async () => {
+  const scene = await openScene(databaseUrl)
+  const all = testMessages("noted")
+  const first = await start(databaseUrl, "api")
+  const { reached } = scene.provider.trap(all.length, ignore)
+  const cut = all.map((each) => scene.ask(first, each))
+  await reached
+  first.kill("SIGKILL")
+  assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
 
-    await scene.endWaits()
-    const proxy = await openProxy(databaseUrl)
-    const recording = proxy.gate(records)
-    const worker = await start(proxy.url, "worker")
-    await scene.endLeases()
-    await recording.next()
-    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
-    worker.kill("SIGKILL")
-    await worker.exited
-    recording.open()
-    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
-  })
+  await scene.endWaits()
+  const proxy = await openProxy(databaseUrl)
+  const recording = proxy.gate(records)
+  const worker = await start(proxy.url, "worker")
+  await scene.endLeases()
+  await recording.next()
+  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
+  worker.kill("SIGKILL")
+  await worker.exited
+  recording.open()
+  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
 })
 
-describe("an outcome that arrives after the lease", () => {
-  it("is not recorded for a later attempt", async () => {
-    const scene = await openScene(databaseUrl)
-    const all = testMessages("late")
-    scene.provider.answerWith(ignore)
-    const answers = all.map((each) => scene.ask(api, each))
-    await eventually(() => assert.lengthOf(scene.provider.calls, 2))
-    const first = [...scene.provider.calls]
-    await scene.endLeases()
-    await startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "worker")
-    await eventually(() => assert.lengthOf(scene.provider.calls, 3))
-    for (const call of first) busy(call)
-    assert.deepStrictEqual(await Promise.all(answers), [unknown, unknown])
-    assert.deepStrictEqual(await statesOf(scene, all), [
-      { status: "unknown", attempting: true, attempts: ["unknown lease_lost", "pending"] },
-      { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
-    ])
-    scene.provider.acceptAll()
-    await eventually(async () =>
-      assert.deepStrictEqual((await statesOf(scene, all))[0], {
-        status: "sent",
-        attempting: false,
-        attempts: ["unknown lease_lost", "accepted"]
-      })
-    )
-  })
+it("an outcome that arrives after the lease is not recorded for a later attempt", async () => {
+  const scene = await openScene(databaseUrl)
+  const all = testMessages("late")
+  scene.provider.answerWith(ignore)
+  const answers = all.map((each) => scene.ask(api, each))
+  await eventually(() => assert.lengthOf(scene.provider.calls, 2))
+  const first = [...scene.provider.calls]
+  await scene.endLeases()
+  await startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "worker")
+  await eventually(() => assert.lengthOf(scene.provider.calls, 3))
+  for (const call of first) busy(call)
+  assert.deepStrictEqual(await Promise.all(answers), [unknown, unknown])
+  assert.deepStrictEqual(await statesOf(scene, all), [
+    { status: "unknown", attempting: true, attempts: ["unknown lease_lost", "pending"] },
+    { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
+  ])
+  scene.provider.acceptAll()
+  await eventually(async () =>
+    assert.deepStrictEqual((await statesOf(scene, all))[0], {
+      status: "sent",
+      attempting: false,
+      attempts: ["unknown lease_lost", "accepted"]
+    })
+  )
 })
 
 describe("a message worker that shuts down", () => {
@@ -120,24 +116,22 @@ describe("a message worker that shuts down", () => {
   })
 })
 
-describe("several message workers", () => {
-  it("make each retry once", async () => {
-    const scene = await openScene(databaseUrl)
-    const all = await postponed(scene, "several", 20)
-    scene.provider.answerWith((call) => void setTimeout(call.accept, 100))
-    await scene.query(`UPDATE messages SET available_at = now() + interval '1 hour' WHERE project_id = '${scene.id}'`)
-    const workers = await Promise.all([1, 2, 3].map(() => start(databaseUrl, "worker")))
-    await slowClaims(scene, 0.02)
-    await scene.endPauses()
-    await eventually(async () => {
-      for (const state of await statesOf(scene, all)) assertMatches(state, { status: "sent" })
-    })
-    assert.deepStrictEqual(
-      all.map((each) => scene.entry(each).calls),
-      all.map(() => 2)
-    )
-    for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
-    for (const each of all) assert.strictEqual(await scene.ask(api, each), sent)
-    assert.lengthOf(scene.provider.calls, 2 * all.length)
+it("several message workers make each retry once", async () => {
+  const scene = await openScene(databaseUrl)
+  const all = await postponed(scene, "several", 20)
+  scene.provider.answerWith((call) => void setTimeout(call.accept, 100))
+  await scene.query(`UPDATE messages SET available_at = now() + interval '1 hour' WHERE project_id = '${scene.id}'`)
+  const workers = await Promise.all([1, 2, 3].map(() => start(databaseUrl, "worker")))
+  await slowClaims(scene, 0.02)
+  await scene.endPauses()
+  await eventually(async () => {
+    for (const state of await statesOf(scene, all)) assertMatches(state, { status: "sent" })
   })
+  assert.deepStrictEqual(
+    all.map((each) => scene.entry(each).calls),
+    all.map(() => 2)
+  )
+  for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
+  for (const each of all) assert.strictEqual(await scene.ask(api, each), sent)
+  assert.lengthOf(scene.provider.calls, 2 * all.length)
 })

@@ -78,24 +78,22 @@ describe("a caller of a send that disconnects", () => {
   })
 })
 
-describe("a caller that disconnects while its message is committed", () => {
-  it("leaves no message without a call", async () => {
-    const scene = await openScene(databaseUrl)
-    const proxy = await openProxy(databaseUrl)
-    const service = await startHere(proxy.url, longTimeout)
-    for (const each of testMessages("early")) {
-      await scene.warmUp(service)
-      const { release, reached } = proxy.trap({ statement: creates, when: "answered", count: 1 })
-      const { answer, disconnect } = scene.call(service, each)
-      await reached
-      disconnect()
-      assert.strictEqual(await answer.then(resultOf, () => "cut"), "cut")
-      for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
-      release()
-      await eventually(async () => assert.deepStrictEqual(await scene.state(each), delivered))
-    }
-    assert.lengthOf(scene.provider.calls, 2)
-  })
+it("a caller that disconnects while its message is committed leaves no message without a call", async () => {
+  const scene = await openScene(databaseUrl)
+  const proxy = await openProxy(databaseUrl)
+  const service = await startHere(proxy.url, longTimeout)
+  for (const each of testMessages("early")) {
+    await scene.warmUp(service)
+    const { release, reached } = proxy.trap({ statement: creates, when: "answered", count: 1 })
+    const { answer, disconnect } = scene.call(service, each)
+    await reached
+    disconnect()
+    assert.strictEqual(await answer.then(resultOf, () => "cut"), "cut")
+    for (const _ of [1, 2, 3]) await send(`${service.url}/healthz`)
+    release()
+    await eventually(async () => assert.deepStrictEqual(await scene.state(each), delivered))
+  }
+  assert.lengthOf(scene.provider.calls, 2)
 })
 
 describe("a process that shuts down during sends", () => {
@@ -220,26 +218,24 @@ describe("two processes that send messages", () => {
   })
 })
 
-describe("the roles of a process for messages", () => {
-  it("are `api` for first attempts and `worker` for retries", async () => {
-    const scene = await openScene(databaseUrl)
-    const api = await startHere(databaseUrl, longTimeout)
-    const all = testMessages("role")
-    scene.provider.answerWith(busy)
-    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [retrying, retrying])
-    scene.provider.answerWith(accept)
-    await scene.endPauses()
-    await sleep(1_500)
-    assert.lengthOf(scene.provider.calls, 2)
-    const worker = await startHere(databaseUrl, longTimeout, "worker")
-    await eventually(async () =>
-      assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [sent, sent])
-    )
-    assert.lengthOf(scene.provider.calls, 4)
-    const refused = await Promise.all(all.map((each) => scene.post(worker, each)))
-    assert.deepStrictEqual(
-      refused.map(({ status }) => status),
-      [404, 404]
-    )
-  })
+it("the roles of a process for messages are `api` for first attempts and `worker` for retries", async () => {
+  const scene = await openScene(databaseUrl)
+  const api = await startHere(databaseUrl, longTimeout)
+  const all = testMessages("role")
+  scene.provider.answerWith(busy)
+  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [retrying, retrying])
+  scene.provider.answerWith(accept)
+  await scene.endPauses()
+  await sleep(1_500)
+  assert.lengthOf(scene.provider.calls, 2)
+  const worker = await startHere(databaseUrl, longTimeout, "worker")
+  await eventually(async () =>
+    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [sent, sent])
+  )
+  assert.lengthOf(scene.provider.calls, 4)
+  const refused = await Promise.all(all.map((each) => scene.post(worker, each)))
+  assert.deepStrictEqual(
+    refused.map(({ status }) => status),
+    [404, 404]
+  )
 })

@@ -1,6 +1,6 @@
 /** Deletion of a large project beside a running service, by a command that is killed and repeated. */
 import { assert } from "@effect/vitest"
-import { describe, it } from "vitest"
+import { it } from "vitest"
 import { spawn, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session, unlimited } from "./Projects.support.ts"
@@ -32,36 +32,34 @@ const filling = [
    SELECT '${id}', 'e' || n, 'crm.deal.created.v1', now(), '{}', '' FROM generate_series(1, ${rows}) n`
 ]
 
-describe("project delete", () => {
-  it("removes a large project beside a running service, and continues after it was killed", async () => {
-    const token = await project(databaseUrl, {
-      project: { id, name: id, rateLimits: unlimited, defaultPipelineId: "sales" },
-      pipelines: [{ id: "sales", name: "Sales", stages }]
-    })
-    const other = await project(databaseUrl, { project: { rateLimits: unlimited } })
-    const sql = await session(databaseUrl)
-    for (const text of filling) await sql(text)
-    const service = await startService({ env: serviceEnv(databaseUrl) })
-    assert.strictEqual((await listClients(service.url, token)).status, 200)
+it("project delete removes a large project beside a running service, and continues after it was killed", async () => {
+  const token = await project(databaseUrl, {
+    project: { id, name: id, rateLimits: unlimited, defaultPipelineId: "sales" },
+    pipelines: [{ id: "sales", name: "Sales", stages }]
+  })
+  const other = await project(databaseUrl, { project: { rateLimits: unlimited } })
+  const sql = await session(databaseUrl)
+  for (const text of filling) await sql(text)
+  const service = await startService({ env: serviceEnv(databaseUrl) })
+  assert.strictEqual((await listClients(service.url, token)).status, 200)
 
-    const others = stream(2, (n) => createClient(service.url, other, `of-another-project-${n}`, "Other"))
-    const command = ["src/cli.ts", "project", "delete", "--project", id, "--confirm", id, "--json"]
-    const first = spawn(process.execPath, command, serviceEnv(databaseUrl))
-    const count = async (table: string) =>
-      Number((await sql(`SELECT count(*) FROM ${table} WHERE project_id = '${id}'`))[0]?.["count"])
-    await eventually(async () => assert.isBelow(await count("events"), rows))
-    first.kill("SIGKILL")
-    await first.exited
-    await eventually(async () => expectProblem(await listClients(service.url, token), 401, "credential_invalid"))
-    assert.isAbove(await count("clients"), 0)
+  const others = stream(2, (n) => createClient(service.url, other, `of-another-project-${n}`, "Other"))
+  const command = ["src/cli.ts", "project", "delete", "--project", id, "--confirm", id, "--json"]
+  const first = spawn(process.execPath, command, serviceEnv(databaseUrl))
+  const count = async (table: string) =>
+    Number((await sql(`SELECT count(*) FROM ${table} WHERE project_id = '${id}'`))[0]?.["count"])
+  await eventually(async () => assert.isBelow(await count("events"), rows))
+  first.kill("SIGKILL")
+  await first.exited
+  await eventually(async () => expectProblem(await listClients(service.url, token), 401, "credential_invalid"))
+  assert.isAbove(await count("clients"), 0)
 
-    const second = spawn(process.execPath, command, serviceEnv(databaseUrl))
-    assert.deepStrictEqual([(await second.exited).code, second.stderr()], [0, ""])
-    await others.stop()
-    assert.deepStrictEqual([others.failures, others.kinds()], [[], ["201"]])
-    for (const table of ["projects", "clients", "deals", "notes", "idempotency_keys", "events", "api_keys"]) {
-      assert.strictEqual(await count(table), 0, table)
-    }
-    assert.include(second.stdout(), `"projectId": "${id}"`)
-  }, 600_000)
-})
+  const second = spawn(process.execPath, command, serviceEnv(databaseUrl))
+  assert.deepStrictEqual([(await second.exited).code, second.stderr()], [0, ""])
+  await others.stop()
+  assert.deepStrictEqual([others.failures, others.kinds()], [[], ["201"]])
+  for (const table of ["projects", "clients", "deals", "notes", "idempotency_keys", "events", "api_keys"]) {
+    assert.strictEqual(await count(table), 0, table)
+  }
+  assert.include(second.stdout(), `"projectId": "${id}"`)
+}, 600_000)

@@ -126,30 +126,28 @@ const whenSent = async ({ url }: Api, token: string, key: string) => {
   return answer
 }
 
-describe("a send during SIGTERM", () => {
-  it("finishes, and new ones answer provider_outcome_unknown", async () => {
-    const databaseUrl = await database()
-    const gate = held(taken)
-    const { provider, token } = await openProject(databaseUrl, gate.answering)
-    const service = await startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })
-    const first = sendMessage(service.url, token, "first")
-    await eventually(() => assert.lengthOf(provider.hits, 1))
-    service.kill("SIGTERM")
-    await isDraining(service)
-    for (const key of ["late-comer", "first"]) {
-      const answer = await sendMessage(service.url, token, key)
-      expectUnknown(answer)
-      assert.strictEqual(answer.headers.connection, "close")
-    }
-    // Other requests get the usual 503.
-    expectProblem(await listClients(service.url, token), 503, "service_unavailable")
-    gate.letGo()
-    expectSent(await first, false)
-    assert.deepStrictEqual(await ended(service), inGoodOrder)
-    assert.lengthOf(provider.hits, 1)
-    const next = await startHere(databaseUrl)
-    expectSent(await sendMessage(next.url, token, "first"), true)
-    expectSent(await sendMessage(next.url, token, "late-comer"), false)
-    assert.lengthOf(provider.hits, 2)
-  })
+it("a send during SIGTERM finishes, and new ones answer provider_outcome_unknown", async () => {
+  const databaseUrl = await database()
+  const gate = held(taken)
+  const { provider, token } = await openProject(databaseUrl, gate.answering)
+  const service = await startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })
+  const first = sendMessage(service.url, token, "first")
+  await eventually(() => assert.lengthOf(provider.hits, 1))
+  service.kill("SIGTERM")
+  await isDraining(service)
+  for (const key of ["late-comer", "first"]) {
+    const answer = await sendMessage(service.url, token, key)
+    expectUnknown(answer)
+    assert.strictEqual(answer.headers.connection, "close")
+  }
+  // Other requests get the usual 503.
+  expectProblem(await listClients(service.url, token), 503, "service_unavailable")
+  gate.letGo()
+  expectSent(await first, false)
+  assert.deepStrictEqual(await ended(service), inGoodOrder)
+  assert.lengthOf(provider.hits, 1)
+  const next = await startHere(databaseUrl)
+  expectSent(await sendMessage(next.url, token, "first"), true)
+  expectSent(await sendMessage(next.url, token, "late-comer"), false)
+  assert.lengthOf(provider.hits, 2)
 })

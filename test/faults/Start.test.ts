@@ -185,54 +185,52 @@ describe("a process in its role", () => {
   })
 })
 
-describe("the metrics", () => {
-  it("are Prometheus text on ADMIN_PORT, on loopback unless ADMIN_HOST is set, and only there", async () => {
-    const admin = await freePort()
-    const service = await start({ HOST: "0.0.0.0", ADMIN_PORT: String(admin) })
-    await expectRefused(`http://127.0.0.2:${admin}/metrics`)
-    await listClients(service.url, token)
-    await listClients(service.url, token)
-    await send(`${service.url}${clients}/nobody`, { headers: bearer(token) })
-    await createClient(service.url, token, "for-the-metrics", "MetricsEnabled")
-    await send(`${service.url}${clients}`)
-    await send(`${service.url}/no/such/path/${token}`)
+it("the metrics are Prometheus text on ADMIN_PORT, on loopback unless ADMIN_HOST is set, and only there", async () => {
+  const admin = await freePort()
+  const service = await start({ HOST: "0.0.0.0", ADMIN_PORT: String(admin) })
+  await expectRefused(`http://127.0.0.2:${admin}/metrics`)
+  await listClients(service.url, token)
+  await listClients(service.url, token)
+  await send(`${service.url}${clients}/nobody`, { headers: bearer(token) })
+  await createClient(service.url, token, "for-the-metrics", "MetricsEnabled")
+  await send(`${service.url}${clients}`)
+  await send(`${service.url}/no/such/path/${token}`)
 
-    expectProblem(await send(`${service.url}/metrics`), 404, "route_not_found")
-    const { headers, status, text } = await send(`http://127.0.0.1:${admin}/metrics`)
-    assert.strictEqual(status, 200)
-    assert.match(String(headers["content-type"]), /^text\/plain/)
+  expectProblem(await send(`${service.url}/metrics`), 404, "route_not_found")
+  const { headers, status, text } = await send(`http://127.0.0.1:${admin}/metrics`)
+  assert.strictEqual(status, 200)
+  assert.match(String(headers["content-type"]), /^text\/plain/)
 
-    const count = (route: string, method: string, status: number) => {
-      const lines = text
-        .split("\n")
-        .filter(
-          (line) =>
-            line.startsWith("http_server_request_duration_seconds_count{") &&
-            line.includes(`"${route}"`) &&
-            line.includes(`"${method}"`) &&
-            line.includes(`"${status}"`)
-        )
-      return lines.map((line) => Number(line.split(" ").at(-1)))
-    }
-    assert.match(text, /^# TYPE http_server_request_duration_seconds histogram$/m)
-    assert.match(text, /^http_server_request_duration_seconds_bucket\{.*le="0\.1".*\} \d+$/m)
-    assert.match(text, /^http_server_request_duration_seconds_bucket\{.*le="\+Inf".*\} \d+$/m)
-    assert.match(text, /^http_server_request_duration_seconds_sum\{.*\} [\d.e-]+$/m)
-    const template = "/api/v1/developer/crm/clients"
-    assert.deepStrictEqual(count(template, "GET", 200), [2])
-    assert.deepStrictEqual(count(template, "GET", 401), [1])
-    assert.deepStrictEqual(count(template, "POST", 201), [1])
-    assert.deepStrictEqual(count(`${template}/:clientId`, "GET", 404), [1])
-    assert.notInclude(text, "nobody")
-    assert.notInclude(text, "dk_")
+  const count = (route: string, method: string, status: number) => {
+    const lines = text
+      .split("\n")
+      .filter(
+        (line) =>
+          line.startsWith("http_server_request_duration_seconds_count{") &&
+          line.includes(`"${route}"`) &&
+          line.includes(`"${method}"`) &&
+          line.includes(`"${status}"`)
+      )
+    return lines.map((line) => Number(line.split(" ").at(-1)))
+  }
+  assert.match(text, /^# TYPE http_server_request_duration_seconds histogram$/m)
+  assert.match(text, /^http_server_request_duration_seconds_bucket\{.*le="0\.1".*\} \d+$/m)
+  assert.match(text, /^http_server_request_duration_seconds_bucket\{.*le="\+Inf".*\} \d+$/m)
+  assert.match(text, /^http_server_request_duration_seconds_sum\{.*\} [\d.e-]+$/m)
+  const template = "/api/v1/developer/crm/clients"
+  assert.deepStrictEqual(count(template, "GET", 200), [2])
+  assert.deepStrictEqual(count(template, "GET", 401), [1])
+  assert.deepStrictEqual(count(template, "POST", 201), [1])
+  assert.deepStrictEqual(count(`${template}/:clientId`, "GET", 404), [1])
+  assert.notInclude(text, "nobody")
+  assert.notInclude(text, "dk_")
 
-    // Beside these, this port serves the console alone, to which it leads.
-    const root = await send(`http://127.0.0.1:${admin}/`)
-    assert.deepStrictEqual([root.status, root.headers["location"]], [302, "/console"])
-    for (const path of [clients, "/openapi.json"]) {
-      expectProblem(await send(`http://127.0.0.1:${admin}${path}`, { headers: bearer(token) }), 404, "route_not_found")
-    }
-  })
+  // Beside these, this port serves the console alone, to which it leads.
+  const root = await send(`http://127.0.0.1:${admin}/`)
+  assert.deepStrictEqual([root.status, root.headers["location"]], [302, "/console"])
+  for (const path of [clients, "/openapi.json"]) {
+    expectProblem(await send(`http://127.0.0.1:${admin}${path}`, { headers: bearer(token) }), 404, "route_not_found")
+  }
 })
 
 const LogLine = Schema.fromJsonString(
@@ -250,56 +248,52 @@ const logLines = (service: Service) =>
     .filter((line) => line !== "")
     .map((line) => Schema.decodeSync(LogLine)(line))
 
-describe("the logs", () => {
-  it("are JSON lines with the request's id, and show a successful request at debug, not at info", async () => {
-    const [service, silent] = await Promise.all([
-      start({ LOG_FORMAT: "json", LOG_LEVEL: "debug" }),
-      start({ LOG_LEVEL: "none" })
-    ])
-    await listClients(service.url, token, { headers: { "x-request-id": "the-good-one" } })
-    await send(`${service.url}/nowhere`, { headers: { "x-request-id": "the-lost-one" } })
-    const { headers } = await send(`${service.url}/healthz`)
-    const ids = ["the-good-one", "the-lost-one", String(headers["x-request-id"])]
-    await eventually(() =>
-      assert.includeMembers(
-        logLines(service).map(({ requestId }) => requestId),
-        ids
-      )
+it("the logs are JSON lines with the request's id, and show a successful request at debug, not at info", async () => {
+  const [service, silent] = await Promise.all([
+    start({ LOG_FORMAT: "json", LOG_LEVEL: "debug" }),
+    start({ LOG_LEVEL: "none" })
+  ])
+  await listClients(service.url, token, { headers: { "x-request-id": "the-good-one" } })
+  await send(`${service.url}/nowhere`, { headers: { "x-request-id": "the-lost-one" } })
+  const { headers } = await send(`${service.url}/healthz`)
+  const ids = ["the-good-one", "the-lost-one", String(headers["x-request-id"])]
+  await eventually(() =>
+    assert.includeMembers(
+      logLines(service).map(({ requestId }) => requestId),
+      ids
     )
-    for (const { url } of [usual, silent]) {
-      await listClients(url, token, { headers: { "x-request-id": "a-success" } })
-      await send(`${url}${clients}`, { headers: { "x-request-id": "a-refusal" } })
-    }
-    await eventually(() => assert.include(usual.stderr(), "a-refusal"))
-    for (const each of [service, usual, silent]) assert.deepStrictEqual(await each.stop(), inGoodOrder)
-    for (const { message, time } of logLines(service)) {
-      assert.notStrictEqual(message, "")
-      assert.strictEqual(new Date(time).toISOString(), time)
-    }
-    assert.notInclude(usual.stderr(), "a-success")
-    assert.strictEqual(silent.stderr(), "")
-  })
+  )
+  for (const { url } of [usual, silent]) {
+    await listClients(url, token, { headers: { "x-request-id": "a-success" } })
+    await send(`${url}${clients}`, { headers: { "x-request-id": "a-refusal" } })
+  }
+  await eventually(() => assert.include(usual.stderr(), "a-refusal"))
+  for (const each of [service, usual, silent]) assert.deepStrictEqual(await each.stop(), inGoodOrder)
+  for (const { message, time } of logLines(service)) {
+    assert.notStrictEqual(message, "")
+    assert.strictEqual(new Date(time).toISOString(), time)
+  }
+  assert.notInclude(usual.stderr(), "a-success")
+  assert.strictEqual(silent.stderr(), "")
 })
 
-describe("a start that waits", () => {
-  it("for the migrations of another process is ended by a signal", async () => {
-    const sql = await session(databaseUrl)
-    const migrations = await readFile(new URL("../../src/platform/database/Migrations.ts", import.meta.url), "utf8")
-    const lock = /const lock = ([0-9_]+)n/.exec(migrations)?.[1]?.replaceAll("_", "")
-    await sql(`SELECT pg_advisory_lock(${lock})`)
-    for (const signal of ["SIGTERM", "SIGINT"] as const) {
-      const running = launchService({ env: serviceEnv(databaseUrl) })
-      await eventually(async () => {
-        const waiting = await sql(`
-          SELECT FROM pg_stat_activity
-          WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid()`)
-        assert.isAbove(waiting.length, 0)
-      })
-      running.kill(signal)
-      assert.deepStrictEqual(await running.exited, inGoodOrder)
-      assert.notInclude(running.stdout(), "listening")
-    }
-  })
+it("a start that waits for the migrations of another process is ended by a signal", async () => {
+  const sql = await session(databaseUrl)
+  const migrations = await readFile(new URL("../../src/platform/database/Migrations.ts", import.meta.url), "utf8")
+  const lock = /const lock = ([0-9_]+)n/.exec(migrations)?.[1]?.replaceAll("_", "")
+  await sql(`SELECT pg_advisory_lock(${lock})`)
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    const running = launchService({ env: serviceEnv(databaseUrl) })
+    await eventually(async () => {
+      const waiting = await sql(`
+        SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid()`)
+      assert.isAbove(waiting.length, 0)
+    })
+    running.kill(signal)
+    assert.deepStrictEqual(await running.exited, inGoodOrder)
+    assert.notInclude(running.stdout(), "listening")
+  }
 })
 
 describe("an invalid key file under DATA_DIR", () => {

@@ -188,40 +188,38 @@ describe("the span of a delivery attempt", () => {
 
 const Configured = Schema.Struct({ signingSecret: Schema.String })
 
-describe("the telemetry of deliveries", () => {
-  it("contains no secret, signature, body or password of a URL", async () => {
-    const collector = await startCollector()
-    const service = await startService({
-      env: { ...serviceEnv(databaseUrl), ...settings, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, LOG_LEVEL: "trace" }
-    })
-    const receiver = await listen(inTurn(status(500), reset, ok))
-    const [path, query] = [randomBytes(12).toString("hex"), randomBytes(12).toString("hex")]
-    const shop = await openShop(databaseUrl, service, `http://127.0.0.1:${receiver.port}/${path}?key=${query}`)
-    const title = `deal-${randomBytes(12).toString("hex")}`
-    await shop.create(title)
-    await settled(shop)
-    assert.deepStrictEqual(await service.stop(), inGoodOrder)
-    assert.deepStrictEqual(
-      receiver.hits.map((hit) => hit.path),
-      receiver.hits.map(() => `/${path}?key=${query}`)
-    )
-    assert.lengthOf(receiver.hits, 3)
-    assert.include(new Set(collector.received.map(({ path }) => path)), "/v1/logs")
-
-    const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.body)
-    assert.match(signingSecret, /^whsec_/)
-    const signatures = receiver.hits.flatMap(({ headers }) => String(headers["webhook-signature"]).split(" "))
-    const everything = [...collector.received.map(({ text }) => text), service.stderr(), service.stdout()].join("\n")
-    for (const secret of [
-      signingSecret.slice(6),
-      ...signatures.map((signature) => signature.slice(3)),
-      "whsec_",
-      title,
-      path,
-      query,
-      shop.token.slice(16)
-    ]) {
-      assert.notInclude(everything, secret)
-    }
+it("the telemetry of deliveries contains no secret, signature, body or password of a URL", async () => {
+  const collector = await startCollector()
+  const service = await startService({
+    env: { ...serviceEnv(databaseUrl), ...settings, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, LOG_LEVEL: "trace" }
   })
+  const receiver = await listen(inTurn(status(500), reset, ok))
+  const [path, query] = [randomBytes(12).toString("hex"), randomBytes(12).toString("hex")]
+  const shop = await openShop(databaseUrl, service, `http://127.0.0.1:${receiver.port}/${path}?key=${query}`)
+  const title = `deal-${randomBytes(12).toString("hex")}`
+  await shop.create(title)
+  await settled(shop)
+  assert.deepStrictEqual(await service.stop(), inGoodOrder)
+  assert.deepStrictEqual(
+    receiver.hits.map((hit) => hit.path),
+    receiver.hits.map(() => `/${path}?key=${query}`)
+  )
+  assert.lengthOf(receiver.hits, 3)
+  assert.include(new Set(collector.received.map(({ path }) => path)), "/v1/logs")
+
+  const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.body)
+  assert.match(signingSecret, /^whsec_/)
+  const signatures = receiver.hits.flatMap(({ headers }) => String(headers["webhook-signature"]).split(" "))
+  const everything = [...collector.received.map(({ text }) => text), service.stderr(), service.stdout()].join("\n")
+  for (const secret of [
+    signingSecret.slice(6),
+    ...signatures.map((signature) => signature.slice(3)),
+    "whsec_",
+    title,
+    path,
+    query,
+    shop.token.slice(16)
+  ]) {
+    assert.notInclude(everything, secret)
+  }
 })

@@ -179,29 +179,27 @@ describe("the resource of exported telemetry", () => {
   })
 })
 
-describe("exported metrics and logs", () => {
-  it("arrive at the collector", async () => {
-    const { collector, service } = await startProcess(databaseUrl)
-    await listClients(service.url, token)
-    await listClients(service.url, token)
-    await send(`${service.url}/nowhere`)
-    assert.deepStrictEqual(await service.stop(), inGoodOrder)
-    const points = collector
-      .metrics()
-      .filter(({ name }) => name === "http_server_request_duration_seconds")
-      .flatMap(({ points }) => points)
-    const of = points.filter(({ attributes }) => Object.values(attributesOf(attributes)).includes("200"))
-    assert.isAbove(of.length, 0)
-    assert.includeMembers(Object.values(attributesOf(of.at(-1)?.attributes)), [
-      "/api/v1/developer/crm/clients",
-      "GET",
-      "200"
-    ])
-    assert.strictEqual(of.at(-1)?.count, 2)
-    assert.include(collector.logs().join("\n"), "GET /nowhere 404")
-    // Exported lines are also printed.
-    assert.include(service.stderr(), "GET /nowhere 404")
-  })
+it("exported metrics and logs arrive at the collector", async () => {
+  const { collector, service } = await startProcess(databaseUrl)
+  await listClients(service.url, token)
+  await listClients(service.url, token)
+  await send(`${service.url}/nowhere`)
+  assert.deepStrictEqual(await service.stop(), inGoodOrder)
+  const points = collector
+    .metrics()
+    .filter(({ name }) => name === "http_server_request_duration_seconds")
+    .flatMap(({ points }) => points)
+  const of = points.filter(({ attributes }) => Object.values(attributesOf(attributes)).includes("200"))
+  assert.isAbove(of.length, 0)
+  assert.includeMembers(Object.values(attributesOf(of.at(-1)?.attributes)), [
+    "/api/v1/developer/crm/clients",
+    "GET",
+    "200"
+  ])
+  assert.strictEqual(of.at(-1)?.count, 2)
+  assert.include(collector.logs().join("\n"), "GET /nowhere 404")
+  // Exported lines are also printed.
+  assert.include(service.stderr(), "GET /nowhere 404")
 })
 
 describe("a service with an OpenTelemetry collector", () => {

@@ -2,7 +2,7 @@
  * Ids of another project and ids that do not exist cost the service the same work, so that the time of an answer does
  * not distinguish them either (contract §2). `SAMPLES=2000` compares the times of that many requests of each kind.
  */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { HttpApi } from "effect/http-api"
 import { Agent } from "node:http"
@@ -121,70 +121,67 @@ layer(services, { excludeTestServices: true })("an id of another project", (it) 
   )
 
   for (const { foreign, missing, name, sample } of pairs) {
-    it.effect(`costs the same statements as a missing one: ${name}`, () =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        yield* moreForeign
-        // The first round prepares the statements.
-        for (const round of [0, 1]) {
-          const of = yield* statementsOf(ask(sample, own, foreign))
-          const without = yield* statementsOf(ask(sample, own, missing))
-          assert.match(String(of.code), /_not_found$|^webhook_reference_invalid$/)
-          assert.isNotEmpty(of.sent)
-          if (round > 0) assert.deepStrictEqual(of, without)
-        }
-      })
-    )
+    it.effect(`costs the same statements as a missing one: ${name}`, function* () {
+      const { ask, own } = yield* World
+      yield* moreForeign
+      // The first round prepares the statements.
+      for (const round of [0, 1]) {
+        const of = yield* statementsOf(ask(sample, own, foreign))
+        const without = yield* statementsOf(ask(sample, own, missing))
+        assert.match(String(of.code), /_not_found$|^webhook_reference_invalid$/)
+        assert.isNotEmpty(of.sent)
+        if (round > 0) assert.deepStrictEqual(of, without)
+      }
+    })
   }
 
   if (timed > 0) {
     it.effect(
       "takes as long as a missing one, by a rank test",
-      () =>
-        Effect.gen(function* () {
-          const { url } = yield* TestServer
-          const { own, restore } = yield* World
-          yield* moreForeign
-          const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-          yield* Effect.addFinalizer(() => Effect.sync(() => agent.destroy()))
-          const timeOf = ({ sample }: Pair, change: Change) =>
-            Effect.promise(async () => {
-              const { headers, json, key, method = "GET", path, token } = requestOf(sample, own.token, change)
-              const { millis } = await send(`${url}${path}`, {
-                method,
-                agent,
-                json,
-                headers: {
-                  ...headers,
-                  authorization: `Bearer ${token}`,
-                  ...(key === undefined ? {} : { "idempotency-key": key })
-                }
-              })
-              return millis
-            })
-          const lines: Array<string> = []
-          let largest = 0
-          for (const pair of pairs) {
-            yield* restore(pair.sample, own.projectId)
-            const [foreign, missing]: [Array<number>, Array<number>] = [[], []]
-            for (let n = -20; n < timed; n++) {
-              // Each kind is first equally often.
-              const order = n % 2 === 0 ? [foreign, missing] : [missing, foreign]
-              for (const times of order) {
-                const millis = yield* timeOf(pair, times === foreign ? pair.foreign : pair.missing)
-                if (n >= 0) times.push(millis)
+      function* () {
+        const { url } = yield* TestServer
+        const { own, restore } = yield* World
+        yield* moreForeign
+        const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+        yield* Effect.addFinalizer(() => Effect.sync(() => agent.destroy()))
+        const timeOf = ({ sample }: Pair, change: Change) =>
+          Effect.promise(async () => {
+            const { headers, json, key, method = "GET", path, token } = requestOf(sample, own.token, change)
+            const { millis } = await send(`${url}${path}`, {
+              method,
+              agent,
+              json,
+              headers: {
+                ...headers,
+                authorization: `Bearer ${token}`,
+                ...(key === undefined ? {} : { "idempotency-key": key })
               }
+            })
+            return millis
+          })
+        const lines: Array<string> = []
+        let largest = 0
+        for (const pair of pairs) {
+          yield* restore(pair.sample, own.projectId)
+          const [foreign, missing]: [Array<number>, Array<number>] = [[], []]
+          for (let n = -20; n < timed; n++) {
+            // Each kind is first equally often.
+            const order = n % 2 === 0 ? [foreign, missing] : [missing, foreign]
+            for (const times of order) {
+              const millis = yield* timeOf(pair, times === foreign ? pair.foreign : pair.missing)
+              if (n >= 0) times.push(millis)
             }
-            const z = deviate(foreign, missing)
-            largest = Math.max(largest, Math.abs(z))
-            lines.push(
-              `${pair.name}: ${median(foreign).toFixed(3)} and ${median(missing).toFixed(3)} ms, z ${z.toFixed(2)}`
-            )
           }
-          console.log(`medians of ${timed} foreign and as many missing ids\n${lines.join("\n")}`)
-          // By chance, one in a hundred million runs has a pair beyond this.
-          assert.isBelow(largest, 6)
-        }).pipe(Effect.scoped),
+          const z = deviate(foreign, missing)
+          largest = Math.max(largest, Math.abs(z))
+          lines.push(
+            `${pair.name}: ${median(foreign).toFixed(3)} and ${median(missing).toFixed(3)} ms, z ${z.toFixed(2)}`
+          )
+        }
+        console.log(`medians of ${timed} foreign and as many missing ids\n${lines.join("\n")}`)
+        // By chance, one in a hundred million runs has a pair beyond this.
+        assert.isBelow(largest, 6)
+      },
       1_800_000
     )
   }

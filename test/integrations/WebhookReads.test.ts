@@ -49,108 +49,102 @@ const endpoints: ReadonlyArray<
 ]
 
 layerOf({}, "api")("a webhook that is read", (it) => {
-  it.effect("shows the state of its endpoint, and the earliest time at which anything is sent", () =>
-    Effect.gen(function* () {
-      const { created, list, projectId, show, sql, subscribe, webhookRead } = yield* openReads()
-      yield* subscribe("shop", "http://127.0.0.1:9/")
-      assert.deepInclude((yield* webhookRead).health, { state: "unused", pending: 0, nextAttemptAt: null })
-      yield* created()
-      const [{ id } = assert.fail("no delivery")] = yield* list()
-      for (const [name, health, state, next] of endpoints) {
-        yield* Effect.orDie(sql`
-          UPDATE endpoint_health SET failures = 0, strikes = 0, failing_since = NULL, last_success_at = NULL,
-            last_failure = NULL, parked_until = NULL, resting_until = NULL, saturated = false, in_flight = 0,
-            worker_id = NULL
-          WHERE project_id = ${projectId}`)
-        yield* Effect.orDie(sql`UPDATE endpoint_health SET ${sql.literal(health)} WHERE project_id = ${projectId}`)
-        const reason = name === "disabled" ? "operator" : null
-        yield* Effect.orDie(sql`
-          UPDATE webhooks SET enabled = ${reason === null}, disabled_reason = ${reason} WHERE project_id = ${projectId}`)
-        const before = Date.now()
-        const webhook = yield* webhookRead
-        assert.deepStrictEqual(
-          [webhook.health.state, webhook.health.pending, webhook.enabled],
-          [state, 1, reason === null],
-          name
-        )
-        const hours = { now: 0, soon: 1, later: 2 }
-        const [listed] = yield* list("?status=pending")
-        for (const nextAttemptAt of [
-          webhook.health.nextAttemptAt,
-          listed?.nextAttemptAt ?? null,
-          (yield* show(id)).nextAttemptAt
-        ]) {
-          if (next === null) assert.isNull(nextAttemptAt, name)
-          // The clock of the database is that of the machine.
-          else
-            assert.isTrue(Math.abs(Date.parse(String(nextAttemptAt)) - before - hours[next] * 3_600_000) < 30_000, name)
-        }
-      }
-    })
-  )
-
-  it.effect("counts pending deliveries to 10,000, and lists the secrets that sign", () =>
-    Effect.gen(function* () {
-      const { created, get, projectId, rotate, sql, subscribe, webhookRead } = yield* openReads()
-      problemOf(yield* get(base), 404, "webhook_not_found")
-      yield* subscribe("shop", "http://127.0.0.1:9/")
-      yield* rotate("shop", 1)
-      yield* created()
+  it.effect("shows the state of its endpoint, and the earliest time at which anything is sent", function* () {
+    const { created, list, projectId, show, sql, subscribe, webhookRead } = yield* openReads()
+    yield* subscribe("shop", "http://127.0.0.1:9/")
+    assert.deepInclude((yield* webhookRead).health, { state: "unused", pending: 0, nextAttemptAt: null })
+    yield* created()
+    const [{ id } = assert.fail("no delivery")] = yield* list()
+    for (const [name, health, state, next] of endpoints) {
       yield* Effect.orDie(sql`
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-        SELECT project_id, id || n, installation_id, event_id, available_at, created_at
-        FROM deliveries, generate_series(1, 10050) n WHERE project_id = ${projectId}`)
-      const { health, secrets, version } = yield* webhookRead
-      assert.deepStrictEqual([health.pending, version], [10_000, 2])
-      const [current, former] = secrets
-      assert.lengthOf(secrets, 2)
-      assert.isNull(current?.signsUntil)
-      assert.isAbove(Date.parse(String(former?.signsUntil)), Date.now() + 23 * 3_600_000)
-    })
-  )
+        UPDATE endpoint_health SET failures = 0, strikes = 0, failing_since = NULL, last_success_at = NULL,
+          last_failure = NULL, parked_until = NULL, resting_until = NULL, saturated = false, in_flight = 0,
+          worker_id = NULL
+        WHERE project_id = ${projectId}`)
+      yield* Effect.orDie(sql`UPDATE endpoint_health SET ${sql.literal(health)} WHERE project_id = ${projectId}`)
+      const reason = name === "disabled" ? "operator" : null
+      yield* Effect.orDie(sql`
+        UPDATE webhooks SET enabled = ${reason === null}, disabled_reason = ${reason} WHERE project_id = ${projectId}`)
+      const before = Date.now()
+      const webhook = yield* webhookRead
+      assert.deepStrictEqual(
+        [webhook.health.state, webhook.health.pending, webhook.enabled],
+        [state, 1, reason === null],
+        name
+      )
+      const hours = { now: 0, soon: 1, later: 2 }
+      const [listed] = yield* list("?status=pending")
+      for (const nextAttemptAt of [
+        webhook.health.nextAttemptAt,
+        listed?.nextAttemptAt ?? null,
+        (yield* show(id)).nextAttemptAt
+      ]) {
+        if (next === null) assert.isNull(nextAttemptAt, name)
+        // The clock of the database is that of the machine.
+        else
+          assert.isTrue(Math.abs(Date.parse(String(nextAttemptAt)) - before - hours[next] * 3_600_000) < 30_000, name)
+      }
+    }
+  })
+
+  it.effect("counts pending deliveries to 10,000, and lists the secrets that sign", function* () {
+    const { created, get, projectId, rotate, sql, subscribe, webhookRead } = yield* openReads()
+    problemOf(yield* get(base), 404, "webhook_not_found")
+    yield* subscribe("shop", "http://127.0.0.1:9/")
+    yield* rotate("shop", 1)
+    yield* created()
+    yield* Effect.orDie(sql`
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      SELECT project_id, id || n, installation_id, event_id, available_at, created_at
+      FROM deliveries, generate_series(1, 10050) n WHERE project_id = ${projectId}`)
+    const { health, secrets, version } = yield* webhookRead
+    assert.deepStrictEqual([health.pending, version], [10_000, 2])
+    const [current, former] = secrets
+    assert.lengthOf(secrets, 2)
+    assert.isNull(current?.signsUntil)
+    assert.isAbove(Date.parse(String(former?.signsUntil)), Date.now() + 23 * 3_600_000)
+  })
 })
 
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("a delivery that is read", (it) => {
-  it.effect("shows its attempts and its end, in the list of its state and its type alone", () =>
-    Effect.gen(function* () {
-      const to = yield* receiver(inTurn(status(500), ok, status(503), status(404)))
-      const { created, deliveries, get, list, show, subscribe, webhookRead } = yield* openReads()
-      yield* subscribe("shop", to.url)
-      const deal = yield* created()
-      yield* untilRows(deliveries(), (rows) => rows.every(({ status }) => status === "delivered"))
-      yield* created()
-      yield* untilRows(deliveries(), (rows) => rows.length === 2 && rows.some(({ status }) => status === "dead"))
+  it.effect("shows its attempts and its end, in the list of its state and its type alone", function* () {
+    const to = yield* receiver(inTurn(status(500), ok, status(503), status(404)))
+    const { created, deliveries, get, list, show, subscribe, webhookRead } = yield* openReads()
+    yield* subscribe("shop", to.url)
+    const deal = yield* created()
+    yield* untilRows(deliveries(), (rows) => rows.every(({ status }) => status === "delivered"))
+    yield* created()
+    yield* untilRows(deliveries(), (rows) => rows.length === 2 && rows.some(({ status }) => status === "dead"))
 
-      const [dead, delivered] = yield* list()
-      if (dead === undefined || delivered === undefined) return assert.fail("two deliveries are missing")
-      assert.deepInclude(dead, { status: "dead", attempts: 2, lastStatusCode: 404, lastErrorCode: null })
-      assert.deepInclude(delivered, { status: "delivered", attempts: 2, lastStatusCode: 200, replayOf: null })
-      assert.deepStrictEqual(yield* list("?status=dead"), [dead])
-      assert.deepStrictEqual(yield* list("?status=delivered"), [delivered])
-      assert.deepStrictEqual(yield* list("?status=pending"), [])
-      assert.deepStrictEqual(yield* list("?eventType=crm.deal.created.v1"), [dead, delivered])
-      assert.deepStrictEqual(yield* list("?eventType=crm.deal.created.v1&status=dead"), [dead])
-      assert.deepStrictEqual(yield* list("?eventType=crm.task.created.v1"), [])
+    const [dead, delivered] = yield* list()
+    if (dead === undefined || delivered === undefined) return assert.fail("two deliveries are missing")
+    assert.deepInclude(dead, { status: "dead", attempts: 2, lastStatusCode: 404, lastErrorCode: null })
+    assert.deepInclude(delivered, { status: "delivered", attempts: 2, lastStatusCode: 200, replayOf: null })
+    assert.deepStrictEqual(yield* list("?status=dead"), [dead])
+    assert.deepStrictEqual(yield* list("?status=delivered"), [delivered])
+    assert.deepStrictEqual(yield* list("?status=pending"), [])
+    assert.deepStrictEqual(yield* list("?eventType=crm.deal.created.v1"), [dead, delivered])
+    assert.deepStrictEqual(yield* list("?eventType=crm.deal.created.v1&status=dead"), [dead])
+    assert.deepStrictEqual(yield* list("?eventType=crm.task.created.v1"), [])
 
-      const { attemptLog, event, ...shown } = yield* show(delivered.id)
-      assert.deepStrictEqual(shown, delivered)
-      assert.deepInclude(event, { id: delivered.eventId, type: "crm.deal.created.v1", data: { deal } })
-      assert.deepStrictEqual(
-        attemptLog.map(({ endpointUrl, responseBody, statusCode }) => [statusCode, responseBody, endpointUrl]),
-        [
-          [500, "ok", to.url],
-          [200, null, to.url]
-        ]
-      )
-      const { health } = yield* webhookRead
-      assert.deepInclude(health, { state: "failing", failuresInARow: 2, pending: 0, nextAttemptAt: null })
-      for (const time of [health.failingSince, health.lastSuccessAt]) assert.isString(time)
-      const at = (yield* show(dead.id)).attemptLog.at(-1)?.finishedAt ?? ""
-      assert.deepStrictEqual(health.lastFailure, { at, statusCode: 404, errorCode: null })
+    const { attemptLog, event, ...shown } = yield* show(delivered.id)
+    assert.deepStrictEqual(shown, delivered)
+    assert.deepInclude(event, { id: delivered.eventId, type: "crm.deal.created.v1", data: { deal } })
+    assert.deepStrictEqual(
+      attemptLog.map(({ endpointUrl, responseBody, statusCode }) => [statusCode, responseBody, endpointUrl]),
+      [
+        [500, "ok", to.url],
+        [200, null, to.url]
+      ]
+    )
+    const { health } = yield* webhookRead
+    assert.deepInclude(health, { state: "failing", failuresInARow: 2, pending: 0, nextAttemptAt: null })
+    for (const time of [health.failingSince, health.lastSuccessAt]) assert.isString(time)
+    const at = (yield* show(dead.id)).attemptLog.at(-1)?.finishedAt ?? ""
+    assert.deepStrictEqual(health.lastFailure, { at, statusCode: 404, errorCode: null })
 
-      const elsewhere = `/api/v1/developer/integrations/bare/outbound-webhook/deliveries`
-      problemOf(yield* get(`${elsewhere}/${dead.id}`), 404, "delivery_not_found")
-      assert.deepStrictEqual(deliveryPageOf(yield* get(elsewhere)).items, [])
-    })
-  )
+    const elsewhere = `/api/v1/developer/integrations/bare/outbound-webhook/deliveries`
+    problemOf(yield* get(`${elsewhere}/${dead.id}`), 404, "delivery_not_found")
+    assert.deepStrictEqual(deliveryPageOf(yield* get(elsewhere)).items, [])
+  })
 })

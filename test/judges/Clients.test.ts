@@ -1,5 +1,5 @@
 /** The official clients of both generations of the Model Context Protocol, with one service and with two replicas. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import {
   Client as NewClient,
   StreamableHTTPClientTransport as NewTransport,
@@ -66,16 +66,14 @@ const walk = (connect: Connect, url: string, token: string) =>
 
 layer(World.layer, { excludeTestServices: true })("the endpoint of agents", (it) => {
   for (const [name, connect] of Object.entries(clients)) {
-    it.effect(`serves ${name}, also by two replicas that take turns`, () =>
-      Effect.gen(function* () {
-        const { databaseUrl, url } = yield* TestServer
-        const { own } = yield* World
-        yield* walk(connect, url, own.token)
-        const other = yield* startServer({ DATABASE_URL: databaseUrl }, "api")
-        const proxy = yield* startAgentProxy({ replicas: [url, other.url] })
-        yield* walk(connect, proxy.url, own.token)
-        for (const requests of proxy.sent) assert.isAtLeast(requests, 3)
-      })
-    )
+    it.effect(`serves ${name}, also by two replicas that take turns`, function* () {
+      const { databaseUrl, url } = yield* TestServer
+      const { own } = yield* World
+      yield* walk(connect, url, own.token)
+      const other = yield* startServer({ DATABASE_URL: databaseUrl }, "api")
+      const proxy = yield* startAgentProxy({ replicas: [url, other.url] })
+      yield* walk(connect, proxy.url, own.token)
+      for (const requests of proxy.sent) assert.isAtLeast(requests, 3)
+    })
   }
 })

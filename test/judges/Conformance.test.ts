@@ -1,5 +1,5 @@
 /** The conformance scenarios of the Model Context Protocol for servers, of each set that a revision requires. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { execFile } from "node:child_process"
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises"
@@ -71,20 +71,18 @@ const run = (url: string, revision: string) =>
   }).pipe(Effect.scoped)
 
 layer(World.layer, { excludeTestServices: true })("the endpoint of agents", (it) => {
-  it.effect("passes every conformance check of both generations that applies to a server of tools", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestServer
-      const { own } = yield* World
-      // The scenarios cannot send a credential.
-      const proxy = yield* startAgentProxy({ replicas: [url], token: own.token })
-      const [older, newer] = yield* Effect.forEach(["2025-11-25", "2026-07-28"], (revision) => run(proxy.url, revision))
-      const checks = [...(older ?? []), ...(newer ?? [])]
-      const idsOf = (...statuses: ReadonlyArray<string>) =>
-        new Set(checks.filter(({ status }) => statuses.includes(status)).map(({ id }) => id))
-      assert.deepStrictEqual([...idsOf("FAILURE", "WARNING")].toSorted(), Object.values(inapplicable).flat().toSorted())
-      const passed = idsOf("SUCCESS")
-      assert.isAtLeast(passed.size, 35, [...passed].join(" "))
-      for (const id of applicable) assert.isTrue(passed.has(id), id)
-    })
-  )
+  it.effect("passes every conformance check of both generations that applies to a server of tools", function* () {
+    const { url } = yield* TestServer
+    const { own } = yield* World
+    // The scenarios cannot send a credential.
+    const proxy = yield* startAgentProxy({ replicas: [url], token: own.token })
+    const [older, newer] = yield* Effect.forEach(["2025-11-25", "2026-07-28"], (revision) => run(proxy.url, revision))
+    const checks = [...(older ?? []), ...(newer ?? [])]
+    const idsOf = (...statuses: ReadonlyArray<string>) =>
+      new Set(checks.filter(({ status }) => statuses.includes(status)).map(({ id }) => id))
+    assert.deepStrictEqual([...idsOf("FAILURE", "WARNING")].toSorted(), Object.values(inapplicable).flat().toSorted())
+    const passed = idsOf("SUCCESS")
+    assert.isAtLeast(passed.size, 35, [...passed].join(" "))
+    for (const id of applicable) assert.isTrue(passed.has(id), id)
+  })
 })

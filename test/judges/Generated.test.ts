@@ -1,5 +1,5 @@
 /** Clients that other programs generate from the document of a running service call that service. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { execFile } from "node:child_process"
 import { mkdtemp, rm, writeFile } from "node:fs/promises"
@@ -95,21 +95,20 @@ const judge = async (directory: string, url: string, token: string) => {
 describe("clients by @hey-api/openapi-ts and orval", () => {
   it.live(
     "compile strictly, create, read and list records, and have typed problems",
-    () =>
-      Effect.gen(function* () {
-        const { apply, issue, url } = yield* startServer()
-        yield* apply("generated")
-        const token = yield* issue("generated")
-        const directory = yield* Effect.acquireRelease(
-          Effect.promise(() => mkdtemp(join(tmpdir(), "developer-api-generated-"))),
-          (directory) => Effect.promise(() => rm(directory, { recursive: true }))
-        )
-        const printed = yield* Effect.promise(() => judge(directory, url, token))
-        assert.deepStrictEqual(printed, {
-          heyApi: { read: "Robin", listed: ["Robin", "Ada"], refused: "client_not_found" },
-          orval: { read: "Kim", listed: ["Kim", "Robin", "Ada"], refused: "client_not_found" }
-        })
-      }).pipe(Effect.scoped),
+    function* () {
+      const { apply, issue, url } = yield* startServer()
+      yield* apply("generated")
+      const token = yield* issue("generated")
+      const directory = yield* Effect.acquireRelease(
+        Effect.promise(() => mkdtemp(join(tmpdir(), "developer-api-generated-"))),
+        (directory) => Effect.promise(() => rm(directory, { recursive: true }))
+      )
+      const printed = yield* Effect.promise(() => judge(directory, url, token))
+      assert.deepStrictEqual(printed, {
+        heyApi: { read: "Robin", listed: ["Robin", "Ada"], refused: "client_not_found" },
+        orval: { read: "Kim", listed: ["Kim", "Robin", "Ada"], refused: "client_not_found" }
+      })
+    },
     60_000
   )
 })

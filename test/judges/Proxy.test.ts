@@ -1,5 +1,5 @@
 /** Prism's proxy in front of the live service: it compares each request and each answer with the reference. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { createLogger } from "@stoplight/prism-core"
 import { getHttpOperationsFromSpec } from "@stoplight/prism-http"
 import { createServer } from "@stoplight/prism-http-server"
@@ -50,47 +50,43 @@ class Proxy extends Context.Service<Proxy, { readonly url: string }>()("develope
 
 layer(Proxy.layer.pipe(Layer.provideMerge(World.layer)), { excludeTestServices: true })("Prism's proxy", (it) => {
   for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`sees no violation in a success and in problems of ${name}`, () =>
-      Effect.gen(function* () {
-        const { url } = yield* Proxy
-        const { issue } = yield* TestServer
-        const { own, restore } = yield* World
-        yield* restore(sample, own.projectId)
-        const scopeless = yield* issue(own.projectId, { scopes: [] })
-        const references = sample.references ?? []
-        for (const [request, status, code] of [
-          [requestOf(sample, own.token), sample.status, undefined],
-          [requestOf(sample, "dk_unknown"), 401, "credential_invalid"],
-          [requestOf(sample, scopeless), 403, "scope_missing"],
-          ...references
-            .slice(0, 1)
-            .map(
-              (reference) =>
-                [
-                  requestOf(sample, own.token, referring(sample, [reference], missingOf)),
-                  reference.status ?? 404,
-                  reference.code
-                ] as const
-            )
-        ] as const) {
-          const answer = yield* send(url, request)
-          assert.notProperty(answer.headers, "sl-violations", answer.text)
-          assert.strictEqual(answer.status, status, answer.text)
-          if (code !== undefined) assert.strictEqual(codeOf(answer), code)
-        }
-      })
-    )
+    it.effect(`sees no violation in a success and in problems of ${name}`, function* () {
+      const { url } = yield* Proxy
+      const { issue } = yield* TestServer
+      const { own, restore } = yield* World
+      yield* restore(sample, own.projectId)
+      const scopeless = yield* issue(own.projectId, { scopes: [] })
+      const references = sample.references ?? []
+      for (const [request, status, code] of [
+        [requestOf(sample, own.token), sample.status, undefined],
+        [requestOf(sample, "dk_unknown"), 401, "credential_invalid"],
+        [requestOf(sample, scopeless), 403, "scope_missing"],
+        ...references
+          .slice(0, 1)
+          .map(
+            (reference) =>
+              [
+                requestOf(sample, own.token, referring(sample, [reference], missingOf)),
+                reference.status ?? 404,
+                reference.code
+              ] as const
+          )
+      ] as const) {
+        const answer = yield* send(url, request)
+        assert.notProperty(answer.headers, "sl-violations", answer.text)
+        assert.strictEqual(answer.status, status, answer.text)
+        if (code !== undefined) assert.strictEqual(codeOf(answer), code)
+      }
+    })
   }
 
-  it.effect("sees a violation in an answer that differs from the document", () =>
-    Effect.gen(function* () {
-      const { url: upstream } = yield* TestServer
-      const { own } = yield* World
-      const altered = yield* documentOf(upstream, (text) => text.replaceAll('"nextCursor"', '"next"'))
-      const { url } = yield* startProxy(altered, upstream)
-      const answer = yield* send(url, { path: "/api/v1/developer/crm/clients", token: own.token })
-      assert.strictEqual(answer.status, 500)
-      assert.include(answer.headers["sl-violations"], "response")
-    }).pipe(Effect.scoped)
-  )
+  it.effect("sees a violation in an answer that differs from the document", function* () {
+    const { url: upstream } = yield* TestServer
+    const { own } = yield* World
+    const altered = yield* documentOf(upstream, (text) => text.replaceAll('"nextCursor"', '"next"'))
+    const { url } = yield* startProxy(altered, upstream)
+    const answer = yield* send(url, { path: "/api/v1/developer/crm/clients", token: own.token })
+    assert.strictEqual(answer.status, 500)
+    assert.include(answer.headers["sl-violations"], "response")
+  })
 })

@@ -1,5 +1,5 @@
 /** Redocly's `respect` runs the workflows of `/arazzo.json` against the live service with its demo project. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Context, Effect, Layer, Schema } from "effect"
 import { execFile } from "node:child_process"
 import { mkdtemp, rm, writeFile } from "node:fs/promises"
@@ -66,39 +66,36 @@ const Items = Schema.Struct({ items: Schema.Array(Schema.Struct({ id: Schema.Str
 layer(Redocly.layer.pipe(Layer.provideMerge(TestServer.layer({}, "api"))), { excludeTestServices: true })(
   "the workflows",
   (it) => {
-    it.effect("pass Redocly's rules of Arazzo", () =>
-      Effect.gen(function* () {
-        const { output, passed } = yield* (yield* Redocly).run("lint")
-        assert.isTrue(passed, output)
-        assert.notInclude(output, "warning")
-      })
-    )
+    it.effect("pass Redocly's rules of Arazzo", function* () {
+      const { output, passed } = yield* (yield* Redocly).run("lint")
+      assert.isTrue(passed, output)
+      assert.notInclude(output, "warning")
+    })
 
-    it.effect("pass again and again, and change nothing more", () =>
-      Effect.gen(function* () {
-        const { send, sql } = yield* TestServer
-        const token = yield* demo("again")
-        const records = Effect.gen(function* () {
-          const lists = yield* Effect.forEach(["clients", "deals"], (list) =>
-            send({ path: `/api/v1/developer/crm/${list}?limit=100`, token })
-          )
-          const [campaigns] = yield* sql`SELECT sum(version) FROM campaigns WHERE project_id = 'again'`
-          return { crm: lists.map(({ json }) => Schema.decodeUnknownSync(Items)(json).items), campaigns }
-        })
-        const before = yield* records
-        yield* passes(token)
-        const after = yield* records
-        assert.deepStrictEqual(
-          after.crm.map(({ length }, list) => length - (before.crm[list]?.length ?? 0)),
-          [1, 2]
+    it.effect("pass again and again, and change nothing more", function* () {
+      const { send, sql } = yield* TestServer
+      const token = yield* demo("again")
+      const records = Effect.gen(function* () {
+        const lists = yield* Effect.forEach(["clients", "deals"], (list) =>
+          send({ path: `/api/v1/developer/crm/${list}?limit=100`, token })
         )
-        yield* passes(token)
-        assert.deepStrictEqual(yield* records, after)
+        const [campaigns] = yield* sql`SELECT sum(version) FROM campaigns WHERE project_id = 'again'`
+        return { crm: lists.map(({ json }) => Schema.decodeUnknownSync(Items)(json).items), campaigns }
       })
-    )
+      const before = yield* records
+      yield* passes(token)
+      const after = yield* records
+      assert.deepStrictEqual(
+        after.crm.map(({ length }, list) => length - (before.crm[list]?.length ?? 0)),
+        [1, 2]
+      )
+      yield* passes(token)
+      assert.deepStrictEqual(yield* records, after)
+    })
 
-    it.effect("pass in a project whose webhook and campaign are in use, also after its keys are forgotten", () =>
-      Effect.gen(function* () {
+    it.effect(
+      "pass in a project whose webhook and campaign are in use, also after its keys are forgotten",
+      function* () {
         const { send, sql } = yield* TestServer
         const token = yield* demo("used")
         const endpointUrl = "https://own.example.com/hooks"
@@ -118,17 +115,15 @@ layer(Redocly.layer.pipe(Layer.provideMerge(TestServer.layer({}, "api"))), { exc
         yield* passes(token)
         yield* sql`DELETE FROM idempotency_keys WHERE project_id = 'used'`
         yield* passes(token)
-      })
+      }
     )
 
-    it.effect("fail with a token that permits nothing", () =>
-      Effect.gen(function* () {
-        const { issue } = yield* TestServer
-        yield* demo("forbidden")
-        const { output, passed } = yield* respect(yield* issue("forbidden", { scopes: [] }))
-        assert.isFalse(passed)
-        assert.include(output, "Workflows: 3 failed, 3 total")
-      })
-    )
+    it.effect("fail with a token that permits nothing", function* () {
+      const { issue } = yield* TestServer
+      yield* demo("forbidden")
+      const { output, passed } = yield* respect(yield* issue("forbidden", { scopes: [] }))
+      assert.isFalse(passed)
+      assert.include(output, "Workflows: 3 failed, 3 total")
+    })
   }
 )

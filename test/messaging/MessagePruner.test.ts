@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
@@ -41,52 +41,46 @@ const remaining = (project: string) =>
   })
 
 layer(TestDatabase.layer)("the pruner of messages", (it) => {
-  it.effect("deletes sent and failed messages after the retention, and keeps those that are not settled", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(now)
-      for (const project of ["a", "b"]) {
-        yield* makeProject(project)
-        yield* putMessages(project, "sent", 11, 1_500)
-        yield* putMessages(project, "failed", 11, 3)
-        yield* putMessages(project, "unknown", 11, 2)
-        yield* putMessages(project, "sent", 9.99, 5)
-      }
-      yield* Layer.build(pruner({ MESSAGE_RETENTION: "10d" }))
-      for (const project of ["a", "b"]) {
-        yield* remaining(project).pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
-        assert.deepStrictEqual(yield* remaining(project), ["sent 9.99: 5", "unknown 11: 2"])
-      }
-      yield* TestClock.adjust(Duration.minutes(15))
-      yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("a")).pipe(
-        Effect.repeat({ until: (lines) => lines.length === 1 })
-      )
-      assert.deepStrictEqual(yield* remaining("a"), ["unknown 11: 2"])
-    })
-  )
+  it.effect("deletes sent and failed messages after the retention, and keeps those that are not settled", function* () {
+    yield* TestClock.setTime(now)
+    for (const project of ["a", "b"]) {
+      yield* makeProject(project)
+      yield* putMessages(project, "sent", 11, 1_500)
+      yield* putMessages(project, "failed", 11, 3)
+      yield* putMessages(project, "unknown", 11, 2)
+      yield* putMessages(project, "sent", 9.99, 5)
+    }
+    yield* Layer.build(pruner({ MESSAGE_RETENTION: "10d" }))
+    for (const project of ["a", "b"]) {
+      yield* remaining(project).pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
+      assert.deepStrictEqual(yield* remaining(project), ["sent 9.99: 5", "unknown 11: 2"])
+    }
+    yield* TestClock.adjust(Duration.minutes(15))
+    yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("a")).pipe(
+      Effect.repeat({ until: (lines) => lines.length === 1 })
+    )
+    assert.deepStrictEqual(yield* remaining("a"), ["unknown 11: 2"])
+  })
 
-  it.effect("keeps a message for as long as its idempotency key, whose replay reads it", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(now)
-      yield* makeProject("c")
-      yield* putMessages("c", "sent", 6, 1)
-      yield* putMessages("c", "sent", 8, 1)
-      yield* Layer.build(pruner({ MESSAGE_RETENTION: "1d", IDEMPOTENCY_RETENTION: "7d" }))
-      yield* remaining("c").pipe(Effect.repeat({ until: (lines) => lines.length === 1 }))
-      assert.deepStrictEqual(yield* remaining("c"), ["sent 6: 1"])
-    })
-  )
+  it.effect("keeps a message for as long as its idempotency key, whose replay reads it", function* () {
+    yield* TestClock.setTime(now)
+    yield* makeProject("c")
+    yield* putMessages("c", "sent", 6, 1)
+    yield* putMessages("c", "sent", 8, 1)
+    yield* Layer.build(pruner({ MESSAGE_RETENTION: "1d", IDEMPOTENCY_RETENTION: "7d" }))
+    yield* remaining("c").pipe(Effect.repeat({ until: (lines) => lines.length === 1 }))
+    assert.deepStrictEqual(yield* remaining("c"), ["sent 6: 1"])
+  })
 
-  it.effect("keeps a message that has just changed, whose campaign has to see it", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* TestClock.setTime(now)
-      yield* makeProject("d")
-      yield* putMessages("d", "sent", 11, 1)
-      yield* putMessages("d", "failed", 11, 1)
-      yield* sql`UPDATE messages SET updated_at = ${new Date(now)} WHERE project_id = 'd' AND status = 'failed'`
-      yield* Layer.build(pruner({ MESSAGE_RETENTION: "10d" }))
-      yield* remaining("d").pipe(Effect.repeat({ until: (lines) => lines.length === 1 }))
-      assert.deepStrictEqual(yield* remaining("d"), ["failed 11: 1"])
-    })
-  )
+  it.effect("keeps a message that has just changed, whose campaign has to see it", function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* TestClock.setTime(now)
+    yield* makeProject("d")
+    yield* putMessages("d", "sent", 11, 1)
+    yield* putMessages("d", "failed", 11, 1)
+    yield* sql`UPDATE messages SET updated_at = ${new Date(now)} WHERE project_id = 'd' AND status = 'failed'`
+    yield* Layer.build(pruner({ MESSAGE_RETENTION: "10d" }))
+    yield* remaining("d").pipe(Effect.repeat({ until: (lines) => lines.length === 1 }))
+    assert.deepStrictEqual(yield* remaining("d"), ["failed 11: 1"])
+  })
 })

@@ -1,5 +1,5 @@
 /** Messages under random outcomes, kills and changes by operators, compared with a model of contract §8. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Clock, Duration, Effect, Exit, Fiber, Option } from "effect"
 import * as fc from "fast-check"
 import { TestClock } from "effect/testing"
@@ -213,18 +213,16 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
 })
 
 layer(engine)("a message", (it) => {
-  it.effect("agrees with the model for any outcomes of its calls", () =>
-    Effect.gen(function* () {
-      const context = yield* Effect.context<Effect.Services<ReturnType<typeof run>>>()
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(fc.constantFrom<Provider>("sandbox", "sandbox", "telegram"), turns, (provider, turns) =>
-            Effect.runPromiseWith(context)(run(provider, turns))
-          ),
-          // A counterexample has to be found before the test times out.
-          { numRuns: 25, interruptAfterTimeLimit: 45_000 }
-        )
+  it.effect("agrees with the model for any outcomes of its calls", function* () {
+    const context = yield* Effect.context<Effect.Services<ReturnType<typeof run>>>()
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.constantFrom<Provider>("sandbox", "sandbox", "telegram"), turns, (provider, turns) =>
+          Effect.runPromiseWith(context)(run(provider, turns))
+        ),
+        // A counterexample has to be found before the test times out.
+        { numRuns: 25, interruptAfterTimeLimit: 45_000 }
       )
-    })
-  )
+    )
+  })
 })

@@ -1,5 +1,5 @@
 /** Every move between the states of a message by its statement, and the fence that refuses stale results. */
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
@@ -138,159 +138,143 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
   for (const place of everyPlace) {
     for (const [on, to, end] of ends) {
       const moves = underWay.has(place)
-      it.effect(`${place}: ${on} ${moves ? `makes it ${to}` : "changes nothing"}`, () =>
-        Effect.gen(function* () {
-          const shop = yield* openAt(place)
-          const before = yield* shop.everything
-          const result = resultOf(on)
-          const recorded = yield* shop.record(attemptOf(shop, 1), result)
-          if (!moves) {
-            assert.deepStrictEqual(recorded, [])
-            return assert.deepStrictEqual(yield* shop.everything, before)
-          }
-          const row = yield* shop.row(shop.id)
-          const nextAttemptAt = result.delayMillis === null ? null : new Date(shop.now.getTime() + minute)
-          assert.deepInclude(row, { status: to, attempts: 1, attempting: false, availableAt: nextAttemptAt })
-          const { delayMillis: _, on: __, ...rest } = result
-          const iso = (date: Date | null) => date?.toISOString() ?? null
-          const times = { finishedAt: iso(shop.now), nextAttemptAt: iso(nextAttemptAt) }
-          assert.deepInclude(row.log[0], { number: 1, status: end, ...rest, ...times })
-          assert.strictEqual(recorded[0]?.deliveryStatus, to)
-          // A second record changes nothing, with any result.
-          const after = yield* shop.everything
-          for (const [again] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(again))
-          assert.deepStrictEqual(yield* shop.everything, after)
-        })
-      )
+      it.effect(`${place}: ${on} ${moves ? `makes it ${to}` : "changes nothing"}`, function* () {
+        const shop = yield* openAt(place)
+        const before = yield* shop.everything
+        const result = resultOf(on)
+        const recorded = yield* shop.record(attemptOf(shop, 1), result)
+        if (!moves) {
+          assert.deepStrictEqual(recorded, [])
+          return assert.deepStrictEqual(yield* shop.everything, before)
+        }
+        const row = yield* shop.row(shop.id)
+        const nextAttemptAt = result.delayMillis === null ? null : new Date(shop.now.getTime() + minute)
+        assert.deepInclude(row, { status: to, attempts: 1, attempting: false, availableAt: nextAttemptAt })
+        const { delayMillis: _, on: __, ...rest } = result
+        const iso = (date: Date | null) => date?.toISOString() ?? null
+        const times = { finishedAt: iso(shop.now), nextAttemptAt: iso(nextAttemptAt) }
+        assert.deepInclude(row.log[0], { number: 1, status: end, ...rest, ...times })
+        assert.strictEqual(recorded[0]?.deliveryStatus, to)
+        // A second record changes nothing, with any result.
+        const after = yield* shop.everything
+        for (const [again] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(again))
+        assert.deepStrictEqual(yield* shop.everything, after)
+      })
     }
 
     for (const as of ["sent", "failed"] as const) {
-      it.effect(`${place}: settled as ${as} ${isUnknown(place) ? `it is ${as}` : "changes nothing"}`, () =>
-        Effect.gen(function* () {
-          const shop = yield* openAt(place)
-          const before = yield* shop.everything
-          const [settled] = yield* settleAs(shop, as)
-          assert.strictEqual(settled?.settled, isUnknown(place))
-          if (!isUnknown(place)) return assert.deepStrictEqual(yield* shop.everything, before)
-          const row = yield* shop.row(shop.id)
-          assert.deepInclude(row, { status: as, attempts: 1, attempting: false, availableAt: null })
-          assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null })
-          assert.isNotNull(row.log[0]?.finishedAt)
-          // The outcome of the call in flight is ignored, and no other call is made.
-          const after = yield* shop.everything
-          for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
-          assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
-          yield* settleAs(shop, as === "sent" ? "failed" : "sent")
-          assert.deepStrictEqual(yield* shop.everything, after)
-        })
-      )
+      it.effect(`${place}: settled as ${as} ${isUnknown(place) ? `it is ${as}` : "changes nothing"}`, function* () {
+        const shop = yield* openAt(place)
+        const before = yield* shop.everything
+        const [settled] = yield* settleAs(shop, as)
+        assert.strictEqual(settled?.settled, isUnknown(place))
+        if (!isUnknown(place)) return assert.deepStrictEqual(yield* shop.everything, before)
+        const row = yield* shop.row(shop.id)
+        assert.deepInclude(row, { status: as, attempts: 1, attempting: false, availableAt: null })
+        assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null })
+        assert.isNotNull(row.log[0]?.finishedAt)
+        // The outcome of the call in flight is ignored, and no other call is made.
+        const after = yield* shop.everything
+        for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
+        assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
+        yield* settleAs(shop, as === "sent" ? "failed" : "sent")
+        assert.deepStrictEqual(yield* shop.everything, after)
+      })
     }
 
-    it.effect(`${place}: looked for before its time, or while its project is at rest, is left alone`, () =>
-      Effect.gen(function* () {
-        const shop = yield* openAt(place)
-        const before = yield* shop.everything
-        assert.deepStrictEqual(yield* claimIn(shop, new Date(shop.now.getTime() - 1)), [])
-        yield* Effect.orDie(shop.sql`
-          UPDATE projects SET move_state = 'switched' WHERE project_id = ${shop.projectId}`)
-        assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
-        assert.deepStrictEqual(yield* shop.everything, before)
-      })
-    )
+    it.effect(`${place}: looked for before its time, or while its project is at rest, is left alone`, function* () {
+      const shop = yield* openAt(place)
+      const before = yield* shop.everything
+      assert.deepStrictEqual(yield* claimIn(shop, new Date(shop.now.getTime() - 1)), [])
+      yield* Effect.orDie(shop.sql`
+        UPDATE projects SET move_state = 'switched' WHERE project_id = ${shop.projectId}`)
+      assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
+      assert.deepStrictEqual(yield* shop.everything, before)
+    })
 
-    it.effect(`${place}: looked for at its time, ${claimed(place)}`, () =>
-      Effect.gen(function* () {
+    it.effect(`${place}: looked for at its time, ${claimed(place)}`, function* () {
+      const shop = yield* openAt(place)
+      const before = yield* shop.everything
+      const claims = yield* claimIn(shop, shop.now)
+      const row = yield* shop.row(shop.id)
+      const { status } = places[place]
+      if (waiting.has(place)) {
+        assert.deepInclude(claims[0], { messageId: shop.id, number: 2, lost: false, inDoubt: isUnknown(place) })
+        assert.deepInclude(row, { status, attempts: 2, attempting: true, availableAt: shop.leaseEnd })
+        assert.deepStrictEqual(row.log[1], {
+          ...begun,
+          number: 2,
+          status: "pending",
+          startedAt: shop.now.toISOString()
+        })
+      } else if (underWay.has(place)) {
+        assert.deepInclude(claims[0], { messageId: shop.id, number: 1, lost: true })
+        // A repeated request does not report the message as in flight.
+        assert.deepInclude(row, { status: "unknown", attempts: 1, attempting: true, availableAt: shop.leaseEnd })
+      } else {
+        assert.deepStrictEqual(claims, [])
+        return assert.deepStrictEqual(yield* shop.everything, before)
+      }
+      assert.lengthOf(claims, 1)
+      // It is leased, so no other process can claim it.
+      assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
+    })
+
+    it.effect(`${place}: without its channel, ${abandoned(place)}`, function* () {
+      for (const lost of [
+        { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" } as const,
+        httpChannel("sandbox", "http://127.0.0.1:9/")
+      ]) {
         const shop = yield* openAt(place)
+        yield* shop.apply({ channels: [lost] })
         const before = yield* shop.everything
         const claims = yield* claimIn(shop, shop.now)
-        const row = yield* shop.row(shop.id)
-        const { status } = places[place]
-        if (waiting.has(place)) {
-          assert.deepInclude(claims[0], { messageId: shop.id, number: 2, lost: false, inDoubt: isUnknown(place) })
-          assert.deepInclude(row, { status, attempts: 2, attempting: true, availableAt: shop.leaseEnd })
-          assert.deepStrictEqual(row.log[1], {
-            ...begun,
-            number: 2,
-            status: "pending",
-            startedAt: shop.now.toISOString()
-          })
-        } else if (underWay.has(place)) {
-          assert.deepInclude(claims[0], { messageId: shop.id, number: 1, lost: true })
-          // A repeated request does not report the message as in flight.
-          assert.deepInclude(row, { status: "unknown", attempts: 1, attempting: true, availableAt: shop.leaseEnd })
-        } else {
-          assert.deepStrictEqual(claims, [])
-          return assert.deepStrictEqual(yield* shop.everything, before)
+        if (!waiting.has(place)) {
+          // The attempt in flight began while the channel existed: its result is still recorded.
+          assert.deepStrictEqual(
+            claims.map(({ lost }) => lost),
+            underWay.has(place) ? [true] : []
+          )
+          if (claims.length === 0) assert.deepStrictEqual(yield* shop.everything, before)
+          continue
         }
-        assert.lengthOf(claims, 1)
-        // It is leased, so no other process can claim it.
-        assert.deepStrictEqual(yield* claimIn(shop, shop.now), [])
-      })
-    )
-
-    it.effect(`${place}: without its channel, ${abandoned(place)}`, () =>
-      Effect.gen(function* () {
-        for (const lost of [
-          { id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" } as const,
-          httpChannel("sandbox", "http://127.0.0.1:9/")
-        ]) {
-          const shop = yield* openAt(place)
-          yield* shop.apply({ channels: [lost] })
-          const before = yield* shop.everything
-          const claims = yield* claimIn(shop, shop.now)
-          if (!waiting.has(place)) {
-            // The attempt in flight began while the channel existed: its result is still recorded.
-            assert.deepStrictEqual(
-              claims.map(({ lost }) => lost),
-              underWay.has(place) ? [true] : []
-            )
-            if (claims.length === 0) assert.deepStrictEqual(yield* shop.everything, before)
-            continue
-          }
-          assert.deepStrictEqual(claims, [])
-          const status = isUnknown(place) ? "unknown" : "failed"
-          assert.deepInclude(yield* shop.row(shop.id), { status, attempts: 1, attempting: false, availableAt: null })
-        }
-      })
-    )
+        assert.deepStrictEqual(claims, [])
+        const status = isUnknown(place) ? "unknown" : "failed"
+        assert.deepInclude(yield* shop.row(shop.id), { status, attempts: 1, attempting: false, availableAt: null })
+      }
+    })
   }
 
-  it.effect("is unknown without its channel when an earlier attempt may have been processed", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt("unknown, waiting")
-      const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
-      yield* shop.record(second, resultOf("postponed"))
-      assert.strictEqual((yield* shop.row(shop.id)).status, "retrying")
-      yield* shop.apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" }] })
-      assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
-      assert.deepInclude(yield* shop.row(shop.id), { status: "unknown", attempts: 2, availableAt: null })
-    })
-  )
+  it.effect("is unknown without its channel when an earlier attempt may have been processed", function* () {
+    const shop = yield* openAt("unknown, waiting")
+    const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
+    yield* shop.record(second, resultOf("postponed"))
+    assert.strictEqual((yield* shop.row(shop.id)).status, "retrying")
+    yield* shop.apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" }] })
+    assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
+    assert.deepInclude(yield* shop.row(shop.id), { status: "unknown", attempts: 2, availableAt: null })
+  })
 
-  it.effect("ignores the result of an attempt that another has followed", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt("retrying, waiting")
-      const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
-      const before = yield* shop.everything
-      for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
-      for (const [on] of ends) yield* shop.record(attemptOf(shop, 3), resultOf(on))
-      assert.deepStrictEqual(yield* shop.everything, before)
-      yield* shop.record(second, resultOf("accepted"))
-      assert.strictEqual((yield* shop.row(shop.id)).status, "sent")
-    })
-  )
+  it.effect("ignores the result of an attempt that another has followed", function* () {
+    const shop = yield* openAt("retrying, waiting")
+    const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
+    const before = yield* shop.everything
+    for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
+    for (const [on] of ends) yield* shop.record(attemptOf(shop, 3), resultOf(on))
+    assert.deepStrictEqual(yield* shop.everything, before)
+    yield* shop.record(second, resultOf("accepted"))
+    assert.strictEqual((yield* shop.row(shop.id)).status, "sent")
+  })
 
-  it.effect("accepts a result in its own project only", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt("pending")
-      const neighbour = yield* openAt("pending")
-      const before = yield* shop.everything
-      const stray = { ...attemptOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
-      assert.deepStrictEqual(yield* shop.record(stray, resultOf("accepted")), [])
-      yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now, "tester")
-      assert.deepStrictEqual(yield* shop.everything, before)
-    })
-  )
+  it.effect("accepts a result in its own project only", function* () {
+    const shop = yield* openAt("pending")
+    const neighbour = yield* openAt("pending")
+    const before = yield* shop.everything
+    const stray = { ...attemptOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
+    assert.deepStrictEqual(yield* shop.record(stray, resultOf("accepted")), [])
+    yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now, "tester")
+    assert.deepStrictEqual(yield* shop.everything, before)
+  })
 })
 
 function claimed(place: Place) {

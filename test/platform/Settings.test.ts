@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Settings } from "../../src/platform/Settings.ts"
 
@@ -9,69 +9,63 @@ const read = (environment: Record<string, string>) =>
   )
 
 describe("the settings", () => {
-  it.effect("have the defaults of the README", () =>
-    Effect.gen(function* () {
-      const settings = yield* read({})
-      assert.strictEqual(settings.host, "127.0.0.1")
-      assert.strictEqual(settings.port, 3000)
-      assert.strictEqual(settings.databaseMaxConnections, 20)
-      assert.strictEqual(settings.dataDir, ".data")
-      assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 25_000)
-      assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 7 * 86_400_000)
-      assert.strictEqual(Duration.toMillis(settings.providerTimeout), 10_000)
-      assert.deepStrictEqual(settings.telemetry, Option.none())
-      assert.deepStrictEqual([settings.adminHost, settings.adminPort], ["127.0.0.1", Option.none()])
-      const { webhooks } = settings
-      assert.strictEqual(Duration.toMillis(webhooks.timeout), 15_000)
-      assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 24 * 3_600_000)
-      assert.deepStrictEqual(
-        webhooks.retrySchedule.map(Duration.toSeconds),
-        [5, 30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400, 108_000]
-      )
-      assert.strictEqual(webhooks.endpointConcurrency, 4)
-    })
-  )
+  it.effect("have the defaults of the README", function* () {
+    const settings = yield* read({})
+    assert.strictEqual(settings.host, "127.0.0.1")
+    assert.strictEqual(settings.port, 3000)
+    assert.strictEqual(settings.databaseMaxConnections, 20)
+    assert.strictEqual(settings.dataDir, ".data")
+    assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 25_000)
+    assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 7 * 86_400_000)
+    assert.strictEqual(Duration.toMillis(settings.providerTimeout), 10_000)
+    assert.deepStrictEqual(settings.telemetry, Option.none())
+    assert.deepStrictEqual([settings.adminHost, settings.adminPort], ["127.0.0.1", Option.none()])
+    const { webhooks } = settings
+    assert.strictEqual(Duration.toMillis(webhooks.timeout), 15_000)
+    assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 24 * 3_600_000)
+    assert.deepStrictEqual(
+      webhooks.retrySchedule.map(Duration.toSeconds),
+      [5, 30, 120, 600, 1_800, 7_200, 21_600, 43_200, 86_400, 108_000]
+    )
+    assert.strictEqual(webhooks.endpointConcurrency, 4)
+  })
 
-  it.effect("allow webhooks to this machine by default only without DATABASE_URL", () =>
-    Effect.gen(function* () {
-      const networksOf = (environment: Record<string, string>) =>
-        Effect.map(read(environment), ({ webhooks }) => webhooks.allowedNetworks)
-      const external = { DATABASE_URL: "postgres://db/app", SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
-      assert.deepStrictEqual(yield* networksOf({}), ["127.0.0.0/8", "::1/128"])
-      assert.deepStrictEqual(yield* networksOf({ DATABASE_URL: "" }), ["127.0.0.0/8", "::1/128"])
-      assert.deepStrictEqual(yield* networksOf(external), [])
-      const networks = { WEBHOOK_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8,192.0.2.1 ,0.0.0.0/0,::/0,::1" }
-      for (const environment of [networks, { ...external, ...networks }]) {
-        assert.deepStrictEqual(yield* networksOf(environment), [
-          "10.0.0.0/8",
-          "fd00::/8",
-          "192.0.2.1",
-          "0.0.0.0/0",
-          "::/0",
-          "::1"
-        ])
-      }
-    })
-  )
+  it.effect("allow webhooks to this machine by default only without DATABASE_URL", function* () {
+    const networksOf = (environment: Record<string, string>) =>
+      Effect.map(read(environment), ({ webhooks }) => webhooks.allowedNetworks)
+    const external = { DATABASE_URL: "postgres://db/app", SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
+    assert.deepStrictEqual(yield* networksOf({}), ["127.0.0.0/8", "::1/128"])
+    assert.deepStrictEqual(yield* networksOf({ DATABASE_URL: "" }), ["127.0.0.0/8", "::1/128"])
+    assert.deepStrictEqual(yield* networksOf(external), [])
+    const networks = { WEBHOOK_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8,192.0.2.1 ,0.0.0.0/0,::/0,::1" }
+    for (const environment of [networks, { ...external, ...networks }]) {
+      assert.deepStrictEqual(yield* networksOf(environment), [
+        "10.0.0.0/8",
+        "fd00::/8",
+        "192.0.2.1",
+        "0.0.0.0/0",
+        "::/0",
+        "::1"
+      ])
+    }
+  })
 
-  it.effect("include the settings of webhook deliveries", () =>
-    Effect.gen(function* () {
-      const { webhooks } = yield* read({
-        WEBHOOK_TIMEOUT: "500ms",
-        WEBHOOK_SECRET_OVERLAP: "2d",
-        WEBHOOK_DISABLE_AFTER: "3d",
-        WEBHOOK_RETRY_SCHEDULE: "250ms, 5s,2m ,24h",
-        WEBHOOK_ENDPOINT_CONCURRENCY: "16"
-      })
-      assert.strictEqual(Duration.toMillis(webhooks.timeout), 500)
-      assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 2 * 86_400_000)
-      assert.strictEqual(Duration.toMillis(webhooks.disableAfter), 3 * 86_400_000)
-      assert.deepStrictEqual(webhooks.retrySchedule.map(Duration.toMillis), [250, 5_000, 120_000, 86_400_000])
-      assert.strictEqual(webhooks.endpointConcurrency, 16)
-      const { webhooks: once } = yield* read({ WEBHOOK_RETRY_SCHEDULE: "1s" })
-      assert.deepStrictEqual(once.retrySchedule.map(Duration.toMillis), [1_000])
+  it.effect("include the settings of webhook deliveries", function* () {
+    const { webhooks } = yield* read({
+      WEBHOOK_TIMEOUT: "500ms",
+      WEBHOOK_SECRET_OVERLAP: "2d",
+      WEBHOOK_DISABLE_AFTER: "3d",
+      WEBHOOK_RETRY_SCHEDULE: "250ms, 5s,2m ,24h",
+      WEBHOOK_ENDPOINT_CONCURRENCY: "16"
     })
-  )
+    assert.strictEqual(Duration.toMillis(webhooks.timeout), 500)
+    assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 2 * 86_400_000)
+    assert.strictEqual(Duration.toMillis(webhooks.disableAfter), 3 * 86_400_000)
+    assert.deepStrictEqual(webhooks.retrySchedule.map(Duration.toMillis), [250, 5_000, 120_000, 86_400_000])
+    assert.strictEqual(webhooks.endpointConcurrency, 16)
+    const { webhooks: once } = yield* read({ WEBHOOK_RETRY_SCHEDULE: "1s" })
+    assert.deepStrictEqual(once.retrySchedule.map(Duration.toMillis), [1_000])
+  })
 
   for (const [name, values] of [
     ["PROVIDER_TIMEOUT", ["10", "0s", "-1s", "1.5s", "s", "5 s", "1w"]],
@@ -92,117 +86,103 @@ describe("the settings", () => {
       ].flatMap((faulty) => faulty.split(" "))
     ]
   ] as const) {
-    it.effect(`name a faulty ${name}`, () =>
-      Effect.gen(function* () {
-        for (const value of values) {
-          const faults = yield* Effect.match(read({ [name]: value }), {
-            onFailure: ({ faults }) => faults,
-            onSuccess: () => []
-          })
-          assert.strictEqual(faults.length, 1, value)
-          assert.match(faults.join(), new RegExp(`^${name} must be `), value)
-        }
-      })
-    )
+    it.effect(`name a faulty ${name}`, function* () {
+      for (const value of values) {
+        const faults = yield* Effect.match(read({ [name]: value }), {
+          onFailure: ({ faults }) => faults,
+          onSuccess: () => []
+        })
+        assert.strictEqual(faults.length, 1, value)
+        assert.match(faults.join(), new RegExp(`^${name} must be `), value)
+      }
+    })
   }
 
-  it.effect("treat an empty variable as unset", () =>
-    Effect.gen(function* () {
-      const settings = yield* read({ PORT: "", DATABASE_URL: "", REDIS_URL: "" })
-      assert.strictEqual(settings.port, 3000)
-      assert.deepStrictEqual(settings.databaseUrl, Option.none())
-    })
-  )
+  it.effect("treat an empty variable as unset", function* () {
+    const settings = yield* read({ PORT: "", DATABASE_URL: "", REDIS_URL: "" })
+    assert.strictEqual(settings.port, 3000)
+    assert.deepStrictEqual(settings.databaseUrl, Option.none())
+  })
 
-  it.effect("parse durations and redact secrets", () =>
-    Effect.gen(function* () {
-      const secret = Buffer.alloc(32, 7).toString("base64")
-      const settings = yield* read({
-        SHUTDOWN_GRACE: "250ms",
-        IDEMPOTENCY_RETENTION: "36h",
-        PROVIDER_TIMEOUT: "2m",
-        DATABASE_URL: "postgres://user:password@db/app",
-        SECRET_KEY: secret
+  it.effect("parse durations and redact secrets", function* () {
+    const secret = Buffer.alloc(32, 7).toString("base64")
+    const settings = yield* read({
+      SHUTDOWN_GRACE: "250ms",
+      IDEMPOTENCY_RETENTION: "36h",
+      PROVIDER_TIMEOUT: "2m",
+      DATABASE_URL: "postgres://user:password@db/app",
+      SECRET_KEY: secret
+    })
+    assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 250)
+    assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 36 * 3_600_000)
+    assert.strictEqual(Duration.toMillis(settings.providerTimeout), 120_000)
+    assert.deepStrictEqual(Option.map(settings.secretKey, Redacted.value), Option.some(secret))
+    assert.notInclude(JSON.stringify(settings), "password")
+    assert.notInclude(JSON.stringify(settings), secret)
+  })
+
+  it.effect("name all faulty variables at once without their values", function* () {
+    const faulty = {
+      PORT: "65536",
+      PUBLIC_URL: "example.com",
+      ADMIN_PORT: "9e3",
+      LOG_FORMAT: "xml",
+      IDEMPOTENCY_RETENTION: "7 days",
+      SECRET_KEY: "c2hvcnQ=",
+      SECRET_KEY_PREVIOUS: `${Buffer.alloc(32).toString("base64")},c2hvcnQ=`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: "localhost:4318",
+      DATABASE_URL: "mysql://user:hunter2@db/app",
+      REDIS_URL: "localhost",
+      LOG_LEVEL: "loud",
+      SHUTDOWN_GRACE: "25",
+      DATABASE_MAX_CONNECTIONS: "0",
+      OTEL_TRACES_SAMPLER: "sometimes",
+      OTEL_TRACES_SAMPLER_ARG: "2",
+      OTEL_RESOURCE_ATTRIBUTES: "novalue",
+      MIGRATE_ON_START: "yes",
+      PROVIDER_TIMEOUT: "soon",
+      WEBHOOK_TIMEOUT: "soon",
+      WEBHOOK_SECRET_OVERLAP: "a day",
+      WEBHOOK_RETRY_SCHEDULE: "5s,hunter2",
+      WEBHOOK_ENDPOINT_CONCURRENCY: "many",
+      WEBHOOK_ALLOWED_NETWORKS: "hunter2"
+    }
+    const { faults } = yield* Effect.flip(read(faulty))
+    assert.sameMembers(
+      faults.map((fault) => fault.split(" ")[0]),
+      Object.keys(faulty)
+    )
+    for (const fault of faults) assert.match(fault, /^\S+ (must|is) .+/)
+    for (const secret of ["hunter2", "c2hvcnQ="]) assert.notInclude(faults.join(), secret)
+  })
+
+  it.effect("refuse DATABASE_DIRECT_URL where DATABASE_URL leads to no pooler", function* () {
+    const { faults } = yield* Effect.flip(read({ DATABASE_DIRECT_URL: "postgres://user:hunter2@db/app" }))
+    assert.match(faults.join(), /^DATABASE_DIRECT_URL is only for use beside DATABASE_URL/)
+    assert.notInclude(faults.join(), "hunter2")
+  })
+
+  it.effect("refuse a SECRET_KEY that is not 32 bytes", function* () {
+    const { faults } = yield* Effect.flip(read({ SECRET_KEY: Buffer.alloc(31).toString("base64") }))
+    assert.match(faults.join(), /^SECRET_KEY must be 32 bytes in base64/)
+  })
+
+  it.effect("include OpenTelemetry's variables", function* () {
+    const { telemetry } = yield* read({
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318/",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment=test,team=a%20b",
+      OTEL_TRACES_SAMPLER: "traceidratio",
+      OTEL_TRACES_SAMPLER_ARG: "0.25"
+    })
+    assert.deepStrictEqual(
+      telemetry,
+      Option.some({
+        endpoint: "http://127.0.0.1:4318",
+        serviceName: "developer-api",
+        resourceAttributes: { "deployment.environment": "test", team: "a b" },
+        sampler: "traceidratio" as const,
+        samplerArgument: 0.25
       })
-      assert.strictEqual(Duration.toMillis(settings.shutdownGrace), 250)
-      assert.strictEqual(Duration.toMillis(settings.idempotencyRetention), 36 * 3_600_000)
-      assert.strictEqual(Duration.toMillis(settings.providerTimeout), 120_000)
-      assert.deepStrictEqual(Option.map(settings.secretKey, Redacted.value), Option.some(secret))
-      assert.notInclude(JSON.stringify(settings), "password")
-      assert.notInclude(JSON.stringify(settings), secret)
-    })
-  )
-
-  it.effect("name all faulty variables at once without their values", () =>
-    Effect.gen(function* () {
-      const faulty = {
-        PORT: "65536",
-        PUBLIC_URL: "example.com",
-        ADMIN_PORT: "9e3",
-        LOG_FORMAT: "xml",
-        IDEMPOTENCY_RETENTION: "7 days",
-        SECRET_KEY: "c2hvcnQ=",
-        SECRET_KEY_PREVIOUS: `${Buffer.alloc(32).toString("base64")},c2hvcnQ=`,
-        OTEL_EXPORTER_OTLP_ENDPOINT: "localhost:4318",
-        DATABASE_URL: "mysql://user:hunter2@db/app",
-        REDIS_URL: "localhost",
-        LOG_LEVEL: "loud",
-        SHUTDOWN_GRACE: "25",
-        DATABASE_MAX_CONNECTIONS: "0",
-        OTEL_TRACES_SAMPLER: "sometimes",
-        OTEL_TRACES_SAMPLER_ARG: "2",
-        OTEL_RESOURCE_ATTRIBUTES: "novalue",
-        MIGRATE_ON_START: "yes",
-        PROVIDER_TIMEOUT: "soon",
-        WEBHOOK_TIMEOUT: "soon",
-        WEBHOOK_SECRET_OVERLAP: "a day",
-        WEBHOOK_RETRY_SCHEDULE: "5s,hunter2",
-        WEBHOOK_ENDPOINT_CONCURRENCY: "many",
-        WEBHOOK_ALLOWED_NETWORKS: "hunter2"
-      }
-      const { faults } = yield* Effect.flip(read(faulty))
-      assert.sameMembers(
-        faults.map((fault) => fault.split(" ")[0]),
-        Object.keys(faulty)
-      )
-      for (const fault of faults) assert.match(fault, /^\S+ (must|is) .+/)
-      for (const secret of ["hunter2", "c2hvcnQ="]) assert.notInclude(faults.join(), secret)
-    })
-  )
-
-  it.effect("refuse DATABASE_DIRECT_URL where DATABASE_URL leads to no pooler", () =>
-    Effect.gen(function* () {
-      const { faults } = yield* Effect.flip(read({ DATABASE_DIRECT_URL: "postgres://user:hunter2@db/app" }))
-      assert.match(faults.join(), /^DATABASE_DIRECT_URL is only for use beside DATABASE_URL/)
-      assert.notInclude(faults.join(), "hunter2")
-    })
-  )
-
-  it.effect("refuse a SECRET_KEY that is not 32 bytes", () =>
-    Effect.gen(function* () {
-      const { faults } = yield* Effect.flip(read({ SECRET_KEY: Buffer.alloc(31).toString("base64") }))
-      assert.match(faults.join(), /^SECRET_KEY must be 32 bytes in base64/)
-    })
-  )
-
-  it.effect("include OpenTelemetry's variables", () =>
-    Effect.gen(function* () {
-      const { telemetry } = yield* read({
-        OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318/",
-        OTEL_RESOURCE_ATTRIBUTES: "deployment.environment=test,team=a%20b",
-        OTEL_TRACES_SAMPLER: "traceidratio",
-        OTEL_TRACES_SAMPLER_ARG: "0.25"
-      })
-      assert.deepStrictEqual(
-        telemetry,
-        Option.some({
-          endpoint: "http://127.0.0.1:4318",
-          serviceName: "developer-api",
-          resourceAttributes: { "deployment.environment": "test", team: "a b" },
-          sampler: "traceidratio" as const,
-          samplerArgument: 0.25
-        })
-      )
-    })
-  )
+    )
+  })
 })

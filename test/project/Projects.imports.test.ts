@@ -1,5 +1,5 @@
 /** Import profiles and staged records of project files: how they are stored, kept, replaced and refused. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { apply, faultsOf, rowsOf, services, stagedOf, textOf } from "./Projects.support.ts"
@@ -31,90 +31,84 @@ layer(services)("a project file's imports", (it) => {
       WHERE project_id = ${projectId} ORDER BY position`
   })
 
-  it.effect("are judged again when the profile changes, and not at all without it", () =>
-    Effect.gen(function* () {
-      yield* stage("profile", { importProfile: profile, stagedRecords: [ada] })
-      const [batch, records, contacts] = yield* stagedOf("profile")
-      assert.deepInclude(contacts?.[0], {
-        email: "ada@example.org",
-        mapped: { displayName: "Ada", email: "Ada@example.org" }
-      })
-
-      const mappings = { contact: { name: "restricted", mail: "firstName" } }
-      assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings } }), "updated")
-      const [changed, sameRecords, others] = yield* stagedOf("profile")
-      assert.deepStrictEqual(sameRecords, records)
-      assert.deepInclude(others?.[0], { email: null, mapped: { firstName: "Ada@example.org" } })
-      assert.deepInclude(changed?.[0], { fingerprint: batch?.[0]?.["fingerprint"] })
-      // The order of its members has no meaning, either.
-      const turned = { contact: { mail: "firstName", name: "restricted" } }
-      assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings: turned } }), "unchanged")
-      assert.strictEqual(yield* stage("profile", { importProfile: { version: 2, mappings } }), "updated")
-
-      assert.strictEqual(yield* stage("profile", { importProfile: null }), "updated")
-      const [withdrawn, kept, none] = yield* stagedOf("profile")
-      assert.deepStrictEqual([kept, none], [records, []])
-      assert.deepInclude(withdrawn?.[0], { rules: null, counts: null, fingerprint: null })
-      assert.strictEqual(yield* stage("profile", { importProfile: null }), "unchanged")
+  it.effect("are judged again when the profile changes, and not at all without it", function* () {
+    yield* stage("profile", { importProfile: profile, stagedRecords: [ada] })
+    const [batch, records, contacts] = yield* stagedOf("profile")
+    assert.deepInclude(contacts?.[0], {
+      email: "ada@example.org",
+      mapped: { displayName: "Ada", email: "Ada@example.org" }
     })
-  )
 
-  it.effect("take any JSON for a value, and any name of 1 to 100 characters", () =>
-    Effect.gen(function* () {
-      const fields = JSON.parse(
-        `{"__proto__": {"__proto__": 1}, "constructor": [], "${"\u{1f600}".repeat(100)}": "\\u0001\\u2028\\\\", "n": 12345678901234567890, "z": -0}`
-      )
-      yield* stage("any", { importProfile: profile, stagedRecords: [{ ...ada, fields }] })
-      const [record] = yield* recordsOf("any")
-      assert.deepStrictEqual(JSON.stringify(record?.["fields"]), JSON.stringify(fields))
-    })
-  )
+    const mappings = { contact: { name: "restricted", mail: "firstName" } }
+    assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings } }), "updated")
+    const [changed, sameRecords, others] = yield* stagedOf("profile")
+    assert.deepStrictEqual(sameRecords, records)
+    assert.deepInclude(others?.[0], { email: null, mapped: { firstName: "Ada@example.org" } })
+    assert.deepInclude(changed?.[0], { fingerprint: batch?.[0]?.["fingerprint"] })
+    // The order of its members has no meaning, either.
+    const turned = { contact: { mail: "firstName", name: "restricted" } }
+    assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings: turned } }), "unchanged")
+    assert.strictEqual(yield* stage("profile", { importProfile: { version: 2, mappings } }), "updated")
 
-  it.effect("are refused with all their faults and without effect", () =>
-    Effect.gen(function* () {
-      yield* stage("faults", { importProfile: profile, stagedRecords: [ada] })
-      const before = [yield* rowsOf("installations", "faults"), yield* stagedOf("faults")]
-      const text = textOf("faults").replace(
-        /}$/,
-        `, "installations": [{"id": "ins", "name": "Shop", "importProfile": {"version": 0, "mappings": {"contact": {"": "email", "a": "name"},
-          "person": {}}, "more": 1}, "stagedRecords": [{"entityType": "person", "externalId": "", "fields": {"": 1, "${"x".repeat(101)}": 1}},
-          {"entityType": "note", "externalId": "1", "fields": {"a": 1e400, "b": "\\u0000"}, "version": 1}, {"fields": []}]}]}`
-      )
-      const faults = yield* faultsOf(text)
-      const at = "installations/0"
-      assert.deepStrictEqual(
-        faults.map((fault) => fault.replace(/: must be .*/, ": must be").replace("x".repeat(101), "x…")),
-        [
-          `${at}/importProfile/more: is not known here`,
-          `${at}/importProfile/version: must be`,
-          `${at}/importProfile/mappings/person: is not known here`,
-          `${at}/importProfile/mappings/contact/: is not known here`,
-          `${at}/importProfile/mappings/contact/a: must be`,
-          `${at}/stagedRecords/0/entityType: must be`,
-          `${at}/stagedRecords/0/externalId: must be`,
-          `${at}/stagedRecords/0/fields/: is not known here`,
-          `${at}/stagedRecords/0/fields/x…: is not known here`,
-          `${at}/stagedRecords/1/version: is not known here`,
-          `${at}/stagedRecords/2/entityType: is required`,
-          `${at}/stagedRecords/2/externalId: is required`,
-          `${at}/stagedRecords/2/fields: must be`,
-          `${at}/stagedRecords/1/fields/a: must be`,
-          `${at}/stagedRecords/1/fields/b: must not contain U+0000 or an unpaired surrogate`
-        ]
-      )
-      const good = { importProfile: null, stagedRecords: [note] }
-      yield* faultsOf(
-        textOf(
-          "faults",
-          JSON.parse(
-            JSON.stringify({
-              installations: [{ id: "ins", name: "S", ...good }],
-              tasks: [{ id: "t", title: "T", dealId: "nowhere" }]
-            })
-          )
+    assert.strictEqual(yield* stage("profile", { importProfile: null }), "updated")
+    const [withdrawn, kept, none] = yield* stagedOf("profile")
+    assert.deepStrictEqual([kept, none], [records, []])
+    assert.deepInclude(withdrawn?.[0], { rules: null, counts: null, fingerprint: null })
+    assert.strictEqual(yield* stage("profile", { importProfile: null }), "unchanged")
+  })
+
+  it.effect("take any JSON for a value, and any name of 1 to 100 characters", function* () {
+    const fields = JSON.parse(
+      `{"__proto__": {"__proto__": 1}, "constructor": [], "${"\u{1f600}".repeat(100)}": "\\u0001\\u2028\\\\", "n": 12345678901234567890, "z": -0}`
+    )
+    yield* stage("any", { importProfile: profile, stagedRecords: [{ ...ada, fields }] })
+    const [record] = yield* recordsOf("any")
+    assert.deepStrictEqual(JSON.stringify(record?.["fields"]), JSON.stringify(fields))
+  })
+
+  it.effect("are refused with all their faults and without effect", function* () {
+    yield* stage("faults", { importProfile: profile, stagedRecords: [ada] })
+    const before = [yield* rowsOf("installations", "faults"), yield* stagedOf("faults")]
+    const text = textOf("faults").replace(
+      /}$/,
+      `, "installations": [{"id": "ins", "name": "Shop", "importProfile": {"version": 0, "mappings": {"contact": {"": "email", "a": "name"},
+        "person": {}}, "more": 1}, "stagedRecords": [{"entityType": "person", "externalId": "", "fields": {"": 1, "${"x".repeat(101)}": 1}},
+        {"entityType": "note", "externalId": "1", "fields": {"a": 1e400, "b": "\\u0000"}, "version": 1}, {"fields": []}]}]}`
+    )
+    const faults = yield* faultsOf(text)
+    const at = "installations/0"
+    assert.deepStrictEqual(
+      faults.map((fault) => fault.replace(/: must be .*/, ": must be").replace("x".repeat(101), "x…")),
+      [
+        `${at}/importProfile/more: is not known here`,
+        `${at}/importProfile/version: must be`,
+        `${at}/importProfile/mappings/person: is not known here`,
+        `${at}/importProfile/mappings/contact/: is not known here`,
+        `${at}/importProfile/mappings/contact/a: must be`,
+        `${at}/stagedRecords/0/entityType: must be`,
+        `${at}/stagedRecords/0/externalId: must be`,
+        `${at}/stagedRecords/0/fields/: is not known here`,
+        `${at}/stagedRecords/0/fields/x…: is not known here`,
+        `${at}/stagedRecords/1/version: is not known here`,
+        `${at}/stagedRecords/2/entityType: is required`,
+        `${at}/stagedRecords/2/externalId: is required`,
+        `${at}/stagedRecords/2/fields: must be`,
+        `${at}/stagedRecords/1/fields/a: must be`,
+        `${at}/stagedRecords/1/fields/b: must not contain U+0000 or an unpaired surrogate`
+      ]
+    )
+    const good = { importProfile: null, stagedRecords: [note] }
+    yield* faultsOf(
+      textOf(
+        "faults",
+        JSON.parse(
+          JSON.stringify({
+            installations: [{ id: "ins", name: "S", ...good }],
+            tasks: [{ id: "t", title: "T", dealId: "nowhere" }]
+          })
         )
       )
-      assert.deepStrictEqual([yield* rowsOf("installations", "faults"), yield* stagedOf("faults")], before)
-    })
-  )
+    )
+    assert.deepStrictEqual([yield* rowsOf("installations", "faults"), yield* stagedOf("faults")], before)
+  })
 })

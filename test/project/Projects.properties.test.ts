@@ -1,5 +1,5 @@
 /** Random project files in sequence, compared with a model: what an apply reports and stores, and what an export writes. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import * as fc from "fast-check"
@@ -70,68 +70,66 @@ const countsOf = (outcomes: ReadonlyMap<string, ReadonlyMap<string, Outcome>>, o
 const seed = Number(process.env["SEED"] ?? Date.now() % 1_000_000)
 
 layer(services)(`any project files in sequence (SEED=${seed})`, (it) => {
-  it.effect("are applied, refused and exported as the model says", () =>
-    Effect.gen(function* () {
-      const projects = yield* Projects
-      const states = new Map<string, State>()
-      let refused = 0
-      for (const [index, generated] of fc.sample(file, { seed, numRuns: 32 }).entries()) {
-        const nth = `file ${index}`
-        const json = JSON.stringify(generated)
-        const given: File = JSON.parse(json)
-        const { id } = given.project
-        const now = yield* anHourLater
-        const before = yield* rows(id)
-        const expected = applied(states.get(id), given, now)
-        const result = yield* Effect.result(projects.apply(json))
-        const after = yield* rows(id)
-        if (!("state" in expected)) {
-          refused++
-          assert.isTrue(Result.isFailure(result), `refused: ${expected.join()} ${nth}`)
-          if (Result.isFailure(result)) assert.deepStrictEqual(result.failure.faults, expected, nth)
-          assert.deepStrictEqual(after, before, nth)
-          continue
-        }
-        const { outcomes, state } = expected
-        states.set(id, state)
-        if (Result.isFailure(result)) return assert.fail(`${result.failure.message} ${nth}`)
-        const report = result.success
-        for (const outcome of ["created", "updated", "unchanged"] as const) {
-          assert.deepStrictEqual(report[outcome], countsOf(outcomes, outcome), `${outcome} ${nth}`)
-        }
-        for (const [part, found] of after) {
-          for (const [key, row] of found) {
-            const old = before.get(part)?.get(key)
-            const isWritten = (outcomes.get(part)?.get(key) ?? "unchanged") !== "unchanged"
-            const next = isWritten ? { ...row, ...derived[part]?.(row, old, now) } : old
-            assert.deepStrictEqual(row, next, `${part} ${key} ${nth}`)
-          }
-        }
-        const active = [...(state.records.get("clients")?.values() ?? [])].filter(({ status }) => status === "active")
-        const counted = state.project["contactCapacity"] === null ? 0 : active.length
-        assert.strictEqual((yield* projectRow(id))?.["active_clients"], counted, nth)
-        for (const [segment, { clientIds }] of state.records.get("segments") ?? []) {
-          const counted = after.get("segments")?.get(segment)?.["contact_count"]
-          assert.strictEqual(counted, arrayOf(clientIds).length, nth)
-        }
-        for (const [channel, config] of state.configs) {
-          assert.deepStrictEqual(yield* configOf(id, channel), config, nth)
-        }
-
-        const { records, text } = yield* exported(ProjectId.make(id))
-        const names = Object.keys(records).filter((name) => name !== "project")
-        assertSame(JSON.parse(text), exportOf(state, names), nth)
-        const staged = yield* stagedOf(id)
-        const again = yield* projects.apply(text)
-        assert.deepStrictEqual(again.unchanged, records, nth)
-        assert.deepStrictEqual(yield* stagedOf(id), staged, nth)
-        assert.deepStrictEqual(yield* rows(id), after, nth)
+  it.effect("are applied, refused and exported as the model says", function* () {
+    const projects = yield* Projects
+    const states = new Map<string, State>()
+    let refused = 0
+    for (const [index, generated] of fc.sample(file, { seed, numRuns: 32 }).entries()) {
+      const nth = `file ${index}`
+      const json = JSON.stringify(generated)
+      const given: File = JSON.parse(json)
+      const { id } = given.project
+      const now = yield* anHourLater
+      const before = yield* rows(id)
+      const expected = applied(states.get(id), given, now)
+      const result = yield* Effect.result(projects.apply(json))
+      const after = yield* rows(id)
+      if (!("state" in expected)) {
+        refused++
+        assert.isTrue(Result.isFailure(result), `refused: ${expected.join()} ${nth}`)
+        if (Result.isFailure(result)) assert.deepStrictEqual(result.failure.faults, expected, nth)
+        assert.deepStrictEqual(after, before, nth)
+        continue
       }
-      assert.isAbove(refused, 0)
-      assert.isBelow(refused, 26)
-      for (const [id, state] of states) yield* copied(id, state)
-    })
-  )
+      const { outcomes, state } = expected
+      states.set(id, state)
+      if (Result.isFailure(result)) return assert.fail(`${result.failure.message} ${nth}`)
+      const report = result.success
+      for (const outcome of ["created", "updated", "unchanged"] as const) {
+        assert.deepStrictEqual(report[outcome], countsOf(outcomes, outcome), `${outcome} ${nth}`)
+      }
+      for (const [part, found] of after) {
+        for (const [key, row] of found) {
+          const old = before.get(part)?.get(key)
+          const isWritten = (outcomes.get(part)?.get(key) ?? "unchanged") !== "unchanged"
+          const next = isWritten ? { ...row, ...derived[part]?.(row, old, now) } : old
+          assert.deepStrictEqual(row, next, `${part} ${key} ${nth}`)
+        }
+      }
+      const active = [...(state.records.get("clients")?.values() ?? [])].filter(({ status }) => status === "active")
+      const counted = state.project["contactCapacity"] === null ? 0 : active.length
+      assert.strictEqual((yield* projectRow(id))?.["active_clients"], counted, nth)
+      for (const [segment, { clientIds }] of state.records.get("segments") ?? []) {
+        const counted = after.get("segments")?.get(segment)?.["contact_count"]
+        assert.strictEqual(counted, arrayOf(clientIds).length, nth)
+      }
+      for (const [channel, config] of state.configs) {
+        assert.deepStrictEqual(yield* configOf(id, channel), config, nth)
+      }
+
+      const { records, text } = yield* exported(ProjectId.make(id))
+      const names = Object.keys(records).filter((name) => name !== "project")
+      assertSame(JSON.parse(text), exportOf(state, names), nth)
+      const staged = yield* stagedOf(id)
+      const again = yield* projects.apply(text)
+      assert.deepStrictEqual(again.unchanged, records, nth)
+      assert.deepStrictEqual(yield* stagedOf(id), staged, nth)
+      assert.deepStrictEqual(yield* rows(id), after, nth)
+    }
+    assert.isAbove(refused, 0)
+    assert.isBelow(refused, 26)
+    for (const [id, state] of states) yield* copied(id, state)
+  })
 })
 
 /** Applies the export of a project as another project: refused without its configs, otherwise exported as the same. */

@@ -1,5 +1,5 @@
 /** Secrecy of the configs of channels: in the database, under another key, and in messages about channels. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Cause, Effect, Exit, Logger, Redacted, Tracer } from "effect"
 import { SqlClient } from "effect/sql"
 import { inspect } from "node:util"
@@ -50,146 +50,136 @@ const unreadable =
   "is required, as this SECRET_KEY can't open the one that is stored: give it anew, or set the key that sealed it"
 
 layer(services)("configs of channels", (it) => {
-  it.effect("are sealed differently for each channel and project", () =>
-    Effect.gen(function* () {
-      const sharedChannels = { channels: ["a", "b"].map((id) => channel(id, { config: http })) }
-      for (const id of ["one", "other"]) yield* apply(id, sharedChannels)
-      const configs = [...(yield* rowsOf("channels", "one")), ...(yield* rowsOf("channels", "other"))]
-      assert.strictEqual(new Set(configs.map((row) => inspect(row["config"], { maxArrayLength: null }))).size, 4)
-    })
-  )
+  it.effect("are sealed differently for each channel and project", function* () {
+    const sharedChannels = { channels: ["a", "b"].map((id) => channel(id, { config: http })) }
+    for (const id of ["one", "other"]) yield* apply(id, sharedChannels)
+    const configs = [...(yield* rowsOf("channels", "one")), ...(yield* rowsOf("channels", "other"))]
+    assert.strictEqual(new Set(configs.map((row) => inspect(row["config"], { maxArrayLength: null }))).size, 4)
+  })
 
-  it.effect("are required when another SECRET_KEY has sealed them", () =>
-    Effect.gen(function* () {
-      const id = "key"
-      yield* apply(id, all)
-      const before = yield* rowsOf("channels", id)
-      const token = channel("t", { providerType: "telegram", config: { token: telegram.token } })
-      yield* underAnotherKey(
-        Effect.gen(function* () {
-          assert.deepStrictEqual(yield* faultsOf(textOf(id, silent)), [
-            `channels/0/config: ${unreadable}`,
-            `channels/1/config: ${unreadable}`
-          ])
-          // The rest of the config can't be read.
-          assert.deepStrictEqual(yield* faultsOf(textOf(id, { channels: [token] })), [
-            `channels/0/config/apiBaseUrl: ${unreadable}`
-          ])
-          // A file without these channels is not affected.
-          yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [{ channelId: "h", address: "1" }] }] })
-        })
-      )
-      yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [] }] })
-      assert.deepStrictEqual(yield* rowsOf("channels", id), before)
-    })
-  )
+  it.effect("are required when another SECRET_KEY has sealed them", function* () {
+    const id = "key"
+    yield* apply(id, all)
+    const before = yield* rowsOf("channels", id)
+    const token = channel("t", { providerType: "telegram", config: { token: telegram.token } })
+    yield* underAnotherKey(
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* faultsOf(textOf(id, silent)), [
+          `channels/0/config: ${unreadable}`,
+          `channels/1/config: ${unreadable}`
+        ])
+        // The rest of the config can't be read.
+        assert.deepStrictEqual(yield* faultsOf(textOf(id, { channels: [token] })), [
+          `channels/0/config/apiBaseUrl: ${unreadable}`
+        ])
+        // A file without these channels is not affected.
+        yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [{ channelId: "h", address: "1" }] }] })
+      })
+    )
+    yield* apply(id, { clients: [{ id: "c", displayName: "C", addresses: [] }] })
+    assert.deepStrictEqual(yield* rowsOf("channels", id), before)
+  })
 
-  it.effect("are replaced when given as a whole, whatever key sealed the old ones", () =>
-    Effect.gen(function* () {
-      const id = "replace"
-      yield* apply(id, all)
-      const [before] = yield* rowsOf("channels", id)
-      yield* anHourLater
-      yield* underAnotherKey(
-        Effect.gen(function* () {
-          assert.strictEqual((yield* apply(id, all)).updated["channels"], 3)
-          assert.strictEqual((yield* apply(id, silent)).unchanged["channels"], 3)
-          assert.deepStrictEqual(yield* configOf(id, "h"), http)
-          assert.deepStrictEqual(yield* configOf(id, "t"), telegram)
-          assert.deepStrictEqual(yield* configOf(id, "s"), {})
-        })
-      )
-      assert.strictEqual((yield* faultsOf(textOf(id, silent))).length, 2)
-      // The config of another provider is not used, readable or not.
-      const changed = channel("h", { providerType: "telegram", config: { token: "1" } })
-      yield* apply(id, { channels: [changed] })
-      assert.deepStrictEqual(yield* configOf(id, "h"), { token: "1", apiBaseUrl: "https://api.telegram.org" })
-      const [{ config: _, provider_type: __, ...after } = {}] = yield* rowsOf("channels", id)
-      assert.deepInclude(before, after)
-    })
-  )
+  it.effect("are replaced when given as a whole, whatever key sealed the old ones", function* () {
+    const id = "replace"
+    yield* apply(id, all)
+    const [before] = yield* rowsOf("channels", id)
+    yield* anHourLater
+    yield* underAnotherKey(
+      Effect.gen(function* () {
+        assert.strictEqual((yield* apply(id, all)).updated["channels"], 3)
+        assert.strictEqual((yield* apply(id, silent)).unchanged["channels"], 3)
+        assert.deepStrictEqual(yield* configOf(id, "h"), http)
+        assert.deepStrictEqual(yield* configOf(id, "t"), telegram)
+        assert.deepStrictEqual(yield* configOf(id, "s"), {})
+      })
+    )
+    assert.strictEqual((yield* faultsOf(textOf(id, silent))).length, 2)
+    // The config of another provider is not used, readable or not.
+    const changed = channel("h", { providerType: "telegram", config: { token: "1" } })
+    yield* apply(id, { channels: [changed] })
+    assert.deepStrictEqual(yield* configOf(id, "h"), { token: "1", apiBaseUrl: "https://api.telegram.org" })
+    const [{ config: _, provider_type: __, ...after } = {}] = yield* rowsOf("channels", id)
+    assert.deepInclude(before, after)
+  })
 
-  it.effect("do not open for another channel, project or provider", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const box = yield* SecretBox
-      const seal = (id: string, text: string) => box.seal(["channel", id, "t"], Redacted.make(text))
-      for (const id of ["thief", "victim"]) yield* apply(id, all)
-      const telegramOf = sql`SELECT config FROM channels WHERE project_id = 'thief' AND id = 't'`
-      const forged: ReadonlyArray<readonly [of: string, config: unknown]> = [
-        ["another project's", (yield* telegramOf)[0]?.["config"]],
-        [
-          "another channel's",
-          (yield* sql`SELECT config FROM channels WHERE project_id = 'victim' AND id = 'h'`)[0]?.["config"]
-        ],
-        ["another provider's", yield* seal("victim", JSON.stringify(http))],
-        ["no config", yield* seal("victim", "hidden")],
-        ["nothing", new Uint8Array()]
-      ]
-      for (const [of, config] of forged) {
-        yield* sql`UPDATE channels SET config = ${config} WHERE project_id = 'victim' AND id = 't'`
-        const file = { channels: [channel("t", { providerType: "telegram" })] }
-        assert.deepStrictEqual(yield* faultsOf(textOf("victim", file)), [`channels/0/config: ${unreadable}`], of)
-      }
-      yield* apply("victim", all)
-      assert.deepStrictEqual(yield* configOf("victim", "t"), telegram)
-    })
-  )
+  it.effect("do not open for another channel, project or provider", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const box = yield* SecretBox
+    const seal = (id: string, text: string) => box.seal(["channel", id, "t"], Redacted.make(text))
+    for (const id of ["thief", "victim"]) yield* apply(id, all)
+    const telegramOf = sql`SELECT config FROM channels WHERE project_id = 'thief' AND id = 't'`
+    const forged: ReadonlyArray<readonly [of: string, config: unknown]> = [
+      ["another project's", (yield* telegramOf)[0]?.["config"]],
+      [
+        "another channel's",
+        (yield* sql`SELECT config FROM channels WHERE project_id = 'victim' AND id = 'h'`)[0]?.["config"]
+      ],
+      ["another provider's", yield* seal("victim", JSON.stringify(http))],
+      ["no config", yield* seal("victim", "hidden")],
+      ["nothing", new Uint8Array()]
+    ]
+    for (const [of, config] of forged) {
+      yield* sql`UPDATE channels SET config = ${config} WHERE project_id = 'victim' AND id = 't'`
+      const file = { channels: [channel("t", { providerType: "telegram" })] }
+      assert.deepStrictEqual(yield* faultsOf(textOf("victim", file)), [`channels/0/config: ${unreadable}`], of)
+    }
+    yield* apply("victim", all)
+    assert.deepStrictEqual(yield* configOf("victim", "t"), telegram)
+  })
 })
 
 layer(services)("messages about channels", (it) => {
-  it.effect("contain no config in faults, logs, spans and errors", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const { apply: applyText } = yield* Projects
-      const output: Array<unknown> = []
-      const captureOutput = Effect.fnUntraced(function* (text: string) {
-        const spans: Array<Tracer.Span> = []
-        const tracer = Tracer.make({
-          span: (options) => {
-            const span = new Tracer.NativeSpan(options)
-            spans.push(span)
-            return span
-          }
-        })
-        const exit = yield* Effect.exit(applyText(text)).pipe(
-          Effect.tap((exit) => Effect.logError("applied", exit)),
-          Effect.withTracer(tracer),
-          Effect.provide(Logger.layer([Logger.make(({ cause, message }) => output.push(message, cause))]))
-        )
-        assert.isNotEmpty(spans)
-        output.push(exit, ...spans)
-        if (Exit.isFailure(exit)) output.push(Cause.pretty(exit.cause), Cause.squash(exit.cause))
-        return exit
+  it.effect("contain no config in faults, logs, spans and errors", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const { apply: applyText } = yield* Projects
+    const output: Array<unknown> = []
+    const captureOutput = Effect.fnUntraced(function* (text: string) {
+      const spans: Array<Tracer.Span> = []
+      const tracer = Tracer.make({
+        span: (options) => {
+          const span = new Tracer.NativeSpan(options)
+          spans.push(span)
+          return span
+        }
       })
-      const { signingSecret, url } = http
-      const refused = [
-        [{ config: { url: signingSecret, signingSecret: url } }],
-        [{ config: { url, signingSecret: [signingSecret] } }],
-        [{ config: { url, signingSecret, token: telegram.token } }],
-        [{ config: url }],
-        [{ providerType: "telegram", config: { token: `${telegram.token} ` } }],
-        [{ providerType: "telegram", config: { ...telegram, apiBaseUrl: `ftp://${telegram.token}` } }],
-        [{ providerType: "sandbox", config: { token: { of: telegram.token } } }],
-        [{ config: http }, { config: http }],
-        [{ providerType: telegram.token, config: http }]
-      ].map((channels) => channels.map((of) => channel("c", of)))
-      for (const channels of refused) {
-        const exit = yield* captureOutput(JSON.stringify({ project: { id: "output", name: "N" }, channels }))
-        assert.isTrue(Exit.isFailure(exit), JSON.stringify(channels))
-      }
-      assert.isTrue(Exit.isSuccess(yield* captureOutput(textOf("output", all))))
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(underAnotherKey(apply("output", silent)))))
-      yield* sql`ALTER TABLE channels ADD CONSTRAINT broken CHECK (display_name <> 'broken')`
-      const broken = { channels: all.channels.map((of) => ({ ...of, displayName: "broken" })) }
-      const died = yield* captureOutput(textOf("output", broken))
-      assert.isTrue(Exit.isFailure(died) && Cause.hasDies(died.cause))
-      const text = output
-        .map((one) => inspect(one, { depth: 30, maxArrayLength: null, maxStringLength: null }))
-        .join("\n")
-      assert.include(text, "broken")
-      assert.include(text, "signingSecret")
-      assertHidden(text, "the output")
+      const exit = yield* Effect.exit(applyText(text)).pipe(
+        Effect.tap((exit) => Effect.logError("applied", exit)),
+        Effect.withTracer(tracer),
+        Effect.provide(Logger.layer([Logger.make(({ cause, message }) => output.push(message, cause))]))
+      )
+      assert.isNotEmpty(spans)
+      output.push(exit, ...spans)
+      if (Exit.isFailure(exit)) output.push(Cause.pretty(exit.cause), Cause.squash(exit.cause))
+      return exit
     })
-  )
+    const { signingSecret, url } = http
+    const refused = [
+      [{ config: { url: signingSecret, signingSecret: url } }],
+      [{ config: { url, signingSecret: [signingSecret] } }],
+      [{ config: { url, signingSecret, token: telegram.token } }],
+      [{ config: url }],
+      [{ providerType: "telegram", config: { token: `${telegram.token} ` } }],
+      [{ providerType: "telegram", config: { ...telegram, apiBaseUrl: `ftp://${telegram.token}` } }],
+      [{ providerType: "sandbox", config: { token: { of: telegram.token } } }],
+      [{ config: http }, { config: http }],
+      [{ providerType: telegram.token, config: http }]
+    ].map((channels) => channels.map((of) => channel("c", of)))
+    for (const channels of refused) {
+      const exit = yield* captureOutput(JSON.stringify({ project: { id: "output", name: "N" }, channels }))
+      assert.isTrue(Exit.isFailure(exit), JSON.stringify(channels))
+    }
+    assert.isTrue(Exit.isSuccess(yield* captureOutput(textOf("output", all))))
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(underAnotherKey(apply("output", silent)))))
+    yield* sql`ALTER TABLE channels ADD CONSTRAINT broken CHECK (display_name <> 'broken')`
+    const broken = { channels: all.channels.map((of) => ({ ...of, displayName: "broken" })) }
+    const died = yield* captureOutput(textOf("output", broken))
+    assert.isTrue(Exit.isFailure(died) && Cause.hasDies(died.cause))
+    const text = output
+      .map((one) => inspect(one, { depth: 30, maxArrayLength: null, maxStringLength: null }))
+      .join("\n")
+    assert.include(text, "broken")
+    assert.include(text, "signingSecret")
+    assertHidden(text, "the output")
+  })
 })

@@ -1,6 +1,5 @@
 /** Large files: a constant number of statements for each part, and none whose cost is quadratic. */
-import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { assert, layer } from "../support/Vitest.ts"
 import { apply, manyClients, services } from "./Projects.support.ts"
 
 const many = <T>(record: (index: number) => T) => Array.from({ length: 20_000 }, (_, index) => record(index))
@@ -63,33 +62,29 @@ const big: ReadonlyArray<readonly [part: string, records: (name: string) => Read
 ]
 layer(services, { excludeTestServices: true })("apply", (it) => {
   for (const [part, records] of big) {
-    it.effect(`of 20,000 ${part} succeeds`, () =>
-      Effect.gen(function* () {
-        for (const [outcome, name] of rounds) {
-          const started = performance.now()
-          const report = yield* apply("big", { channels, [part]: records(name) })
-          assert.strictEqual(report[outcome][part], 20_000)
-          assert.isBelow(performance.now() - started, 15_000)
-        }
-      })
-    )
-  }
-
-  it.effect("of lists with 20,000 items succeeds", () =>
-    Effect.gen(function* () {
+    it.effect(`of 20,000 ${part} succeeds`, function* () {
       for (const [outcome, name] of rounds) {
         const started = performance.now()
-        const stages = many((index) => ({ id: `of one ${index}`, name }))
-        const addresses = many((index) => ({ channelId: "k", address: `${name} ${index}` }))
-        const report = yield* apply("big", {
-          channels,
-          pipelines: [{ id: "one", name: "One", stages }],
-          clients: [{ id: "one", displayName: "One", addresses }],
-          segments: [{ id: "one", name, clientIds: many(client) }]
-        })
-        assert.deepInclude(report[outcome], { pipelines: 1, clients: 1, segments: 1 })
+        const report = yield* apply("big", { channels, [part]: records(name) })
+        assert.strictEqual(report[outcome][part], 20_000)
         assert.isBelow(performance.now() - started, 15_000)
       }
     })
-  )
+  }
+
+  it.effect("of lists with 20,000 items succeeds", function* () {
+    for (const [outcome, name] of rounds) {
+      const started = performance.now()
+      const stages = many((index) => ({ id: `of one ${index}`, name }))
+      const addresses = many((index) => ({ channelId: "k", address: `${name} ${index}` }))
+      const report = yield* apply("big", {
+        channels,
+        pipelines: [{ id: "one", name: "One", stages }],
+        clients: [{ id: "one", displayName: "One", addresses }],
+        segments: [{ id: "one", name, clientIds: many(client) }]
+      })
+      assert.deepInclude(report[outcome], { pipelines: 1, clients: 1, segments: 1 })
+      assert.isBelow(performance.now() - started, 15_000)
+    }
+  })
 })

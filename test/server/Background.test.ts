@@ -1,5 +1,5 @@
 /** A defect in a background fiber of the service: metrics, restart and readiness (contract §15). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
 import { freePort } from "../support/Process.ts"
@@ -29,20 +29,18 @@ const passUntil = <A, E, R>(step: "500 millis", look: Effect.Effect<A, E, R>, ho
   )
 
 layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
-  it.effect("is restarted and counted, and without progress the process is not ready", () =>
-    Effect.gen(function* () {
-      const { of, ready, sql } = yield* service
-      assert.strictEqual((yield* ready).status, 200)
-      assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
-      yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
-      yield* passUntil("500 millis", of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
-      yield* passUntil("500 millis", ready, ({ status }) => status === 503)
-      assert.include((yield* ready).text, "campaign progress")
-      yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
-      assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
-      yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
-      yield* passUntil("500 millis", ready, ({ status }) => status === 200)
-      yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("is restarted and counted, and without progress the process is not ready", function* () {
+    const { of, ready, sql } = yield* service
+    assert.strictEqual((yield* ready).status, 200)
+    assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
+    yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
+    yield* passUntil("500 millis", of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
+    yield* passUntil("500 millis", ready, ({ status }) => status === 503)
+    assert.include((yield* ready).text, "campaign progress")
+    yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
+    assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
+    yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
+    yield* passUntil("500 millis", ready, ({ status }) => status === 200)
+    yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
+  })
 })

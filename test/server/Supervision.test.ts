@@ -1,6 +1,6 @@
 /** A defect in each background fiber of the service during its work (contract §15). */
 import { readdirSync, readFileSync } from "node:fs"
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
 import { ConfigProvider, Context, Deferred, Effect, Layer, Metric, Redacted } from "effect"
 import { TestClock } from "effect/testing"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
@@ -92,27 +92,25 @@ layer(TestDatabase.layer)("a bug in a background fiber", (it) => {
   )
 })
 
-describe("a fiber of the service", () => {
-  it("is under supervision, or belongs to a request or a command", () => {
-    const own = [
-      // The look-up of a credential, which continues for all requests that wait for it.
-      "platform/requests/auth/Credentials.ts",
-      // The read of waiting unknown keys, which continues for all of them.
-      "platform/requests/auth/KeyReads.ts",
-      // A reconnect, which ends by itself.
-      "platform/requests/rateLimit/RedisStore.ts",
-      // The sessions of a move, which a command keeps open.
-      "cells/Sides.ts",
-      // The line of a command's progress.
-      "cli/Output.ts",
-      // The embedded PostgreSQL, which restarts its server itself.
-      "platform/database/EmbeddedPostgres.ts",
-      "platform/background/Supervisor.ts"
-    ]
-    const root = new URL("../../src/", import.meta.url)
-    const found = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
-      (path) => path.endsWith(".ts") && /\bfork(?:Scoped|Detach|In)\b/.test(readFileSync(new URL(path, root), "utf8"))
-    )
-    assert.deepStrictEqual(found.toSorted(), own.toSorted())
-  })
+it("a fiber of the service is under supervision, or belongs to a request or a command", () => {
+  const own = [
+    // The look-up of a credential, which continues for all requests that wait for it.
+    "platform/requests/auth/Credentials.ts",
+    // The read of waiting unknown keys, which continues for all of them.
+    "platform/requests/auth/KeyReads.ts",
+    // A reconnect, which ends by itself.
+    "platform/requests/rateLimit/RedisStore.ts",
+    // The sessions of a move, which a command keeps open.
+    "cells/Sides.ts",
+    // The line of a command's progress.
+    "cli/Output.ts",
+    // The embedded PostgreSQL, which restarts its server itself.
+    "platform/database/EmbeddedPostgres.ts",
+    "platform/background/Supervisor.ts"
+  ]
+  const root = new URL("../../src/", import.meta.url)
+  const found = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
+    (path) => path.endsWith(".ts") && /\bfork(?:Scoped|Detach|In)\b/.test(readFileSync(new URL(path, root), "utf8"))
+  )
+  assert.deepStrictEqual(found.toSorted(), own.toSorted())
 })

@@ -51,30 +51,26 @@ const openAhead = Effect.gen(function* () {
 const idsOf = (hits: ReadonlyArray<Hit>) => hits.map(({ headers }) => String(headers["webhook-id"]))
 
 layerOf({ WEBHOOK_TIMEOUT: "60s" })("a delivery that is claimed ahead", (it) => {
-  it.effect("goes to the webhook's current URL at its first attempt", () =>
-    Effect.gen(function* () {
-      const { configure, deliveries, release, shop } = yield* openAhead
-      const next = yield* receiver()
-      assert.strictEqual((yield* configure("shop", next.url, 1)).status, 200)
-      yield* release
-      assert.strictEqual(shop.hits.length, answered + width)
-      assert.strictEqual(new Set(idsOf([...shop.hits, ...next.hits])).size, inAll)
-      assert.strictEqual(next.hits.length, inAll - answered - width)
-      for (const { attempts, log, status } of yield* deliveries()) {
-        assert.deepStrictEqual([status, attempts, log.length], ["delivered", 1, 1])
-      }
-    })
-  )
+  it.effect("goes to the webhook's current URL at its first attempt", function* () {
+    const { configure, deliveries, release, shop } = yield* openAhead
+    const next = yield* receiver()
+    assert.strictEqual((yield* configure("shop", next.url, 1)).status, 200)
+    yield* release
+    assert.strictEqual(shop.hits.length, answered + width)
+    assert.strictEqual(new Set(idsOf([...shop.hits, ...next.hits])).size, inAll)
+    assert.strictEqual(next.hits.length, inAll - answered - width)
+    for (const { attempts, log, status } of yield* deliveries()) {
+      assert.deepStrictEqual([status, attempts, log.length], ["delivered", 1, 1])
+    }
+  })
 
-  it.effect("is signed with the current secret", () =>
-    Effect.gen(function* () {
-      const { release, rotate, secret, shop } = yield* openAhead
-      const rotated = yield* rotate("shop", 1)
-      yield* release
-      assert.strictEqual(shop.hits.length, inAll)
-      for (const [n, hit] of shop.hits.entries()) {
-        assert.deepStrictEqual([verifies(rotated, hit), verifies(secret, hit)], [n >= answered + width, true])
-      }
-    })
-  )
+  it.effect("is signed with the current secret", function* () {
+    const { release, rotate, secret, shop } = yield* openAhead
+    const rotated = yield* rotate("shop", 1)
+    yield* release
+    assert.strictEqual(shop.hits.length, inAll)
+    for (const [n, hit] of shop.hits.entries()) {
+      assert.deepStrictEqual([verifies(rotated, hit), verifies(secret, hit)], [n >= answered + width, true])
+    }
+  })
 })

@@ -64,84 +64,78 @@ const asService = <E, R>(
   )
 
 layerOf({}, "api")("a claim of deliveries", (it) => {
-  it.effect("reads neither parked endpoints nor their deliveries", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { created, projectId, subscribe } = yield* open(server)
-      yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-      yield* created()
-      const setUp = server.sql
-      yield* setUp`
-        INSERT INTO installations (project_id, id, name, status)
-        SELECT ${projectId}::text, 'parked' || n, 'Parked', 'active' FROM generate_series(1, ${parked}::int) n`
-      yield* setUp`
-        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-        SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
-        WHERE project_id = ${projectId} AND id LIKE 'parked%'`
-      yield* setUp`
-        INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, parked_until, next_due_at)
-        SELECT project_id, id, 12, 12, now() + interval '1 day', now() FROM installations
-        WHERE project_id = ${projectId} AND id LIKE 'parked%'`
-      yield* setUp`
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-        SELECT health.project_id, new_id('dlv', now()), health.installation_id, event_id, now(), now()
-        FROM deliveries JOIN endpoint_health health USING (project_id)
-        WHERE project_id = ${projectId} AND parked_until IS NOT NULL`
-      yield* setUp`ANALYZE deliveries, endpoint_health, webhooks`
+  it.effect("reads neither parked endpoints nor their deliveries", function* () {
+    const server = yield* TestServer
+    const { created, projectId, subscribe } = yield* open(server)
+    yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+    yield* created()
+    const setUp = server.sql
+    yield* setUp`
+      INSERT INTO installations (project_id, id, name, status)
+      SELECT ${projectId}::text, 'parked' || n, 'Parked', 'active' FROM generate_series(1, ${parked}::int) n`
+    yield* setUp`
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+      SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
+      WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+    yield* setUp`
+      INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, parked_until, next_due_at)
+      SELECT project_id, id, 12, 12, now() + interval '1 day', now() FROM installations
+      WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+    yield* setUp`
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      SELECT health.project_id, new_id('dlv', now()), health.installation_id, event_id, now(), now()
+      FROM deliveries JOIN endpoint_health health USING (project_id)
+      WHERE project_id = ${projectId} AND parked_until IS NOT NULL`
+    yield* setUp`ANALYZE deliveries, endpoint_health, webhooks`
 
-      yield* asService(
-        server,
-        Effect.fnUntraced(function* (sql) {
-          const { found, rows } = yield* counted(sql, claimFor(sql, [namedOf(projectId)]))
-          assert.strictEqual(found.length, 1)
-          assert.isBelow(rows, 20)
-        })
-      )
-    }).pipe(Effect.orDie)
-  )
+    yield* asService(
+      server,
+      Effect.fnUntraced(function* (sql) {
+        const { found, rows } = yield* counted(sql, claimFor(sql, [namedOf(projectId)]))
+        assert.strictEqual(found.length, 1)
+        assert.isBelow(rows, 20)
+      })
+    )
+  })
 })
 
 layerOf({}, "api")("a claim from a table without statistics", (it) => {
-  it.effect("reads no delivery beyond those that it leases and the next", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const shop = yield* openShop(server)
-      yield* addWaiting(server, shop)
-      yield* asService(
-        server,
-        Effect.fnUntraced(function* (sql) {
-          const { found, rows } = yield* counted(sql, claimFor(sql, [shop]))
-          assert.strictEqual(found.length, 4)
-          assert.isBelow(rows, 40)
-        })
-      )
-    }).pipe(Effect.orDie)
-  )
+  it.effect("reads no delivery beyond those that it leases and the next", function* () {
+    const server = yield* TestServer
+    const shop = yield* openShop(server)
+    yield* addWaiting(server, shop)
+    yield* asService(
+      server,
+      Effect.fnUntraced(function* (sql) {
+        const { found, rows } = yield* counted(sql, claimFor(sql, [shop]))
+        assert.strictEqual(found.length, 4)
+        assert.isBelow(rows, 40)
+      })
+    )
+  })
 })
 
 layerOf({}, "api")("a record that is planned for an almost empty table", (it) => {
-  it.effect("reads no delivery beyond those that it changes", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const shop = yield* openShop(server)
-      const times = { startedAt: 0, finishedAt: 5 }
-      yield* asService(
-        server,
-        Effect.fnUntraced(function* (sql) {
-          const claimAndRecord = Effect.gen(function* () {
-            const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
-            const { rows } = yield* counted(sql, recordAll(sql, results))
-            return { results: results.length, rows }
-          })
-          assert.strictEqual((yield* claimAndRecord).results, 1)
-          yield* addWaiting(server, shop)
-          const { results, rows } = yield* claimAndRecord
-          assert.strictEqual(results, 4)
-          assert.isBelow(rows, 40)
-          const leased = yield* sql`SELECT FROM deliveries WHERE status = 'delivering'`
-          assert.strictEqual(leased.length, 0)
+  it.effect("reads no delivery beyond those that it changes", function* () {
+    const server = yield* TestServer
+    const shop = yield* openShop(server)
+    const times = { startedAt: 0, finishedAt: 5 }
+    yield* asService(
+      server,
+      Effect.fnUntraced(function* (sql) {
+        const claimAndRecord = Effect.gen(function* () {
+          const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
+          const { rows } = yield* counted(sql, recordAll(sql, results))
+          return { results: results.length, rows }
         })
-      )
-    }).pipe(Effect.orDie)
-  )
+        assert.strictEqual((yield* claimAndRecord).results, 1)
+        yield* addWaiting(server, shop)
+        const { results, rows } = yield* claimAndRecord
+        assert.strictEqual(results, 4)
+        assert.isBelow(rows, 40)
+        const leased = yield* sql`SELECT FROM deliveries WHERE status = 'delivering'`
+        assert.strictEqual(leased.length, 0)
+      })
+    )
+  })
 })

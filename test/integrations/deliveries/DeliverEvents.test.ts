@@ -29,81 +29,80 @@ const tasksOf = (url: string) =>
 const typesOf = (hits: ReadonlyArray<Hit>) => hits.map((hit) => String(bodyOf(hit)["type"])).sort()
 
 layerOf()("an event", (it) => {
-  it.effect("reaches every subscribed webhook, complete, signed and in the trace of its cause", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const [all, deals] = [yield* receiver(), yield* receiver()]
-      const project = yield* open(server, ["all", "deals", "mute"])
-      const secrets = {
-        all: yield* project.subscribe("all", all.url),
-        deals: yield* project.subscribe("deals", deals.url, ["crm.deal.created.v1", "crm.deal.stage_changed.v1"])
+  it.effect("reaches every subscribed webhook, complete, signed and in the trace of its cause", function* () {
+    const server = yield* TestServer
+    const [all, deals] = [yield* receiver(), yield* receiver()]
+    const project = yield* open(server, ["all", "deals", "mute"])
+    const secrets = {
+      all: yield* project.subscribe("all", all.url),
+      deals: yield* project.subscribe("deals", deals.url, ["crm.deal.created.v1", "crm.deal.stage_changed.v1"])
+    }
+    const { projectId, token } = project
+    const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
+    const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` }
+    yield* server.send({ method: "POST", path, token, key: newKey(), headers, json: { title: "Ärger €" } })
+    const { items } = yield* project.page()
+    const deal = items[0] ?? assert.fail()
+    const json = { stageId: "agreed", title: "B" }
+    yield* server.send({ method: "PATCH", path: dealPath(deal.id), token, key: newKey(), headers, json })
+    yield* Effect.gen(function* () {
+      const tasks = yield* Tasks
+      const task = { title: "Call", dealId: null, clientId: null, dueAt: null }
+      yield* tasks.complete(ProjectId.make(projectId), yield* tasks.create(ProjectId.make(projectId), task))
+    }).pipe(Effect.provide(tasksOf(server.databaseUrl)))
+    yield* until(() => all.hits.length === 5 && deals.hits.length === 2)
+    yield* project.finished
+
+    assert.deepStrictEqual(typesOf(deals.hits), ["crm.deal.created.v1", "crm.deal.stage_changed.v1"])
+    assert.deepStrictEqual(typesOf(all.hits), [...eventTypes].sort())
+    const rows = yield* project.deliveries()
+    for (const [installationId, { hits }] of [["all", all] as const, ["deals", deals] as const]) {
+      for (const hit of hits) {
+        const { data: _, id, timestamp, type: __, ...rest } = bodyOf(hit)
+        assert.deepStrictEqual(Object.keys(bodyOf(hit)), [
+          "id",
+          "type",
+          "timestamp",
+          "projectId",
+          "installationId",
+          "data"
+        ])
+        assert.deepStrictEqual(rest, { projectId, installationId })
+        assert.match(String(id), /^evt_[0-9a-f]{32}$/)
+        assert.match(String(timestamp), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+        assert.isAtMost(Math.abs(Date.parse(String(timestamp)) - hit.at), 20_000)
+        const { type: known } = yield* decodeEvent(bodyOf(hit))
+
+        assert.isTrue(verifies(secrets[installationId], hit))
+        assert.isFalse(verifies(secrets[installationId === "all" ? "deals" : "all"], hit))
+        assert.match(String(hit.headers["webhook-signature"]), /^v1,[A-Za-z0-9+/]{43}=$/)
+        const row = rows.find((row) => row.id === hit.headers["webhook-id"])
+        assert.deepInclude(row, { installation: installationId, type: known, status: "delivered", attempts: 1 })
+        assert.isAtMost(Math.abs(Number(hit.headers["webhook-timestamp"]) * 1_000 - hit.at), 20_000)
+        assert.strictEqual(hit.headers["content-type"], "application/json")
+        assert.strictEqual(hit.headers["user-agent"], `developer-api/${manifest.version}`)
+        const traceparent = String(hit.headers["traceparent"])
+        assert.match(traceparent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/)
+        assert.strictEqual(traceparent.slice(3, 35) === traceId, known.startsWith("crm.deal."), traceparent)
       }
-      const { projectId, token } = project
-      const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
-      const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` }
-      yield* server.send({ method: "POST", path, token, key: newKey(), headers, json: { title: "Ärger €" } })
-      const { items } = yield* project.page()
-      const deal = items[0] ?? assert.fail()
-      const json = { stageId: "agreed", title: "B" }
-      yield* server.send({ method: "PATCH", path: dealPath(deal.id), token, key: newKey(), headers, json })
-      yield* Effect.gen(function* () {
-        const tasks = yield* Tasks
-        const task = { title: "Call", dealId: null, clientId: null, dueAt: null }
-        yield* tasks.complete(ProjectId.make(projectId), yield* tasks.create(ProjectId.make(projectId), task))
-      }).pipe(Effect.provide(tasksOf(server.databaseUrl)))
-      yield* until(() => all.hits.length === 5 && deals.hits.length === 2)
-      yield* project.finished
+    }
+    const idsOf = (hits: ReadonlyArray<Hit>, type: string) =>
+      hits.filter((hit) => bodyOf(hit)["type"] === type).map((hit) => bodyOf(hit)["id"])
+    for (const type of typesOf(deals.hits)) assert.deepStrictEqual(idsOf(all.hits, type), idsOf(deals.hits, type))
+    assert.strictEqual(new Set([...all.hits, ...deals.hits].map((hit) => bodyOf(hit)["id"])).size, 5)
 
-      assert.deepStrictEqual(typesOf(deals.hits), ["crm.deal.created.v1", "crm.deal.stage_changed.v1"])
-      assert.deepStrictEqual(typesOf(all.hits), [...eventTypes].sort())
-      const rows = yield* project.deliveries()
-      for (const [installationId, { hits }] of [["all", all] as const, ["deals", deals] as const]) {
-        for (const hit of hits) {
-          const { data: _, id, timestamp, type: __, ...rest } = bodyOf(hit)
-          assert.deepStrictEqual(Object.keys(bodyOf(hit)), [
-            "id",
-            "type",
-            "timestamp",
-            "projectId",
-            "installationId",
-            "data"
-          ])
-          assert.deepStrictEqual(rest, { projectId, installationId })
-          assert.match(String(id), /^evt_[0-9a-f]{32}$/)
-          assert.match(String(timestamp), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-          assert.isAtMost(Math.abs(Date.parse(String(timestamp)) - hit.at), 20_000)
-          const { type: known } = yield* decodeEvent(bodyOf(hit))
+    const moved = all.hits.map(bodyOf).find(({ type }) => type === "crm.deal.stage_changed.v1")
+    assert.deepNestedInclude(moved?.["data"], { previousStageId: "new", "deal.stageId": "agreed", "deal.title": "B" })
+    const made = all.hits.map(bodyOf).find(({ type }) => type === "crm.deal.created.v1")
+    assert.deepStrictEqual(made?.["data"], { deal })
+    for (const installation of ["all", "deals"]) {
+      assert.strictEqual((yield* project.health(installation)).inFlight, 0)
+    }
+  })
 
-          assert.isTrue(verifies(secrets[installationId], hit))
-          assert.isFalse(verifies(secrets[installationId === "all" ? "deals" : "all"], hit))
-          assert.match(String(hit.headers["webhook-signature"]), /^v1,[A-Za-z0-9+/]{43}=$/)
-          const row = rows.find((row) => row.id === hit.headers["webhook-id"])
-          assert.deepInclude(row, { installation: installationId, type: known, status: "delivered", attempts: 1 })
-          assert.isAtMost(Math.abs(Number(hit.headers["webhook-timestamp"]) * 1_000 - hit.at), 20_000)
-          assert.strictEqual(hit.headers["content-type"], "application/json")
-          assert.strictEqual(hit.headers["user-agent"], `developer-api/${manifest.version}`)
-          const traceparent = String(hit.headers["traceparent"])
-          assert.match(traceparent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/)
-          assert.strictEqual(traceparent.slice(3, 35) === traceId, known.startsWith("crm.deal."), traceparent)
-        }
-      }
-      const idsOf = (hits: ReadonlyArray<Hit>, type: string) =>
-        hits.filter((hit) => bodyOf(hit)["type"] === type).map((hit) => bodyOf(hit)["id"])
-      for (const type of typesOf(deals.hits)) assert.deepStrictEqual(idsOf(all.hits, type), idsOf(deals.hits, type))
-      assert.strictEqual(new Set([...all.hits, ...deals.hits].map((hit) => bodyOf(hit)["id"])).size, 5)
-
-      const moved = all.hits.map(bodyOf).find(({ type }) => type === "crm.deal.stage_changed.v1")
-      assert.deepNestedInclude(moved?.["data"], { previousStageId: "new", "deal.stageId": "agreed", "deal.title": "B" })
-      const made = all.hits.map(bodyOf).find(({ type }) => type === "crm.deal.created.v1")
-      assert.deepStrictEqual(made?.["data"], { deal })
-      for (const installation of ["all", "deals"]) {
-        assert.strictEqual((yield* project.health(installation)).inFlight, 0)
-      }
-    })
-  )
-
-  it.effect("is signed by both secrets after a rotation, and by the new one alone once the overlap is over", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "is signed by both secrets after a rotation, and by the new one alone once the overlap is over",
+    function* () {
       const shop = yield* receiver()
       const project = yield* open(yield* TestServer)
       const first = yield* project.subscribe("shop", shop.url)
@@ -114,8 +113,8 @@ layerOf()("an event", (it) => {
       yield* until(() => shop.hits.length === 1)
       // The overlap is over.
       yield* Effect.orDie(project.sql`
-        UPDATE webhook_secrets SET retires_at = now()
-        WHERE project_id = ${project.projectId} AND retires_at <> 'infinity'`)
+      UPDATE webhook_secrets SET retires_at = now()
+      WHERE project_id = ${project.projectId} AND retires_at <> 'infinity'`)
       yield* project.created()
       yield* until(() => shop.hits.length === 2)
       const [within = assert.fail(), after = assert.fail()] = shop.hits
@@ -132,48 +131,44 @@ layerOf()("an event", (it) => {
       // The new secret's signature comes first.
       const [newest = ""] = String(within.headers["webhook-signature"]).split(" ")
       assert.isTrue(verifies(third, { ...within, headers: { ...within.headers, "webhook-signature": newest } }))
-    })
+    }
   )
 
-  it.effect("is signed at most three times, by the newest secrets, however often they are rotated", () =>
-    Effect.gen(function* () {
-      const shop = yield* receiver()
-      const project = yield* open(yield* TestServer)
-      const secrets = [yield* project.subscribe("shop", shop.url)]
-      for (let version = 1; version <= 5; version++) secrets.push(yield* project.rotate("shop", version))
-      yield* project.created()
-      yield* until(() => shop.hits.length === 1)
-      const [hit = assert.fail()] = shop.hits
-      assert.strictEqual(String(hit.headers["webhook-signature"]).split(" ").length, 3)
-      assert.deepStrictEqual(
-        secrets.map((secret) => verifies(secret, hit)),
-        [false, false, false, true, true, true]
-      )
-    })
-  )
+  it.effect("is signed at most three times, by the newest secrets, however often they are rotated", function* () {
+    const shop = yield* receiver()
+    const project = yield* open(yield* TestServer)
+    const secrets = [yield* project.subscribe("shop", shop.url)]
+    for (let version = 1; version <= 5; version++) secrets.push(yield* project.rotate("shop", version))
+    yield* project.created()
+    yield* until(() => shop.hits.length === 1)
+    const [hit = assert.fail()] = shop.hits
+    assert.strictEqual(String(hit.headers["webhook-signature"]).split(" ").length, 3)
+    assert.deepStrictEqual(
+      secrets.map((secret) => verifies(secret, hit)),
+      [false, false, false, true, true, true]
+    )
+  })
 })
 
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s,1s" })("a retry of a delivery", (it) => {
-  it.effect("is the same delivery with a new signature at the current URL", () =>
-    Effect.gen(function* () {
-      const project = yield* open(yield* TestServer)
-      const after = yield* receiver(ok)
-      const before = yield* receiver(hang)
-      const secret = yield* project.subscribe("shop", before.url)
-      yield* project.created()
-      yield* until(() => before.hits.length === 1)
-      assert.strictEqual((yield* project.configure("shop", after.url, 1)).status, 200)
-      for (const [n, hit] of before.hits.entries()) status(500)(hit, n)
-      yield* project.finished
-      assert.strictEqual(before.hits.length, 1)
-      const [one = assert.fail(), two = assert.fail()] = [before.hits[0], after.hits[0]]
-      assert.strictEqual(one.body, two.body)
-      assert.strictEqual(one.headers["webhook-id"], two.headers["webhook-id"])
-      assert.isAbove(Number(two.headers["webhook-timestamp"]), Number(one.headers["webhook-timestamp"]) - 1)
-      assert.isTrue(verifies(secret, one) && verifies(secret, two))
-      const [row] = yield* project.deliveries()
-      assert.deepInclude(row, { status: "delivered", attempts: 2, retries: 1 })
-      assert.strictEqual((yield* project.health()).inFlight, 0)
-    })
-  )
+  it.effect("is the same delivery with a new signature at the current URL", function* () {
+    const project = yield* open(yield* TestServer)
+    const after = yield* receiver(ok)
+    const before = yield* receiver(hang)
+    const secret = yield* project.subscribe("shop", before.url)
+    yield* project.created()
+    yield* until(() => before.hits.length === 1)
+    assert.strictEqual((yield* project.configure("shop", after.url, 1)).status, 200)
+    for (const [n, hit] of before.hits.entries()) status(500)(hit, n)
+    yield* project.finished
+    assert.strictEqual(before.hits.length, 1)
+    const [one = assert.fail(), two = assert.fail()] = [before.hits[0], after.hits[0]]
+    assert.strictEqual(one.body, two.body)
+    assert.strictEqual(one.headers["webhook-id"], two.headers["webhook-id"])
+    assert.isAbove(Number(two.headers["webhook-timestamp"]), Number(one.headers["webhook-timestamp"]) - 1)
+    assert.isTrue(verifies(secret, one) && verifies(secret, two))
+    const [row] = yield* project.deliveries()
+    assert.deepInclude(row, { status: "delivered", attempts: 2, retries: 1 })
+    assert.strictEqual((yield* project.health()).inFlight, 0)
+  })
 })

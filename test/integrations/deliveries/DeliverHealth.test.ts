@@ -44,92 +44,87 @@ const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = 
 })
 
 layerOf({}, "api")("a result", (it) => {
-  it.effect("of an earlier URL changes the delivery alone, and that of the current URL counts beside it", () =>
-    Effect.gen(function* () {
-      const shop = yield* openShop(4)
-      const before = yield* shop.claimed(2)
-      assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
-      yield* shop.recorded([[before[0], answered(503, hour)]])
-      assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
-      const row = (yield* shop.deliveries()).find(({ id }) => id === before[0]?.id)
-      assert.deepInclude(row, { status: "pending", retries: 1 })
-      assert.isBelow(Math.abs((row?.availableAt?.getTime() ?? 0) - Date.now()), minute)
+  it.effect("of an earlier URL changes the delivery alone, and that of the current URL counts beside it", function* () {
+    const shop = yield* openShop(4)
+    const before = yield* shop.claimed(2)
+    assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
+    yield* shop.recorded([[before[0], answered(503, hour)]])
+    assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
+    const row = (yield* shop.deliveries()).find(({ id }) => id === before[0]?.id)
+    assert.deepInclude(row, { status: "pending", retries: 1 })
+    assert.isBelow(Math.abs((row?.availableAt?.getTime() ?? 0) - Date.now()), minute)
 
-      // In one batch: a failure of the new URL, and a success of the old one, which clears nothing.
-      const [after] = yield* shop.claimed(2)
-      assert.deepInclude(after, { endpointUrl: newUrl, urlVersion: 2 })
-      yield* shop.recorded([
-        [after, answered(503, hour)],
-        [before[1], answered(200)]
-      ])
-      assert.deepStrictEqual(yield* shop.state, { failures: 1, resting: true })
-      const delivered = (yield* shop.deliveries()).find(({ id }) => id === before[1]?.id)
-      assert.strictEqual(delivered?.status, "delivered")
-    })
-  )
+    // In one batch: a failure of the new URL, and a success of the old one, which clears nothing.
+    const [after] = yield* shop.claimed(2)
+    assert.deepInclude(after, { endpointUrl: newUrl, urlVersion: 2 })
+    yield* shop.recorded([
+      [after, answered(503, hour)],
+      [before[1], answered(200)]
+    ])
+    assert.deepStrictEqual(yield* shop.state, { failures: 1, resting: true })
+    const delivered = (yield* shop.deliveries()).find(({ id }) => id === before[1]?.id)
+    assert.strictEqual(delivered?.status, "delivered")
+  })
 
-  it.effect("of an attempt from before the webhook was enabled again changes the delivery alone", () =>
-    Effect.gen(function* () {
-      const { databaseUrl } = yield* TestServer
-      for (const by of ["the owner", "an operator"] as const) {
-        const { sql, ...shop } = yield* openShop(2)
-        const [first = assert.fail(), second = assert.fail()] = yield* shop.claimed(2)
-        yield* disableGone(sql, first)
-        yield* shop.recorded([[first, answered(410)]])
-        assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 2 })
-        if (by === "the owner") {
-          assert.strictEqual((yield* shop.configure("shop", oldUrl, 2, created)).status, 200)
-        } else {
-          const command = ["webhooks", "enable", "--project", shop.projectId, "--installation", "shop"]
-          const { status } = yield* run(command, { env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
-          assert.strictEqual(status, 0)
-        }
-        yield* disableGone(sql, second)
-        yield* shop.recorded([[second, answered(410)]])
-        assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 3 })
-        assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
-        yield* shop.created()
-        assert.deepInclude((yield* shop.claimed())[0], { endpointUrl: oldUrl, urlVersion: 2 })
+  it.effect("of an attempt from before the webhook was enabled again changes the delivery alone", function* () {
+    const { databaseUrl } = yield* TestServer
+    for (const by of ["the owner", "an operator"] as const) {
+      const { sql, ...shop } = yield* openShop(2)
+      const [first = assert.fail(), second = assert.fail()] = yield* shop.claimed(2)
+      yield* disableGone(sql, first)
+      yield* shop.recorded([[first, answered(410)]])
+      assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 2 })
+      if (by === "the owner") {
+        assert.strictEqual((yield* shop.configure("shop", oldUrl, 2, created)).status, 200)
+      } else {
+        const command = ["webhooks", "enable", "--project", shop.projectId, "--installation", "shop"]
+        const { status } = yield* run(command, { env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
+        assert.strictEqual(status, 0)
       }
-    }).pipe(Effect.orDie)
-  )
+      yield* disableGone(sql, second)
+      yield* shop.recorded([[second, answered(410)]])
+      assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 3 })
+      assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
+      yield* shop.created()
+      assert.deepInclude((yield* shop.claimed())[0], { endpointUrl: oldUrl, urlVersion: 2 })
+    }
+  })
 
-  it.effect("disables no webhook that was configured since", () =>
-    Effect.gen(function* () {
-      const failing = { forMillis: 0, quietMillis: minute, attempts: 1 }
-      const { sql, ...shop } = yield* openShop(2, failing)
-      const [first] = yield* shop.claimed()
-      assert.deepInclude((yield* shop.recorded([[first, answered(500)]]))[0], { isFailing: true })
-      assert.strictEqual((yield* shop.configure("shop", oldUrl, 1, created)).status, 200)
-      yield* disableFailing(sql, first ?? assert.fail(), failing)
-      assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 1 })
-      assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
-      yield* disableGone(sql, first ?? assert.fail())
-      assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
+  it.effect("disables no webhook that was configured since", function* () {
+    const failing = { forMillis: 0, quietMillis: minute, attempts: 1 }
+    const { sql, ...shop } = yield* openShop(2, failing)
+    const [first] = yield* shop.claimed()
+    assert.deepInclude((yield* shop.recorded([[first, answered(500)]]))[0], { isFailing: true })
+    assert.strictEqual((yield* shop.configure("shop", oldUrl, 1, created)).status, 200)
+    yield* disableFailing(sql, first ?? assert.fail(), failing)
+    assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 1 })
+    assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
+    yield* disableGone(sql, first ?? assert.fail())
+    assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
 
-      const [second] = yield* shop.claimed()
-      assert.deepInclude((yield* shop.recorded([[second, answered(500)]]))[0], { isFailing: true })
-      yield* disableFailing(sql, second ?? assert.fail(), failing)
-      assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 3 })
-    }).pipe(Effect.orDie)
-  )
+    const [second] = yield* shop.claimed()
+    assert.deepInclude((yield* shop.recorded([[second, answered(500)]]))[0], { isFailing: true })
+    yield* disableFailing(sql, second ?? assert.fail(), failing)
+    assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 3 })
+  })
 })
 
 layerOf({}, "api")("an endpoint", (it) => {
   const failing = { forMillis: 10 * minute, quietMillis: 5 * minute, attempts: 5 }
 
-  it.effect("has failed for too long if enough attempts failed over the period, and no two were far apart", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has failed for too long if enough attempts failed over the period, and no two were far apart",
+    function* () {
       const { projectId, sql, ...shop } = yield* openShop(1, failing)
       yield* sql`
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-        SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
-        FROM deliveries, generate_series(1, 500) WHERE project_id = ${projectId}`
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
+      FROM deliveries, generate_series(1, 500) WHERE project_id = ${projectId}`
       /** Simulates the passage of time; a pause or a rest of the endpoint is over. */
       const wait = (minutes: number) => sql`
-        UPDATE endpoint_health SET failing_since = failing_since - ${minutes}::int * interval '1 minute',
-          last_failed_at = last_failed_at - ${minutes}::int * interval '1 minute', parked_until = NULL, resting_until = NULL
-        WHERE project_id = ${projectId}`
+      UPDATE endpoint_health SET failing_since = failing_since - ${minutes}::int * interval '1 minute',
+        last_failed_at = last_failed_at - ${minutes}::int * interval '1 minute', parked_until = NULL, resting_until = NULL
+      WHERE project_id = ${projectId}`
       const step = fc.record({ minutes: fc.constantFrom(1, 3, 4, 6), succeeds: fc.integer({ min: 0, max: 9 }) })
       const runs = fc.sample(fc.array(step, { minLength: 4, maxLength: 12 }), { numRuns: 15, seed: 30 })
       let disabled = 0
@@ -153,6 +148,6 @@ layerOf({}, "api")("an endpoint", (it) => {
         }
       }
       assert.isAbove(disabled, 3)
-    }).pipe(Effect.orDie)
+    }
   )
 })

@@ -1,5 +1,5 @@
 /** Parking and probing of endpoints that fail (contract §10), at times that the test sets. */
-import { assert, describe, it as test } from "@effect/vitest"
+import { assert, it as test } from "../../support/Vitest.ts"
 import { Deferred, Effect, Fiber } from "effect"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
@@ -58,123 +58,109 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
 })
 
 layerOf({}, "api")("an endpoint", (it) => {
-  it.effect("is parked after ten failures in a row, which a success resets", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt(25)
-      for (let n = 0; n < 9; n++) yield* shop.failed()
-      assert.isNull(yield* shop.pause)
-      yield* shop.recorded(yield* shop.claimed(1), answered(200))
-      assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0 })
-      for (let n = 0; n < 9; n++) yield* shop.failed()
-      assert.isNull(yield* shop.pause)
-      yield* shop.failed()
-      assert.strictEqual(yield* shop.pause, 30)
+  it.effect("is parked after ten failures in a row, which a success resets", function* () {
+    const shop = yield* openAt(25)
+    for (let n = 0; n < 9; n++) yield* shop.failed()
+    assert.isNull(yield* shop.pause)
+    yield* shop.recorded(yield* shop.claimed(1), answered(200))
+    assert.deepInclude(yield* shop.health(), { inFlight: 0, failures: 0 })
+    for (let n = 0; n < 9; n++) yield* shop.failed()
+    assert.isNull(yield* shop.pause)
+    yield* shop.failed()
+    assert.strictEqual(yield* shop.pause, 30)
+    assert.deepStrictEqual(yield* shop.claimed(), [])
+    yield* shop.wait(25_000)
+    assert.deepStrictEqual(yield* shop.claimed(), [])
+  })
+
+  it.effect("is probed one at a time after pauses that double to 15 minutes, until a success unparks it", function* () {
+    const shop = yield* openAt(12)
+    for (let n = 0; n < 10; n++) yield* shop.failed()
+    for (const pause of [30, 60, 120, 240, 480, 900, 900, 900]) {
+      assert.strictEqual(yield* shop.pause, pause)
+      yield* shop.wait(pause * 1_000)
+      const probe = yield* shop.claimed(4, false)
+      assert.strictEqual(probe.length, 1)
       assert.deepStrictEqual(yield* shop.claimed(), [])
-      yield* shop.wait(25_000)
+      yield* shop.recorded(probe, answered(500))
       assert.deepStrictEqual(yield* shop.claimed(), [])
-    })
-  )
+    }
+    yield* shop.wait(15 * minute)
+    yield* shop.recorded(yield* shop.claimed(), answered(204))
+    assert.deepStrictEqual(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
+    const claims = yield* shop.claimed()
+    assert.strictEqual(claims.length, 4)
+    yield* shop.recorded(claims, answered(200))
+    assert.strictEqual((yield* shop.health()).inFlight, 0)
+  })
 
-  it.effect("is probed one at a time after pauses that double to 15 minutes, until a success unparks it", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt(12)
-      for (let n = 0; n < 10; n++) yield* shop.failed()
-      for (const pause of [30, 60, 120, 240, 480, 900, 900, 900]) {
-        assert.strictEqual(yield* shop.pause, pause)
-        yield* shop.wait(pause * 1_000)
-        const probe = yield* shop.claimed(4, false)
-        assert.strictEqual(probe.length, 1)
-        assert.deepStrictEqual(yield* shop.claimed(), [])
-        yield* shop.recorded(probe, answered(500))
-        assert.deepStrictEqual(yield* shop.claimed(), [])
-      }
-      yield* shop.wait(15 * minute)
-      yield* shop.recorded(yield* shop.claimed(), answered(204))
-      assert.deepStrictEqual(yield* shop.health(), { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null })
-      const claims = yield* shop.claimed()
-      assert.strictEqual(claims.length, 4)
-      yield* shop.recorded(claims, answered(200))
-      assert.strictEqual((yield* shop.health()).inFlight, 0)
-    })
-  )
-
-  it.effect("is probed for as long as it has deliveries, weeks of failed probes included", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt(1)
-      for (let n = 0; n < 10; n++) {
-        yield* shop.failed()
-        yield* shop.wait(minute)
-      }
-      // A month of probes, 15 minutes apart.
-      yield* shop.sql`UPDATE endpoint_health SET failed_probes = 2880 WHERE project_id = ${shop.projectId}`
-      yield* shop.wait(day)
+  it.effect("is probed for as long as it has deliveries, weeks of failed probes included", function* () {
+    const shop = yield* openAt(1)
+    for (let n = 0; n < 10; n++) {
       yield* shop.failed()
-      assert.strictEqual(yield* shop.pause, 15 * 60)
-    })
-  )
+      yield* shop.wait(minute)
+    }
+    // A month of probes, 15 minutes apart.
+    yield* shop.sql`UPDATE endpoint_health SET failed_probes = 2880 WHERE project_id = ${shop.projectId}`
+    yield* shop.wait(day)
+    yield* shop.failed()
+    assert.strictEqual(yield* shop.pause, 15 * 60)
+  })
 
-  it.effect("is not parked by Retry-After", () =>
-    Effect.gen(function* () {
-      const shop = yield* openAt(5)
-      yield* shop.failed(answered(503, 1))
-      yield* shop.wait(5_000)
-      yield* shop.failed(answered(503, 1))
-      assert.isNull(yield* shop.pause)
-      yield* shop.wait(1_000)
-      assert.strictEqual((yield* shop.claimed()).length, 4)
-    })
-  )
+  it.effect("is not parked by Retry-After", function* () {
+    const shop = yield* openAt(5)
+    yield* shop.failed(answered(503, 1))
+    yield* shop.wait(5_000)
+    yield* shop.failed(answered(503, 1))
+    assert.isNull(yield* shop.pause)
+    yield* shop.wait(1_000)
+    assert.strictEqual((yield* shop.claimed()).length, 4)
+  })
 
-  it.effect("gets nothing by a claim that had begun before the endpoint was parked", () =>
-    Effect.gen(function* () {
-      const { claimed, projectId, sql } = yield* openAt(1)
-      // Claims in this schema wait for a lock between their snapshot and the lock of the endpoint's row.
-      const schema = sql.literal(`"slow_${projectId}"`)
-      yield* sql`CREATE SCHEMA ${schema}`
-      yield* sql`
-        CREATE FUNCTION ${schema}.encode(bytes bytea, format text) RETURNS text LANGUAGE sql AS $$
-          SELECT pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
-          SELECT pg_catalog.encode(bytes, format)
-        $$`
-      const locked = yield* Deferred.make<void>()
-      const parking = yield* Effect.forkChild(
-        sql.withTransaction(
-          Effect.gen(function* () {
-            yield* sql`SELECT pg_advisory_xact_lock(hashtext(${projectId}))`
-            yield* Deferred.succeed(locked, undefined)
-            const waiting = sql`
-              SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = hashtext(${projectId})::oid AND NOT granted`
-            yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
-            yield* sql`UPDATE endpoint_health SET parked_until = 'infinity' WHERE project_id = ${projectId}`
-          })
-        )
+  it.effect("gets nothing by a claim that had begun before the endpoint was parked", function* () {
+    const { claimed, projectId, sql } = yield* openAt(1)
+    // Claims in this schema wait for a lock between their snapshot and the lock of the endpoint's row.
+    const schema = sql.literal(`"slow_${projectId}"`)
+    yield* sql`CREATE SCHEMA ${schema}`
+    yield* sql`
+      CREATE FUNCTION ${schema}.encode(bytes bytea, format text) RETURNS text LANGUAGE sql AS $$
+        SELECT pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
+        SELECT pg_catalog.encode(bytes, format)
+      $$`
+    const locked = yield* Deferred.make<void>()
+    const parking = yield* Effect.forkChild(
+      sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`SELECT pg_advisory_xact_lock(hashtext(${projectId}))`
+          yield* Deferred.succeed(locked, undefined)
+          const waiting = sql`
+            SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = hashtext(${projectId})::oid AND NOT granted`
+          yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
+          yield* sql`UPDATE endpoint_health SET parked_until = 'infinity' WHERE project_id = ${projectId}`
+        })
       )
-      yield* Deferred.await(locked)
-      const claims = sql.withTransaction(
-        Effect.andThen(sql`SET LOCAL search_path = ${schema}, public, pg_catalog`, claimed())
-      )
-      assert.deepStrictEqual(yield* claims, [])
-      yield* Fiber.join(parking)
-    })
-  )
+    )
+    yield* Deferred.await(locked)
+    const claims = sql.withTransaction(
+      Effect.andThen(sql`SET LOCAL search_path = ${schema}, public, pg_catalog`, claimed())
+    )
+    assert.deepStrictEqual(yield* claims, [])
+    yield* Fiber.join(parking)
+  })
 })
 
-describe("an endpoint that has failed for weeks", () => {
-  test.live("delays no other endpoint", () =>
-    Effect.gen(function* () {
-      const server = yield* serve()
-      const [dead, healthy] = [yield* receiver(status(500)), yield* receiver()]
-      const project = yield* open(server, ["dead", "healthy"])
-      yield* project.subscribe("dead", dead.url)
-      yield* project.subscribe("healthy", healthy.url)
-      yield* project.sql`
-        UPDATE endpoint_health SET failures = 2890, failed_probes = 2880, parked_until = now()
-        WHERE project_id = ${project.projectId} AND installation_id = 'dead'`
-      yield* project.created()
-      yield* until(() => dead.hits.length > 0)
-      for (let n = 1; n <= 10; n++) yield* project.created()
-      yield* untilRows(project.deliveries("healthy"), (rows) => rows.every(({ status }) => status === "delivered"))
-      for (const name of ["dead", "healthy"]) assert.strictEqual((yield* project.health(name)).inFlight, 0)
-    }).pipe(Effect.scoped)
-  )
+test.live("an endpoint that has failed for weeks delays no other endpoint", function* () {
+  const server = yield* serve()
+  const [dead, healthy] = [yield* receiver(status(500)), yield* receiver()]
+  const project = yield* open(server, ["dead", "healthy"])
+  yield* project.subscribe("dead", dead.url)
+  yield* project.subscribe("healthy", healthy.url)
+  yield* project.sql`
+    UPDATE endpoint_health SET failures = 2890, failed_probes = 2880, parked_until = now()
+    WHERE project_id = ${project.projectId} AND installation_id = 'dead'`
+  yield* project.created()
+  yield* until(() => dead.hits.length > 0)
+  for (let n = 1; n <= 10; n++) yield* project.created()
+  yield* untilRows(project.deliveries("healthy"), (rows) => rows.every(({ status }) => status === "delivered"))
+  for (const name of ["dead", "healthy"]) assert.strictEqual((yield* project.health(name)).inFlight, 0)
 })

@@ -1,5 +1,5 @@
 /** Retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
-import { assert, describe, it as test, layer } from "@effect/vitest"
+import { assert, it as test, layer } from "../../support/Vitest.ts"
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
@@ -116,73 +116,67 @@ const openProject = Effect.fnUntraced(function* (projectId: string, count: numbe
 })
 
 layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it) => {
-  it.effect("is deleted in every project, in batches, and nothing else is", () =>
-    Effect.gen(function* () {
-      const projects = ["a", "b", "c"]
-      yield* openProject("a", 2_500)
-      yield* openProject("b", 1_200)
-      yield* openProject("c", 1)
-      yield* Layer.build(loop)
+  it.effect("is deleted in every project, in batches, and nothing else is", function* () {
+    const projects = ["a", "b", "c"]
+    yield* openProject("a", 2_500)
+    yield* openProject("b", 1_200)
+    yield* openProject("c", 1)
+    yield* Layer.build(loop)
 
-      // Batch after batch, without a pause: the clock is not advanced.
-      const gone = [...old, "of both", "done of waiting"]
-      for (const project of projects) {
-        yield* Effect.andThen(moment, left("deliveries", project)).pipe(
-          Effect.repeat({ until: (rows) => gone.every((name) => rows[name] === undefined) })
-        )
-      }
-      const stay = { ...young, ...openOnes, "young of both": 1 }
-      for (const project of projects) {
-        yield* untilGone("events", project, old)
-        assert.deepStrictEqual(yield* left("deliveries", project), stay)
-        assert.deepStrictEqual(yield* left("events", project), { ...young, ...openOnes, "of both": 1 })
-      }
+    // Batch after batch, without a pause: the clock is not advanced.
+    const gone = [...old, "of both", "done of waiting"]
+    for (const project of projects) {
+      yield* Effect.andThen(moment, left("deliveries", project)).pipe(
+        Effect.repeat({ until: (rows) => gone.every((name) => rows[name] === undefined) })
+      )
+    }
+    const stay = { ...young, ...openOnes, "young of both": 1 }
+    for (const project of projects) {
+      yield* untilGone("events", project, old)
+      assert.deepStrictEqual(yield* left("deliveries", project), stay)
+      assert.deepStrictEqual(yield* left("events", project), { ...young, ...openOnes, "of both": 1 })
+    }
 
-      // Later, the younger deliveries are deleted, too.
-      yield* age
-      for (const project of projects) {
-        yield* untilGone("deliveries", project, Object.keys(young))
-        assert.deepStrictEqual(yield* left("deliveries", project), { ...openOnes, "young of both": 1 })
-        yield* untilGone("events", project, Object.keys(young))
-        assert.deepStrictEqual(yield* left("events", project), { ...openOnes, "of both": 1 })
-      }
-      yield* age
-      for (const project of projects) {
-        yield* untilGone("deliveries", project, ["young of both"])
-        yield* untilGone("events", project, ["of both"])
-        assert.deepStrictEqual(yield* left("deliveries", project), openOnes)
-        assert.deepStrictEqual(yield* left("events", project), openOnes)
-      }
-    })
-  )
+    // Later, the younger deliveries are deleted, too.
+    yield* age
+    for (const project of projects) {
+      yield* untilGone("deliveries", project, Object.keys(young))
+      assert.deepStrictEqual(yield* left("deliveries", project), { ...openOnes, "young of both": 1 })
+      yield* untilGone("events", project, Object.keys(young))
+      assert.deepStrictEqual(yield* left("events", project), { ...openOnes, "of both": 1 })
+    }
+    yield* age
+    for (const project of projects) {
+      yield* untilGone("deliveries", project, ["young of both"])
+      yield* untilGone("events", project, ["of both"])
+      assert.deepStrictEqual(yield* left("deliveries", project), openOnes)
+      assert.deepStrictEqual(yield* left("events", project), openOnes)
+    }
+  })
 })
 
-describe("the delivery loop", () => {
-  test.live("delivers while old deliveries are deleted", () =>
-    Effect.gen(function* () {
-      const api = yield* serve({}, "api")
-      const shop = yield* receiver()
-      const project = yield* open(api)
-      yield* project.subscribe("shop", shop.url)
-      const { projectId, sql } = project
-      const long = new Date(Date.now() - 40 * day)
-      const past = { name: "old", status: "delivered", created: long, finished: long, count: 20_000 } as const
-      yield* insert(projectId, past).pipe(Effect.provideService(SqlClient.SqlClient, sql))
-      // Twenty batches then take longer than any wait of the test.
-      yield* sql`
-        CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$`
-      yield* sql`CREATE TRIGGER slow BEFORE DELETE ON deliveries EXECUTE FUNCTION take_time()`
-      yield* serve({ DATABASE_URL: api.databaseUrl }, "worker")
-      const count = Effect.map(
-        left("deliveries", projectId).pipe(Effect.provideService(SqlClient.SqlClient, sql)),
-        ({ old = 0 }) => old
-      )
-      yield* untilRows(count, (count) => count < 20_000)
-      yield* Effect.forEach(Array.from({ length: 5 }), () => project.created(), { concurrency: 5 })
-      yield* until(() => shop.hits.length === 5)
-      const between = yield* count
-      assert.isTrue(between > 0 && between < 20_000, String(between))
-    }).pipe(Effect.scoped, Effect.orDie)
+test.live("the delivery loop delivers while old deliveries are deleted", function* () {
+  const api = yield* serve({}, "api")
+  const shop = yield* receiver()
+  const project = yield* open(api)
+  yield* project.subscribe("shop", shop.url)
+  const { projectId, sql } = project
+  const long = new Date(Date.now() - 40 * day)
+  const past = { name: "old", status: "delivered", created: long, finished: long, count: 20_000 } as const
+  yield* insert(projectId, past).pipe(Effect.provideService(SqlClient.SqlClient, sql))
+  // Twenty batches then take longer than any wait of the test.
+  yield* sql`
+    CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$`
+  yield* sql`CREATE TRIGGER slow BEFORE DELETE ON deliveries EXECUTE FUNCTION take_time()`
+  yield* serve({ DATABASE_URL: api.databaseUrl }, "worker")
+  const count = Effect.map(
+    left("deliveries", projectId).pipe(Effect.provideService(SqlClient.SqlClient, sql)),
+    ({ old = 0 }) => old
   )
+  yield* untilRows(count, (count) => count < 20_000)
+  yield* Effect.forEach(Array.from({ length: 5 }), () => project.created(), { concurrency: 5 })
+  yield* until(() => shop.hits.length === 5)
+  const between = yield* count
+  assert.isTrue(between > 0 && between < 20_000, String(between))
 })

@@ -1,6 +1,6 @@
 /** Endpoints that answer with `Retry-After` (contract §10). `Sender.answers` tests its forms. */
-import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Option } from "effect"
+import { assert, describe, it } from "../../support/Vitest.ts"
+import { Duration, Option } from "effect"
 import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { claimOf } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
@@ -35,43 +35,39 @@ describe("Retry-After", () => {
 })
 
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the schedule", (it) => {
-  it.effect("adds no attempt, and fails none that succeeded", () =>
-    Effect.gen(function* () {
-      const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
-      const project = yield* open(yield* TestServer, ["last", "taken"])
-      for (const name of ["last", "taken"] as const) {
-        yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
-      }
-      yield* project.created()
-      yield* project.finished
-      const outcomes = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
-        installation,
-        status,
-        attempts
-      ])
-      assert.sameDeepMembers(outcomes, [
-        ["last", "dead", 2],
-        ["taken", "delivered", 1]
-      ])
-    })
-  )
+  it.effect("adds no attempt, and fails none that succeeded", function* () {
+    const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
+    const project = yield* open(yield* TestServer, ["last", "taken"])
+    for (const name of ["last", "taken"] as const) {
+      yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
+    }
+    yield* project.created()
+    yield* project.finished
+    const outcomes = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
+      installation,
+      status,
+      attempts
+    ])
+    assert.sameDeepMembers(outcomes, [
+      ["last", "dead", 2],
+      ["taken", "delivered", 1]
+    ])
+  })
 
-  it.effect("pauses the whole endpoint, and then its deliveries are sent", () =>
-    Effect.gen(function* () {
-      const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
-      const project = yield* open(yield* TestServer)
-      yield* project.subscribe("shop", shop.url, created)
-      yield* project.created()
-      const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
-      yield* project.created()
-      yield* until(() => shop.hits.length === 3)
-      const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
-      const rows = yield* untilRows(project.deliveries(), (rows) =>
-        rows.every(({ log }) => log.at(-1)?.statusCode === 200)
-      )
-      for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
-    })
-  )
+  it.effect("pauses the whole endpoint, and then its deliveries are sent", function* () {
+    const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
+    const project = yield* open(yield* TestServer)
+    yield* project.subscribe("shop", shop.url, created)
+    yield* project.created()
+    const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
+    yield* project.created()
+    yield* until(() => shop.hits.length === 3)
+    const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
+    const rows = yield* untilRows(project.deliveries(), (rows) =>
+      rows.every(({ log }) => log.at(-1)?.statusCode === 200)
+    )
+    for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
+  })
 })
 
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("Retry-After beside the schedule's delay", (it) => {
@@ -79,18 +75,16 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("Retry-After beside the schedule's de
     ["longer than the delay puts off the next attempt", "120", 120_000, 130_000],
     ["shorter than the delay does not advance the next attempt", "5", 48_000, 72_000]
   ] as const) {
-    it.effect(what, () =>
-      Effect.gen(function* () {
-        const shop = yield* receiver(status(503, { "retry-after": retryAfter }))
-        const project = yield* open(yield* TestServer)
-        yield* project.subscribe("shop", shop.url, created)
-        yield* project.created()
-        const [row] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
-        assert.deepInclude(row, { status: "pending", attempts: 1, retries: 1 })
-        assert.strictEqual((yield* project.health()).inFlight, 0)
-        const wait = (row?.availableAt?.getTime() ?? 0) - Date.parse(row?.log[0]?.finishedAt ?? "")
-        assert.isTrue(wait >= from && wait <= to, String(wait))
-      })
-    )
+    it.effect(what, function* () {
+      const shop = yield* receiver(status(503, { "retry-after": retryAfter }))
+      const project = yield* open(yield* TestServer)
+      yield* project.subscribe("shop", shop.url, created)
+      yield* project.created()
+      const [row] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
+      assert.deepInclude(row, { status: "pending", attempts: 1, retries: 1 })
+      assert.strictEqual((yield* project.health()).inFlight, 0)
+      const wait = (row?.availableAt?.getTime() ?? 0) - Date.parse(row?.log[0]?.finishedAt ?? "")
+      assert.isTrue(wait >= from && wait <= to, String(wait))
+    })
   }
 })

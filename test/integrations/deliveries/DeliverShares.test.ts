@@ -50,82 +50,71 @@ layerOf({}, "api")("a claim with few slots", (it) => {
     ["healthy", 0],
     ["suspect", 3]
   ] as const) {
-    it.effect(`has projects take turns, however many ${pool} endpoints of one are due for longer`, () =>
-      Effect.gen(function* () {
-        const { claimed } = yield* twoProjects(strikes)
-        assert.deepStrictEqual(yield* claimed(1), [1, 0])
-        assert.deepStrictEqual(yield* claimed(2), [1, 1])
-      }).pipe(Effect.orDie)
-    )
+    it.effect(`has projects take turns, however many ${pool} endpoints of one are due for longer`, function* () {
+      const { claimed } = yield* twoProjects(strikes)
+      assert.deepStrictEqual(yield* claimed(1), [1, 0])
+      assert.deepStrictEqual(yield* claimed(2), [1, 1])
+    })
 
     it.effect(
       `leases no delivery of a project that holds its share of ${pool} slots, and fills those of the others`,
-      () =>
-        Effect.gen(function* () {
-          const { claimed, many } = yield* twoProjects(strikes)
-          assert.deepStrictEqual(yield* claimed(2, [{ projectId: many, room: 0 }]), [0, strikes === 0 ? 2 : 1])
-          assert.deepStrictEqual(yield* claimed(3, [{ projectId: many, room: 1 }]), strikes === 0 ? [1, 2] : [1, 0])
-        }).pipe(Effect.orDie)
+      function* () {
+        const { claimed, many } = yield* twoProjects(strikes)
+        assert.deepStrictEqual(yield* claimed(2, [{ projectId: many, room: 0 }]), [0, strikes === 0 ? 2 : 1])
+        assert.deepStrictEqual(yield* claimed(3, [{ projectId: many, room: 1 }]), strikes === 0 ? [1, 2] : [1, 0])
+      }
     )
   }
 
-  it.effect("returns a named endpoint whose row is locked, so that it is visited again", () =>
-    Effect.gen(function* () {
-      const { projectId, sql } = yield* scene()
-      const claimed = claimWith(sql, { named: [...shops, "unknown"].map((id) => namedOf(projectId, id)) })
-      const release = yield* Deferred.make<void>()
-      const holds = yield* Deferred.make<void>()
-      const lock = sql`
-        SELECT FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = 'shop2' FOR NO KEY UPDATE`
-      const locking = yield* Effect.forkChild(
-        sql.withTransaction(
-          lock.pipe(Effect.andThen(Deferred.succeed(holds, undefined)), Effect.andThen(Deferred.await(release)))
-        )
+  it.effect("returns a named endpoint whose row is locked, so that it is visited again", function* () {
+    const { projectId, sql } = yield* scene()
+    const claimed = claimWith(sql, { named: [...shops, "unknown"].map((id) => namedOf(projectId, id)) })
+    const release = yield* Deferred.make<void>()
+    const holds = yield* Deferred.make<void>()
+    const lock = sql`
+      SELECT FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = 'shop2' FOR NO KEY UPDATE`
+    const locking = yield* Effect.forkChild(
+      sql.withTransaction(
+        lock.pipe(Effect.andThen(Deferred.succeed(holds, undefined)), Effect.andThen(Deferred.await(release)))
       )
-      yield* Deferred.await(holds)
-      const { claims, locked } = yield* claimed
-      yield* Deferred.succeed(release, undefined)
-      yield* Fiber.join(locking)
-      assert.strictEqual(claims.filter((one) => one.projectId === projectId).length, 8)
-      assert.deepStrictEqual(
-        locked.map(({ installationId }) => installationId),
-        ["shop2"]
-      )
-    }).pipe(Effect.orDie)
-  )
+    )
+    yield* Deferred.await(holds)
+    const { claims, locked } = yield* claimed
+    yield* Deferred.succeed(release, undefined)
+    yield* Fiber.join(locking)
+    assert.strictEqual(claims.filter((one) => one.projectId === projectId).length, 8)
+    assert.deepStrictEqual(
+      locked.map(({ installationId }) => installationId),
+      ["shop2"]
+    )
+  })
 
-  it.effect("divides them evenly, and leases none ahead", () =>
-    Effect.gen(function* () {
-      const { claimFor } = yield* scene()
-      assert.deepStrictEqual((yield* claimFor(5, 10)).toSorted(), [1, 2, 2])
-      assert.deepStrictEqual(yield* claimFor(0, 10), [0, 0, 0])
-      // Seven more may be leased, and there are seven slots: each endpoint gets its limit.
-      assert.deepStrictEqual(
-        (yield* claimFor(7, 6)).toSorted((a, b) => a - b),
-        [4, 4, 5]
-      )
-      // All have their concurrency in flight. Leasing ahead needs no slot.
-      assert.deepStrictEqual(yield* claimFor(0, 8), [2, 2, 2])
-    }).pipe(Effect.orDie)
-  )
+  it.effect("divides them evenly, and leases none ahead", function* () {
+    const { claimFor } = yield* scene()
+    assert.deepStrictEqual((yield* claimFor(5, 10)).toSorted(), [1, 2, 2])
+    assert.deepStrictEqual(yield* claimFor(0, 10), [0, 0, 0])
+    // Seven more may be leased, and there are seven slots: each endpoint gets its limit.
+    assert.deepStrictEqual(
+      (yield* claimFor(7, 6)).toSorted((a, b) => a - b),
+      [4, 4, 5]
+    )
+    // All have their concurrency in flight. Leasing ahead needs no slot.
+    assert.deepStrictEqual(yield* claimFor(0, 8), [2, 2, 2])
+  })
 
-  it.effect("gives suspect endpoints no slot of the others", () =>
-    Effect.gen(function* () {
-      const { claimFor, projectId, sql } = yield* scene()
-      yield* Effect.orDie(sql`
-        UPDATE endpoint_health SET strikes = 3 WHERE project_id = ${projectId} AND installation_id <> 'shop3'`)
-      const leased = yield* claimFor(4, 4)
-      assert.deepStrictEqual([(leased[0] ?? 0) + (leased[1] ?? 0), leased[2]], [1, 4])
-    }).pipe(Effect.orDie)
-  )
+  it.effect("gives suspect endpoints no slot of the others", function* () {
+    const { claimFor, projectId, sql } = yield* scene()
+    yield* Effect.orDie(sql`
+      UPDATE endpoint_health SET strikes = 3 WHERE project_id = ${projectId} AND installation_id <> 'shop3'`)
+    const leased = yield* claimFor(4, 4)
+    assert.deepStrictEqual([(leased[0] ?? 0) + (leased[1] ?? 0), leased[2]], [1, 4])
+  })
 
-  it.effect("leases nothing of a project at rest, though its endpoints are named", () =>
-    Effect.gen(function* () {
-      const { claimFor, projectId, sql } = yield* scene()
-      yield* sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${projectId}`
-      assert.deepStrictEqual(yield* claimFor(3, 4), [0, 0, 0])
-      yield* sql`UPDATE projects SET move_state = NULL WHERE project_id = ${projectId}`
-      assert.deepStrictEqual(yield* claimFor(3, 4), [1, 1, 1])
-    }).pipe(Effect.orDie)
-  )
+  it.effect("leases nothing of a project at rest, though its endpoints are named", function* () {
+    const { claimFor, projectId, sql } = yield* scene()
+    yield* sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${projectId}`
+    assert.deepStrictEqual(yield* claimFor(3, 4), [0, 0, 0])
+    yield* sql`UPDATE projects SET move_state = NULL WHERE project_id = ${projectId}`
+    assert.deepStrictEqual(yield* claimFor(3, 4), [1, 1, 1])
+  })
 })

@@ -179,255 +179,235 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       const moves: Readonly<Partial<Record<State, State>>> = deliveries.moves[on]
       const to = moves[from]
       const title = to === undefined ? `${from} is not ${on}` : `${from} → ${to}, ${on}`
-      it.effect(title, () =>
-        Effect.gen(function* () {
-          const shop = yield* openOne()
-          // A new delivery is found by its notice; after the first claim, by the mark of its endpoint.
-          yield* Effect.flatMap(
-            claimFor(shop),
-            Effect.forEach((claim) => recordOne(shop, claim, "unsent"))
-          )
-          yield* bring[from](shop)
-          assert.strictEqual((yield* stateOf(shop)).status, from)
-          if (from === "delivering" && on === "lease_lost") yield* endLeases(shop)
-          const before = yield* everything(shop)
-          yield* act(shop)
-          const after = yield* stateOf(shop)
-          assert.strictEqual(after.status, to ?? from)
-          if (to === undefined) assert.deepStrictEqual(yield* everything(shop), before)
-          assert.strictEqual(after.availableAt !== null, ["pending", "delivering"].includes(after.status))
-          assert.strictEqual(after.finishedAt !== null, ["delivered", "dead"].includes(after.status))
-          assert.strictEqual((yield* shop.health()).inFlight, inFlightOf(after.status))
-        })
-      )
+      it.effect(title, function* () {
+        const shop = yield* openOne()
+        // A new delivery is found by its notice; after the first claim, by the mark of its endpoint.
+        yield* Effect.flatMap(
+          claimFor(shop),
+          Effect.forEach((claim) => recordOne(shop, claim, "unsent"))
+        )
+        yield* bring[from](shop)
+        assert.strictEqual((yield* stateOf(shop)).status, from)
+        if (from === "delivering" && on === "lease_lost") yield* endLeases(shop)
+        const before = yield* everything(shop)
+        yield* act(shop)
+        const after = yield* stateOf(shop)
+        assert.strictEqual(after.status, to ?? from)
+        if (to === undefined) assert.deepStrictEqual(yield* everything(shop), before)
+        assert.strictEqual(after.availableAt !== null, ["pending", "delivering"].includes(after.status))
+        assert.strictEqual(after.finishedAt !== null, ["delivered", "dead"].includes(after.status))
+        assert.strictEqual((yield* shop.health()).inFlight, inFlightOf(after.status))
+      })
     }
   }
 
-  it.effect("refuse the result of an attempt that has lost its lease", () =>
-    Effect.gen(function* () {
-      for (const on of ["succeeded", "failed", "exhausted", "released", "unsent"] as const) {
-        const shop = yield* openOne()
-        const stale = yield* claimOne(shop)
-        yield* run.lease_lost(shop)
-        const beforeClaim = yield* everything(shop)
-        yield* recordOne(shop, stale, on)
-        assert.deepStrictEqual(yield* everything(shop), beforeClaim, `${on} while it waits`)
-
-        const claim = yield* claimOne(shop)
-        assert.deepStrictEqual([stale.attempt, claim.attempt, claim.id], [1, 2, stale.id])
-        const before = yield* everything(shop)
-        yield* recordOne(shop, stale, on)
-        assert.deepStrictEqual(yield* everything(shop), before, `${on} while another has it`)
-
-        // Both in one batch: only the result of the current lease counts, once.
-        yield* recordAll(shop.sql, [resultFor(stale, on), resultFor(claim, "succeeded")])
-        const row = yield* stateOf(shop)
-        assert.deepInclude(row, { status: "delivered", attempts: 2 })
-        assert.deepStrictEqual(
-          row.log.map(({ errorCode, number, statusCode }) => [number, statusCode, errorCode]),
-          [
-            [1, null, "lease_lost"],
-            [2, 200, null]
-          ]
-        )
-        assert.strictEqual((yield* shop.health()).inFlight, 0)
-
-        // A repeated result changes nothing.
-        const done = yield* everything(shop)
-        yield* recordOne(shop, claim, "succeeded")
-        yield* recordOne(shop, claim, "failed")
-        assert.deepStrictEqual(yield* everything(shop), done)
-      }
-    })
-  )
-
-  it.effect("refuse the result of an attempt whose claim a crash of PostgreSQL took back", () =>
-    Effect.gen(function* () {
+  it.effect("refuse the result of an attempt that has lost its lease", function* () {
+    for (const on of ["succeeded", "failed", "exhausted", "released", "unsent"] as const) {
       const shop = yield* openOne()
-      let lost: Claim | undefined
-      yield* Effect.ignore(
-        shop.sql.withTransaction(
-          Effect.flatMap(claimOne(shop), (claim) =>
-            Effect.andThen(
-              Effect.sync(() => void (lost = claim)),
-              Effect.fail("crash")
-            )
-          )
-        )
-      )
-      const stale = lost ?? assert.fail()
-      const pending = yield* everything(shop)
-      yield* recordOne(shop, stale, "succeeded")
-      assert.deepStrictEqual(yield* everything(shop), pending)
+      const stale = yield* claimOne(shop)
+      yield* run.lease_lost(shop)
+      const beforeClaim = yield* everything(shop)
+      yield* recordOne(shop, stale, on)
+      assert.deepStrictEqual(yield* everything(shop), beforeClaim, `${on} while it waits`)
 
       const claim = yield* claimOne(shop)
-      assert.deepStrictEqual([claim.id, claim.attempt], [stale.id, stale.attempt])
-      const leased = yield* everything(shop)
-      yield* recordOne(shop, stale, "succeeded")
-      assert.deepStrictEqual(yield* everything(shop), leased)
-      yield* recordOne(shop, claim, "succeeded")
-      assert.deepInclude(yield* stateOf(shop), { status: "delivered", attempts: 1 })
-      assert.strictEqual((yield* shop.health()).inFlight, 0)
-    })
-  )
-
-  it.effect("refuse a second result for a lease that was returned unsent and claimed again", () =>
-    Effect.gen(function* () {
-      const shop = yield* openOne()
-      const first = yield* claimOne(shop)
-      yield* recordOne(shop, first, "unsent")
-      yield* Effect.sleep("2 millis")
-      const second = yield* claimOne(shop)
-      assert.strictEqual(second.attempt, first.attempt)
+      assert.deepStrictEqual([stale.attempt, claim.attempt, claim.id], [1, 2, stale.id])
       const before = yield* everything(shop)
-      for (const on of ["unsent", "succeeded", "failed"] as const) yield* recordOne(shop, first, on)
-      assert.deepStrictEqual(yield* everything(shop), before)
-    })
-  )
+      yield* recordOne(shop, stale, on)
+      assert.deepStrictEqual(yield* everything(shop), before, `${on} while another has it`)
 
-  it.effect("have a lost lease in the log with its start and end", () =>
-    Effect.gen(function* () {
-      const shop = yield* openOne()
-      yield* claimOne(shop)
-      yield* reclaim(shop.sql, worker, minute)
-      assert.strictEqual((yield* stateOf(shop)).status, "delivering")
-      const [end = assert.fail()] = yield* shop.sql<{ readonly at: Date }>`
-        UPDATE deliveries SET leased_until = now() - interval '1 second' WHERE project_id = ${shop.projectId}
-        RETURNING leased_until AS at`
-      yield* reclaim(shop.sql, worker, minute)
+      // Both in one batch: only the result of the current lease counts, once.
+      yield* recordAll(shop.sql, [resultFor(stale, on), resultFor(claim, "succeeded")])
       const row = yield* stateOf(shop)
-      assert.deepInclude(row, { status: "pending", attempts: 1, retries: 0 })
-      const [entry = assert.fail()] = row.log
-      assert.deepInclude(entry, { number: 1, statusCode: null, errorCode: "lease_lost", durationMs: null })
-      assert.strictEqual(entry.startedAt, new Date(end.at.getTime() - minute).toISOString())
-      assert.strictEqual(entry.finishedAt, row.availableAt?.toISOString())
+      assert.deepInclude(row, { status: "delivered", attempts: 2 })
+      assert.deepStrictEqual(
+        row.log.map(({ errorCode, number, statusCode }) => [number, statusCode, errorCode]),
+        [
+          [1, null, "lease_lost"],
+          [2, 200, null]
+        ]
+      )
       assert.strictEqual((yield* shop.health()).inFlight, 0)
-    })
-  )
 
-  it.effect("are taken over from a dead worker behind any number of endpoints that others lease", () =>
-    Effect.gen(function* () {
+      // A repeated result changes nothing.
+      const done = yield* everything(shop)
+      yield* recordOne(shop, claim, "succeeded")
+      yield* recordOne(shop, claim, "failed")
+      assert.deepStrictEqual(yield* everything(shop), done)
+    }
+  })
+
+  it.effect("refuse the result of an attempt whose claim a crash of PostgreSQL took back", function* () {
+    const shop = yield* openOne()
+    let lost: Claim | undefined
+    yield* Effect.ignore(
+      shop.sql.withTransaction(
+        Effect.flatMap(claimOne(shop), (claim) =>
+          Effect.andThen(
+            Effect.sync(() => void (lost = claim)),
+            Effect.fail("crash")
+          )
+        )
+      )
+    )
+    const stale = lost ?? assert.fail()
+    const pending = yield* everything(shop)
+    yield* recordOne(shop, stale, "succeeded")
+    assert.deepStrictEqual(yield* everything(shop), pending)
+
+    const claim = yield* claimOne(shop)
+    assert.deepStrictEqual([claim.id, claim.attempt], [stale.id, stale.attempt])
+    const leased = yield* everything(shop)
+    yield* recordOne(shop, stale, "succeeded")
+    assert.deepStrictEqual(yield* everything(shop), leased)
+    yield* recordOne(shop, claim, "succeeded")
+    assert.deepInclude(yield* stateOf(shop), { status: "delivered", attempts: 1 })
+    assert.strictEqual((yield* shop.health()).inFlight, 0)
+  })
+
+  it.effect("refuse a second result for a lease that was returned unsent and claimed again", function* () {
+    const shop = yield* openOne()
+    const first = yield* claimOne(shop)
+    yield* recordOne(shop, first, "unsent")
+    yield* Effect.sleep("2 millis")
+    const second = yield* claimOne(shop)
+    assert.strictEqual(second.attempt, first.attempt)
+    const before = yield* everything(shop)
+    for (const on of ["unsent", "succeeded", "failed"] as const) yield* recordOne(shop, first, on)
+    assert.deepStrictEqual(yield* everything(shop), before)
+  })
+
+  it.effect("have a lost lease in the log with its start and end", function* () {
+    const shop = yield* openOne()
+    yield* claimOne(shop)
+    yield* reclaim(shop.sql, worker, minute)
+    assert.strictEqual((yield* stateOf(shop)).status, "delivering")
+    const [end = assert.fail()] = yield* shop.sql<{ readonly at: Date }>`
+      UPDATE deliveries SET leased_until = now() - interval '1 second' WHERE project_id = ${shop.projectId}
+      RETURNING leased_until AS at`
+    yield* reclaim(shop.sql, worker, minute)
+    const row = yield* stateOf(shop)
+    assert.deepInclude(row, { status: "pending", attempts: 1, retries: 0 })
+    const [entry = assert.fail()] = row.log
+    assert.deepInclude(entry, { number: 1, statusCode: null, errorCode: "lease_lost", durationMs: null })
+    assert.strictEqual(entry.startedAt, new Date(end.at.getTime() - minute).toISOString())
+    assert.strictEqual(entry.finishedAt, row.availableAt?.toISOString())
+    assert.strictEqual((yield* shop.health()).inFlight, 0)
+  })
+
+  it.effect("are taken over from a dead worker behind any number of endpoints that others lease", function* () {
+    const shop = yield* openOne()
+    const { projectId, sql } = shop
+    yield* sql`
+      INSERT INTO installations (project_id, id, name, status)
+      SELECT ${projectId}::text, 'a' || n, 'Leased', 'active' FROM generate_series(1, 6000) n`
+    yield* sql`
+      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+      SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
+      WHERE project_id = ${projectId} AND id LIKE 'a%'`
+    yield* sql`
+      INSERT INTO endpoint_health (project_id, installation_id, in_flight, worker_id)
+      SELECT project_id, installation_id, 1, 2 FROM webhooks WHERE project_id = ${projectId} AND installation_id LIKE 'a%'`
+    const dead = 7n
+    assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: dead })).length, 1)
+    const others: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${column} = ${dead}::bigint` }
+    yield* reclaim(sql, others, minute)
+    assert.strictEqual((yield* stateOf(shop)).status, "pending")
+    // The others end with the test.
+    yield* sql`UPDATE endpoint_health SET in_flight = 0, worker_id = NULL WHERE project_id = ${projectId}`
+  })
+
+  it.effect("are all taken over from a worker whose claim or results are committed beside the takeover", function* () {
+    for (const beside of ["claim", "results"] as const) {
       const shop = yield* openOne()
       const { projectId, sql } = shop
+      for (let n = 0; n < 3; n++) yield* shop.created()
+      const leased = yield* claimFor(shop, ["shop"], { concurrency: beside === "claim" ? 1 : 4 })
+      // The takeover waits for this lock after its snapshot, before it locks the row of the endpoint.
+      const lock = sql`hashtext(${projectId})`
+      const name = sql.literal(`"is_dead_${projectId}"`)
       yield* sql`
-        INSERT INTO installations (project_id, id, name, status)
-        SELECT ${projectId}::text, 'a' || n, 'Leased', 'active' FROM generate_series(1, 6000) n`
-      yield* sql`
-        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-        SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
-        WHERE project_id = ${projectId} AND id LIKE 'a%'`
-      yield* sql`
-        INSERT INTO endpoint_health (project_id, installation_id, in_flight, worker_id)
-        SELECT project_id, installation_id, 1, 2 FROM webhooks WHERE project_id = ${projectId} AND installation_id LIKE 'a%'`
-      const dead = 7n
-      assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: dead })).length, 1)
-      const others: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${column} = ${dead}::bigint` }
-      yield* reclaim(sql, others, minute)
-      assert.strictEqual((yield* stateOf(shop)).status, "pending")
-      // The others end with the test.
-      yield* sql`UPDATE endpoint_health SET in_flight = 0, worker_id = NULL WHERE project_id = ${projectId}`
-    }).pipe(Effect.orDie)
-  )
-
-  it.effect("are all taken over from a worker whose claim or results are committed beside the takeover", () =>
-    Effect.gen(function* () {
-      for (const beside of ["claim", "results"] as const) {
-        const shop = yield* openOne()
-        const { projectId, sql } = shop
-        for (let n = 0; n < 3; n++) yield* shop.created()
-        const leased = yield* claimFor(shop, ["shop"], { concurrency: beside === "claim" ? 1 : 4 })
-        // The takeover waits for this lock after its snapshot, before it locks the row of the endpoint.
-        const lock = sql`hashtext(${projectId})`
-        const name = sql.literal(`"is_dead_${projectId}"`)
-        yield* sql`
-          CREATE FUNCTION ${name}(worker bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-            PERFORM pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
-            RETURN worker = ${sql.literal(String(workerId))};
-          END $$`
-        const locked = yield* Deferred.make<void>()
-        const other = yield* Effect.forkChild(
-          sql.withTransaction(
-            Effect.gen(function* () {
-              yield* sql`SELECT pg_advisory_xact_lock(${lock})`
-              yield* Deferred.succeed(locked, undefined)
-              const waiting = sql`
-                SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = ${lock}::oid AND NOT granted`
-              yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
-              if (beside === "claim") return yield* claimFor(shop)
-              const results = leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
-              return yield* recordAll(sql, results)
-            })
-          )
+        CREATE FUNCTION ${name}(worker bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+          PERFORM pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
+          RETURN worker = ${sql.literal(String(workerId))};
+        END $$`
+      const locked = yield* Deferred.make<void>()
+      const other = yield* Effect.forkChild(
+        sql.withTransaction(
+          Effect.gen(function* () {
+            yield* sql`SELECT pg_advisory_xact_lock(${lock})`
+            yield* Deferred.succeed(locked, undefined)
+            const waiting = sql`
+              SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = ${lock}::oid AND NOT granted`
+            yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
+            if (beside === "claim") return yield* claimFor(shop)
+            const results = leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
+            return yield* recordAll(sql, results)
+          })
         )
-        yield* Deferred.await(locked)
-        const slow: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${name}(${column})` }
-        yield* sql.withTransaction(reclaim(sql, slow, minute))
-        yield* Fiber.join(other)
-        // The next run takes over what this one did not see.
-        yield* reclaim(sql, { ...worker, isDead: (sql, column) => sql`${column} = ${workerId}::bigint` }, minute)
-        const states = (yield* shop.deliveries()).map(({ status }) => status)
-        const delivered = beside === "claim" ? 0 : 2
-        assert.strictEqual(states.filter((status) => status === "pending").length, 4 - delivered)
-        assert.strictEqual(states.filter((status) => status === "delivered").length, delivered)
-        assert.strictEqual((yield* shop.health()).inFlight, 0)
-      }
-    }).pipe(Effect.orDie)
-  )
-
-  it.effect("keep everything in flight to an endpoint with one worker", () =>
-    Effect.gen(function* () {
-      const shop = yield* openOne()
-      for (let n = 0; n < 5; n++) yield* shop.created()
-      const first = yield* claimFor(shop, ["shop"], { concurrency: 2 })
-      assert.strictEqual(first.length, 2)
-      assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 0)
-      yield* recordAll(
-        shop.sql,
-        first.map((claim) => resultFor(claim, "succeeded"))
       )
-      assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 4)
-    })
-  )
+      yield* Deferred.await(locked)
+      const slow: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${name}(${column})` }
+      yield* sql.withTransaction(reclaim(sql, slow, minute))
+      yield* Fiber.join(other)
+      // The next run takes over what this one did not see.
+      yield* reclaim(sql, { ...worker, isDead: (sql, column) => sql`${column} = ${workerId}::bigint` }, minute)
+      const states = (yield* shop.deliveries()).map(({ status }) => status)
+      const delivered = beside === "claim" ? 0 : 2
+      assert.strictEqual(states.filter((status) => status === "pending").length, 4 - delivered)
+      assert.strictEqual(states.filter((status) => status === "delivered").length, delivered)
+      assert.strictEqual((yield* shop.health()).inFlight, 0)
+    }
+  })
 
-  it.effect("keep the count in flight correct under concurrent claims, results and repairs", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const names = ["a", "b", "c"]
-      const project = yield* open(server, names)
-      for (const name of names) yield* project.subscribe(name, "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-      yield* Effect.forEach(Array.from({ length: 30 }), () => project.created(), { concurrency: 10 })
-      const { projectId, sql } = project
-      const outcomes = ["succeeded", "failed", "released", "exhausted"] as const
-      const work = Effect.fnUntraced(function* (n: number) {
-        for (let round = 0; round < 25; round++) {
-          const claims = yield* claimFor(project, names, { workerId: BigInt(n + 1) })
-          if (round % 5 === 0) {
-            yield* sql`
-              UPDATE deliveries SET leased_until = now() - interval '1 second'
-              WHERE project_id = ${projectId} AND status = 'delivering'`
-          }
-          yield* reclaim(sql, worker, minute)
-          const results = claims.map((claim, index) =>
-            resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded")
-          )
-          // Half of the workers record in reverse order.
-          yield* recordAll(sql, n % 2 === 0 ? results : results.toReversed())
-          if (round % 7 === n) yield* discard(sql)
+  it.effect("keep everything in flight to an endpoint with one worker", function* () {
+    const shop = yield* openOne()
+    for (let n = 0; n < 5; n++) yield* shop.created()
+    const first = yield* claimFor(shop, ["shop"], { concurrency: 2 })
+    assert.strictEqual(first.length, 2)
+    assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 0)
+    yield* recordAll(
+      shop.sql,
+      first.map((claim) => resultFor(claim, "succeeded"))
+    )
+    assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 4)
+  })
+
+  it.effect("keep the count in flight correct under concurrent claims, results and repairs", function* () {
+    const server = yield* TestServer
+    const names = ["a", "b", "c"]
+    const project = yield* open(server, names)
+    for (const name of names) yield* project.subscribe(name, "http://127.0.0.1:9/", ["crm.deal.created.v1"])
+    yield* Effect.forEach(Array.from({ length: 30 }), () => project.created(), { concurrency: 10 })
+    const { projectId, sql } = project
+    const outcomes = ["succeeded", "failed", "released", "exhausted"] as const
+    const work = Effect.fnUntraced(function* (n: number) {
+      for (let round = 0; round < 25; round++) {
+        const claims = yield* claimFor(project, names, { workerId: BigInt(n + 1) })
+        if (round % 5 === 0) {
+          yield* sql`
+            UPDATE deliveries SET leased_until = now() - interval '1 second'
+            WHERE project_id = ${projectId} AND status = 'delivering'`
         }
-      }, Effect.orDie)
-      yield* Effect.forEach([0, 1, 2, 3], work, { concurrency: "unbounded" })
-      yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
-      yield* reclaim(sql, worker, minute)
-      const rows = yield* project.deliveries()
-      assert.strictEqual(rows.length, 90)
-      assert.strictEqual(rows.filter(({ status }) => status === "delivering").length, 0)
-      for (const name of names) assert.strictEqual((yield* project.health(name)).inFlight, 0)
-      for (const { attempts, log } of rows) {
-        assert.deepStrictEqual(
-          log.map(({ number }) => number),
-          Array.from({ length: attempts }, (_, index) => index + 1)
-        )
+        yield* reclaim(sql, worker, minute)
+        const results = claims.map((claim, index) => resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded"))
+        // Half of the workers record in reverse order.
+        yield* recordAll(sql, n % 2 === 0 ? results : results.toReversed())
+        if (round % 7 === n) yield* discard(sql)
       }
-    }).pipe(Effect.orDie)
-  )
+    }, Effect.orDie)
+    yield* Effect.forEach([0, 1, 2, 3], work, { concurrency: "unbounded" })
+    yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
+    yield* reclaim(sql, worker, minute)
+    const rows = yield* project.deliveries()
+    assert.strictEqual(rows.length, 90)
+    assert.strictEqual(rows.filter(({ status }) => status === "delivering").length, 0)
+    for (const name of names) assert.strictEqual((yield* project.health(name)).inFlight, 0)
+    for (const { attempts, log } of rows) {
+      assert.deepStrictEqual(
+        log.map(({ number }) => number),
+        Array.from({ length: attempts }, (_, index) => index + 1)
+      )
+    }
+  })
 })

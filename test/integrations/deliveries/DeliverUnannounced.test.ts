@@ -1,5 +1,5 @@
 /** Deliveries without a notice, and a loop that fails: both recover without help (contract §10). */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../../support/Vitest.ts"
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { open, receiver, serve } from "./Deliveries.support.ts"
@@ -20,61 +20,52 @@ const commit = (sql: SqlClient.SqlClient, projectId: string) =>
     SELECT ${projectId}::text, new_id('dlv', now()), 'shop', id, now(), now() FROM event`)
 
 describe("a delivery that was committed without a notice", () => {
-  it.live("is found by the sweep on idle and on busy endpoints", () =>
-    Effect.gen(function* () {
-      const server = yield* serve()
-      const shop = yield* receiver()
-      const project = yield* open(server)
-      yield* project.subscribe("shop", shop.url, created)
-      yield* commit(server.sql, project.projectId)
-      yield* until(() => shop.hits.length === 1)
-      yield* project.created()
-      yield* project.finished
-      yield* commit(server.sql, project.projectId)
-      yield* until(() => shop.hits.length === 3)
-    }).pipe(Effect.scoped)
-  )
+  it.live("is found by the sweep on idle and on busy endpoints", function* () {
+    const server = yield* serve()
+    const shop = yield* receiver()
+    const project = yield* open(server)
+    yield* project.subscribe("shop", shop.url, created)
+    yield* commit(server.sql, project.projectId)
+    yield* until(() => shop.hits.length === 1)
+    yield* project.created()
+    yield* project.finished
+    yield* commit(server.sql, project.projectId)
+    yield* until(() => shop.hits.length === 3)
+  })
 
-  it.live("is dead-lettered when its webhook was disabled meanwhile", () =>
-    Effect.gen(function* () {
-      const server = yield* serve()
-      const project = yield* open(server)
-      yield* project.subscribe("shop", "http://127.0.0.1:9/", created)
-      yield* Effect.orDie(server.sql`UPDATE webhooks SET enabled = false WHERE project_id = ${project.projectId}`)
-      yield* commit(server.sql, project.projectId)
-      yield* untilRows(
-        project.deliveries(),
-        (rows) => rows.length === 1 && rows.every(({ status }) => status === "dead")
-      )
-    }).pipe(Effect.scoped)
-  )
+  it.live("is dead-lettered when its webhook was disabled meanwhile", function* () {
+    const server = yield* serve()
+    const project = yield* open(server)
+    yield* project.subscribe("shop", "http://127.0.0.1:9/", created)
+    yield* Effect.orDie(server.sql`UPDATE webhooks SET enabled = false WHERE project_id = ${project.projectId}`)
+    yield* commit(server.sql, project.projectId)
+    yield* untilRows(project.deliveries(), (rows) => rows.length === 1 && rows.every(({ status }) => status === "dead"))
+  })
 })
 
 describe("a loop whose record fails as a defect", () => {
-  it.live("is restarted and continues, and repeats deliveries that were not recorded", () =>
-    Effect.gen(function* () {
-      const server = yield* serve({ WEBHOOK_TIMEOUT: "60s" })
-      const shop = yield* receiver()
-      const project = yield* open(server)
-      const { projectId, sql } = project
-      yield* project.subscribe("shop", shop.url, created)
-      yield* sql`
-        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$`
-      yield* sql`
-        CREATE TRIGGER refuse BEFORE UPDATE ON deliveries FOR EACH ROW
-        WHEN (NEW.status = 'delivered') EXECUTE FUNCTION refuse()`
-      yield* project.created()
-      yield* until(() => shop.hits.length === 1)
-      yield* Effect.sleep("200 millis")
-      yield* sql`DROP TRIGGER refuse ON deliveries`
-      yield* project.created()
-      yield* untilRows(project.deliveries(), (rows) => rows.some(({ status }) => status === "delivered"))
-      assert.strictEqual((yield* project.health()).inFlight, 1)
-      yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
-      yield* project.finished
-      assert.strictEqual(shop.hits.length, 3)
-      assert.strictEqual((yield* project.health()).inFlight, 0)
-    }).pipe(Effect.scoped, Effect.orDie)
-  )
+  it.live("is restarted and continues, and repeats deliveries that were not recorded", function* () {
+    const server = yield* serve({ WEBHOOK_TIMEOUT: "60s" })
+    const shop = yield* receiver()
+    const project = yield* open(server)
+    const { projectId, sql } = project
+    yield* project.subscribe("shop", shop.url, created)
+    yield* sql`
+      CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$`
+    yield* sql`
+      CREATE TRIGGER refuse BEFORE UPDATE ON deliveries FOR EACH ROW
+      WHEN (NEW.status = 'delivered') EXECUTE FUNCTION refuse()`
+    yield* project.created()
+    yield* until(() => shop.hits.length === 1)
+    yield* Effect.sleep("200 millis")
+    yield* sql`DROP TRIGGER refuse ON deliveries`
+    yield* project.created()
+    yield* untilRows(project.deliveries(), (rows) => rows.some(({ status }) => status === "delivered"))
+    assert.strictEqual((yield* project.health()).inFlight, 1)
+    yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
+    yield* project.finished
+    assert.strictEqual(shop.hits.length, 3)
+    assert.strictEqual((yield* project.health()).inFlight, 0)
+  })
 })

@@ -1,5 +1,5 @@
 /** Webhooks of a project's installations, receivers with given answers, and the stored rows of both. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"

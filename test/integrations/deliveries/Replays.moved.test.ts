@@ -1,5 +1,5 @@
 /** Commands on replays of a project that another database takes over meanwhile (contract §18). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { cli, failure } from "../../cli/Cli.support.ts"
@@ -35,29 +35,25 @@ const closedDuring = Effect.fnUntraced(function* (projectId: string, table: stri
 layer(TestDatabase.layer, { excludeTestServices: true })(
   "a replay of a project that moves to another database",
   (it) => {
-    it.effect("is not started once the source has closed the project", () =>
-      Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        yield* openWebhook("counted")
-        const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
-        const ended = yield* closedDuring("counted", "deliveries", "replay", "--installation", "shop", ...range)
-        assert.deepStrictEqual(ended, failure(1, 'There is no project "counted"'))
-        assert.deepStrictEqual(yield* sql`SELECT id FROM replays`, [])
-      })
-    )
+    it.effect("is not started once the source has closed the project", function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* openWebhook("counted")
+      const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
+      const ended = yield* closedDuring("counted", "deliveries", "replay", "--installation", "shop", ...range)
+      assert.deepStrictEqual(ended, failure(1, 'There is no project "counted"'))
+      assert.deepStrictEqual(yield* sql`SELECT id FROM replays`, [])
+    })
 
-    it.effect("is not cancelled at the source once that has closed the project", () =>
-      Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        yield* openWebhook("replaying")
-        yield* sql`
-        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
-          position, paced_at, created_at)
-        VALUES ('replaying', 'rpl_1', 'shop', now(), now(), '{}', '{dead}', 1, 'running', 1, 'dlv_0', now(), now())`
-        const ended = yield* closedDuring("replaying", "replays", "cancel-replay", "--replay", "rpl_1")
-        assert.deepStrictEqual(ended, failure(1, 'There is no project "replaying"'))
-        assert.deepStrictEqual(yield* sql`SELECT state FROM replays`, [{ state: "running" }])
-      })
-    )
+    it.effect("is not cancelled at the source once that has closed the project", function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* openWebhook("replaying")
+      yield* sql`
+      INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
+        position, paced_at, created_at)
+      VALUES ('replaying', 'rpl_1', 'shop', now(), now(), '{}', '{dead}', 1, 'running', 1, 'dlv_0', now(), now())`
+      const ended = yield* closedDuring("replaying", "replays", "cancel-replay", "--replay", "rpl_1")
+      assert.deepStrictEqual(ended, failure(1, 'There is no project "replaying"'))
+      assert.deepStrictEqual(yield* sql`SELECT state FROM replays`, [{ state: "running" }])
+    })
   }
 )

@@ -123,17 +123,15 @@ const run = Effect.fnUntraced(function* (all: ReadonlyArray<Stored>, { eventType
 })
 
 layerOf({}, "api")("replays", (it) => {
-  it.effect("repeat exactly what was selected, each once, whatever is stored", () =>
-    Effect.gen(function* () {
-      const context = yield* Effect.context<TestServer>()
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(fc.array(stored, { maxLength: 25, size: "max" }), wanted, (all, selection) =>
-            Effect.runPromiseWith(context)(run(all, selection))
-          ),
-          { numRuns: 25, interruptAfterTimeLimit: 45_000 }
-        )
+  it.effect("repeat exactly what was selected, each once, whatever is stored", function* () {
+    const context = yield* Effect.context<TestServer>()
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(stored, { maxLength: 25, size: "max" }), wanted, (all, selection) =>
+          Effect.runPromiseWith(context)(run(all, selection))
+        ),
+        { numRuns: 25, interruptAfterTimeLimit: 45_000 }
       )
-    })
-  )
+    )
+  })
 })

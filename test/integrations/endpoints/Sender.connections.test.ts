@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { Socket } from "node:net"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
@@ -7,119 +7,105 @@ import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
 import { at, names, resultOf, send, sender, unknown } from "./Sender.support.ts"
 import { until } from "../../support/Waiting.ts"
 
+const test = providing(sender())
+
 const loopback = networksOf(["127.0.0.0/8"])
 const url = ({ port }: { readonly port: number }, host = "hooks.test") => `http://${host}:${port}/`
 
 describe("a connection to an endpoint", () => {
-  it.live("is kept for the next delivery to the same endpoint", () =>
-    Effect.gen(function* () {
-      const hook = yield* answering(answerOf(200))
-      for (let i = 0; i < 5; i++) assert.strictEqual(resultOf(yield* send(url(hook))), 200)
-      assert.strictEqual(hook.connections(), 1)
-      // Another name is another endpoint, even at the same address.
-      assert.strictEqual(resultOf(yield* send(url(hook, "other.test"))), 200)
-      assert.strictEqual(hook.connections(), 2)
-    }).pipe(Effect.provide(sender()))
-  )
+  test("is kept for the next delivery to the same endpoint", function* () {
+    const hook = yield* answering(answerOf(200))
+    for (let i = 0; i < 5; i++) assert.strictEqual(resultOf(yield* send(url(hook))), 200)
+    assert.strictEqual(hook.connections(), 1)
+    // Another name is another endpoint, even at the same address.
+    assert.strictEqual(resultOf(yield* send(url(hook, "other.test"))), 200)
+    assert.strictEqual(hook.connections(), 2)
+  })
 
-  it.live("is kept up to a limit for each endpoint and in total", () =>
-    Effect.gen(function* () {
-      const waiting: Array<Socket> = []
-      const hook = yield* endpoint(({ earlier, socket }) => {
-        waiting.push(socket)
-        if (earlier >= 19) for (const socket of waiting.splice(0)) socket.write(answerOf(200))
-      })
-      yield* Effect.forEach(Array.from({ length: 20 }), () => send(url(hook)), { concurrency: "unbounded" })
-      yield* until(() => hook.closed() === 12)
-      const hosts = Array.from({ length: 300 }, (_, i) => `hooks${i}.test`)
-      yield* Effect.forEach(hosts, (host) => send(url(hook, host)), { concurrency: 10 })
-      yield* until(() => hook.connections() - hook.closed() === 256)
-    }).pipe(Effect.provide(sender()))
-  )
-
-  it.live("is not kept when the endpoint closes it, nor after an answer that was cut off", () =>
-    Effect.gen(function* () {
-      const closing = yield* endpoint(({ socket }) => socket.end(answerOf(200, "connection: close")))
-      const silent = yield* endpoint(({ socket }) => socket.end(answerOf(200)))
-      const long = yield* answering("HTTP/1.1 200 OK", "content-length: 30000", "", "x".repeat(20_000))
-      for (const hook of [closing, silent, long]) {
-        for (let i = 1; i <= 3; i++) {
-          assert.strictEqual(resultOf(yield* send(url(hook))), 200)
-          yield* until(() => hook.closed() === i)
-        }
-        assert.strictEqual(hook.connections(), 3)
-      }
-    }).pipe(Effect.provide(sender()))
-  )
-
-  it.live("that was kept and breaks before the answer is replaced, once", () =>
-    Effect.gen(function* () {
-      for (const cut of ["end", "resetAndDestroy"] as const) {
-        const stale = yield* endpoint(({ connection, earlier, socket }) =>
-          connection === 1 && earlier === 1 ? socket[cut]() : socket.write(answerOf(200 + earlier))
-        )
-        assert.strictEqual(resultOf(yield* send(url(stale))), 200)
-        assert.strictEqual(resultOf(yield* send(url(stale))), 202)
-        assert.strictEqual(stale.connections(), 2)
-
-        const dead = yield* endpoint(({ earlier, socket }) =>
-          earlier === 0 ? socket.write(answerOf(200)) : socket[cut]()
-        )
-        assert.strictEqual(resultOf(yield* send(url(dead))), 200)
-        assert.strictEqual(resultOf(yield* send(url(dead))), "connection_lost")
-        assert.strictEqual(dead.received.length, 3)
-      }
-    }).pipe(Effect.provide(sender()))
-  )
-
-  it.live("is not replaced when it is new or the answer has begun", () =>
-    Effect.gen(function* () {
-      const begun = yield* endpoint(({ earlier, socket }) =>
-        earlier === 0 ? socket.write(answerOf(200)) : socket.write("H", () => socket.resetAndDestroy())
-      )
-      assert.strictEqual(resultOf(yield* send(url(begun))), 200)
-      assert.strictEqual(resultOf(yield* send(url(begun))), "connection_lost")
-      assert.strictEqual(begun.received.length, 2)
-
-      const fresh = yield* endpoint(({ socket }) => socket.resetAndDestroy())
-      assert.strictEqual(resultOf(yield* send(url(fresh))), "connection_lost")
-      assert.strictEqual(fresh.received.length, 1)
-    }).pipe(Effect.provide(sender()))
-  )
-
-  it.live("ignores an answer that precedes the request", () =>
-    Effect.gen(function* () {
-      const eager = yield* endpoint(({ connection, socket }) => {
-        socket.write(answerOf(connection === 1 ? 200 : 500))
-        if (connection === 1) setTimeout(() => socket.write(answerOf(299)), 30)
-      })
-      assert.strictEqual(resultOf(yield* send(url(eager))), 200)
-      yield* until(() => eager.closed() === 1)
-      assert.strictEqual(resultOf(yield* send(url(eager))), 500)
-    }).pipe(Effect.provide(sender()))
-  )
-
-  it.live("is closed when its fiber is interrupted", () =>
-    Effect.gen(function* () {
-      const hook = yield* endpoint(() => {})
-      const fiber = yield* Effect.forkChild(send(url(hook)))
-      yield* until(() => hook.received.length === 1)
-      yield* Fiber.interrupt(fiber)
-      yield* until(() => hook.closed() === 1)
-    }).pipe(Effect.provide(sender()))
-  )
-
-  it.live("is closed with the sender when idle", () =>
-    Effect.gen(function* () {
-      const hook = yield* answering(answerOf(200))
-      const scope = yield* Scope.make()
-      const context = yield* Layer.buildWithScope(sender(), scope)
-      yield* Effect.provide(send(url(hook)), context)
-      assert.strictEqual(hook.closed(), 0)
-      yield* Scope.close(scope, Exit.void)
-      yield* until(() => hook.closed() === 1)
+  test("is kept up to a limit for each endpoint and in total", function* () {
+    const waiting: Array<Socket> = []
+    const hook = yield* endpoint(({ earlier, socket }) => {
+      waiting.push(socket)
+      if (earlier >= 19) for (const socket of waiting.splice(0)) socket.write(answerOf(200))
     })
-  )
+    yield* Effect.forEach(Array.from({ length: 20 }), () => send(url(hook)), { concurrency: "unbounded" })
+    yield* until(() => hook.closed() === 12)
+    const hosts = Array.from({ length: 300 }, (_, i) => `hooks${i}.test`)
+    yield* Effect.forEach(hosts, (host) => send(url(hook, host)), { concurrency: 10 })
+    yield* until(() => hook.connections() - hook.closed() === 256)
+  })
+
+  test("is not kept when the endpoint closes it, nor after an answer that was cut off", function* () {
+    const closing = yield* endpoint(({ socket }) => socket.end(answerOf(200, "connection: close")))
+    const silent = yield* endpoint(({ socket }) => socket.end(answerOf(200)))
+    const long = yield* answering("HTTP/1.1 200 OK", "content-length: 30000", "", "x".repeat(20_000))
+    for (const hook of [closing, silent, long]) {
+      for (let i = 1; i <= 3; i++) {
+        assert.strictEqual(resultOf(yield* send(url(hook))), 200)
+        yield* until(() => hook.closed() === i)
+      }
+      assert.strictEqual(hook.connections(), 3)
+    }
+  })
+
+  test("that was kept and breaks before the answer is replaced, once", function* () {
+    for (const cut of ["end", "resetAndDestroy"] as const) {
+      const stale = yield* endpoint(({ connection, earlier, socket }) =>
+        connection === 1 && earlier === 1 ? socket[cut]() : socket.write(answerOf(200 + earlier))
+      )
+      assert.strictEqual(resultOf(yield* send(url(stale))), 200)
+      assert.strictEqual(resultOf(yield* send(url(stale))), 202)
+      assert.strictEqual(stale.connections(), 2)
+
+      const dead = yield* endpoint(({ earlier, socket }) =>
+        earlier === 0 ? socket.write(answerOf(200)) : socket[cut]()
+      )
+      assert.strictEqual(resultOf(yield* send(url(dead))), 200)
+      assert.strictEqual(resultOf(yield* send(url(dead))), "connection_lost")
+      assert.strictEqual(dead.received.length, 3)
+    }
+  })
+
+  test("is not replaced when it is new or the answer has begun", function* () {
+    const begun = yield* endpoint(({ earlier, socket }) =>
+      earlier === 0 ? socket.write(answerOf(200)) : socket.write("H", () => socket.resetAndDestroy())
+    )
+    assert.strictEqual(resultOf(yield* send(url(begun))), 200)
+    assert.strictEqual(resultOf(yield* send(url(begun))), "connection_lost")
+    assert.strictEqual(begun.received.length, 2)
+
+    const fresh = yield* endpoint(({ socket }) => socket.resetAndDestroy())
+    assert.strictEqual(resultOf(yield* send(url(fresh))), "connection_lost")
+    assert.strictEqual(fresh.received.length, 1)
+  })
+
+  test("ignores an answer that precedes the request", function* () {
+    const eager = yield* endpoint(({ connection, socket }) => {
+      socket.write(answerOf(connection === 1 ? 200 : 500))
+      if (connection === 1) setTimeout(() => socket.write(answerOf(299)), 30)
+    })
+    assert.strictEqual(resultOf(yield* send(url(eager))), 200)
+    yield* until(() => eager.closed() === 1)
+    assert.strictEqual(resultOf(yield* send(url(eager))), 500)
+  })
+
+  test("is closed when its fiber is interrupted", function* () {
+    const hook = yield* endpoint(() => {})
+    const fiber = yield* Effect.forkChild(send(url(hook)))
+    yield* until(() => hook.received.length === 1)
+    yield* Fiber.interrupt(fiber)
+    yield* until(() => hook.closed() === 1)
+  })
+
+  it.live("is closed with the sender when idle", function* () {
+    const hook = yield* answering(answerOf(200))
+    const scope = yield* Scope.make()
+    const context = yield* Layer.buildWithScope(sender(), scope)
+    yield* Effect.provide(send(url(hook)), context)
+    assert.strictEqual(hook.closed(), 0)
+    yield* Scope.close(scope, Exit.void)
+    yield* until(() => hook.closed() === 1)
+  })
 
   it.live("is tried at the next address when it is refused", () =>
     Effect.gen(function* () {
@@ -161,21 +147,19 @@ describe("a connection to an endpoint", () => {
 })
 
 describe("an endpoint's address", () => {
-  it.live("that is not public is never connected to", () =>
-    Effect.gen(function* () {
-      const hook = yield* answering(answerOf(200))
-      const refusing = (...addresses: ReadonlyArray<string>) =>
-        Effect.map(
-          send(url(hook)).pipe(Effect.provide(sender({ allowed: ["192.168.0.0/16"], names: at(...addresses) }))),
-          resultOf
-        )
-      assert.strictEqual(yield* refusing("127.0.0.1"), "address_refused")
-      assert.strictEqual(yield* refusing("::ffff:127.0.0.1", "64:ff9b::7f00:1", "169.254.169.254"), "address_refused")
-      // Public, but plain http is permitted only to allowed networks.
-      assert.strictEqual(yield* refusing("192.0.0.9"), "address_refused")
-      assert.strictEqual(hook.connections(), 0)
-    })
-  )
+  it.live("that is not public is never connected to", function* () {
+    const hook = yield* answering(answerOf(200))
+    const refusing = (...addresses: ReadonlyArray<string>) =>
+      Effect.map(
+        send(url(hook)).pipe(Effect.provide(sender({ allowed: ["192.168.0.0/16"], names: at(...addresses) }))),
+        resultOf
+      )
+    assert.strictEqual(yield* refusing("127.0.0.1"), "address_refused")
+    assert.strictEqual(yield* refusing("::ffff:127.0.0.1", "64:ff9b::7f00:1", "169.254.169.254"), "address_refused")
+    // Public, but plain http is permitted only to allowed networks.
+    assert.strictEqual(yield* refusing("192.0.0.9"), "address_refused")
+    assert.strictEqual(hook.connections(), 0)
+  })
 
   it.live("in the URL is classified without a DNS query", () =>
     Effect.gen(function* () {

@@ -1,5 +1,5 @@
 /** The version of the rules is stored with each batch: a release with other rules reevaluates the batch. */
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, it, layer } from "../../support/Vitest.ts"
 import { Effect, Exit, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
@@ -38,21 +38,19 @@ const values: ReadonlyArray<unknown> = [
   [texts, codes, mails, phones, days, instants, lists].flat()
 ].flat()
 
-describe("the version of the preview rules", () => {
-  it("is raised when the rules change", () => {
-    const verdicts = entityTypes.flatMap((type) =>
-      Object.entries(importFields[type]).map(([field, schema]) => {
-        const decode = Schema.decodeUnknownExit(schema)
-        return [type, field, values.map((value) => Number(Exit.isSuccess(decode(value))))]
-      })
-    )
-    const digest = createHash("sha256").update(JSON.stringify(verdicts)).digest("hex")
-    assert.deepStrictEqual(
-      [rules, digest],
-      [1, "aec9d2293159cc367a2d46b612d82599fe820de7c0be561b6ad965105b71fffa"],
-      "What fits a field has changed: raise `rules`, so that what was judged before is judged anew, and pin both here"
-    )
-  })
+it("the version of the preview rules is raised when the rules change", () => {
+  const verdicts = entityTypes.flatMap((type) =>
+    Object.entries(importFields[type]).map(([field, schema]) => {
+      const decode = Schema.decodeUnknownExit(schema)
+      return [type, field, values.map((value) => Number(Exit.isSuccess(decode(value))))]
+    })
+  )
+  const digest = createHash("sha256").update(JSON.stringify(verdicts)).digest("hex")
+  assert.deepStrictEqual(
+    [rules, digest],
+    [1, "aec9d2293159cc367a2d46b612d82599fe820de7c0be561b6ad965105b71fffa"],
+    "What fits a field has changed: raise `rules`, so that what was judged before is judged anew, and pin both here"
+  )
 })
 
 layer(services)("a batch judged by another version of the rules", (it) => {
@@ -67,42 +65,38 @@ layer(services)("a batch judged by another version of the rules", (it) => {
   const staged = [contact("1", { name: "Ada", tel: "+15550100" }), contact("2", { tel: "none" })]
   const clients = [{ id: "a", phone: "+15550100" }]
 
-  it.effect("is judged again by the next file that names its installation", () =>
-    Effect.gen(function* () {
-      yield* apply("by file", { importProfile: usual, stagedRecords: staged }, { clients })
-      const before = yield* preview("by file")
-      assert.deepStrictEqual(before.estimatedChanges, { create: 1, update: 1, skip: 0 })
-      yield* outdate("by file")
-      assert.notDeepEqual(yield* preview("by file"), before)
-      const report = yield* apply("by file", {})
-      assert.strictEqual(report.unchanged["installations"], 1)
-      assert.deepStrictEqual(yield* preview("by file"), before)
-    })
-  )
+  it.effect("is judged again by the next file that names its installation", function* () {
+    yield* apply("by file", { importProfile: usual, stagedRecords: staged }, { clients })
+    const before = yield* preview("by file")
+    assert.deepStrictEqual(before.estimatedChanges, { create: 1, update: 1, skip: 0 })
+    yield* outdate("by file")
+    assert.notDeepEqual(yield* preview("by file"), before)
+    const report = yield* apply("by file", {})
+    assert.strictEqual(report.unchanged["installations"], 1)
+    assert.deepStrictEqual(yield* preview("by file"), before)
+  })
 
-  it.effect("is judged again when the background fibers start, and no other batch is", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const batches = sql<{ readonly rules: number | null }>`SELECT rules FROM staged_batches WHERE project_id = 'anew'`
-      yield* apply("anew", { id: "none", stagedRecords: staged })
-      yield* apply("anew", { importProfile: usual, stagedRecords: staged }, { clients })
-      const before = yield* preview("anew")
-      yield* outdate("anew")
-      yield* apply("kept", { importProfile: usual, stagedRecords: staged })
-      yield* sql`UPDATE staged_batches SET duplicate_count = 9 WHERE project_id = 'kept'`
+  it.effect("is judged again when the background fibers start, and no other batch is", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const batches = sql<{ readonly rules: number | null }>`SELECT rules FROM staged_batches WHERE project_id = 'anew'`
+    yield* apply("anew", { id: "none", stagedRecords: staged })
+    yield* apply("anew", { importProfile: usual, stagedRecords: staged }, { clients })
+    const before = yield* preview("anew")
+    yield* outdate("anew")
+    yield* apply("kept", { importProfile: usual, stagedRecords: staged })
+    yield* sql`UPDATE staged_batches SET duplicate_count = 9 WHERE project_id = 'kept'`
 
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          yield* Layer.build(reevaluation.pipe(Layer.provide(Supervisor.layer)))
-          while ((yield* batches).some(({ rules: by }) => by !== null && by !== rules)) yield* Effect.yieldNow
-        })
-      )
-      assert.deepStrictEqual(yield* preview("anew"), before)
-      assert.strictEqual((yield* preview("kept")).duplicateCount, 9)
-      assert.includeMembers(
-        (yield* batches).map(({ rules }) => rules),
-        [null, rules]
-      )
-    })
-  )
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* Layer.build(reevaluation.pipe(Layer.provide(Supervisor.layer)))
+        while ((yield* batches).some(({ rules: by }) => by !== null && by !== rules)) yield* Effect.yieldNow
+      })
+    )
+    assert.deepStrictEqual(yield* preview("anew"), before)
+    assert.strictEqual((yield* preview("kept")).duplicateCount, 9)
+    assert.includeMembers(
+      (yield* batches).map(({ rules }) => rules),
+      [null, rules]
+    )
+  })
 })

@@ -1,5 +1,5 @@
 /** What the import preview reads (contract §11). Its rules are tested in `Preview.properties`. */
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it, layer } from "../../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { PgClient } from "@effect/sql-pg"
@@ -21,69 +21,58 @@ layer(services)("a preview", (it) => {
     return yield* preview(projectId)
   })
 
-  it.effect("takes the first of several external fields of one field, by name in code units", () =>
-    Effect.gen(function* () {
-      const profile = {
-        version: 1,
-        mappings: { contact: { b: "displayName", aa: "displayName", Z: "displayName" } }
-      } as const
-      const staged = [
-        contact("1", { b: "third", aa: "second" }),
-        contact("2", { b: "third", aa: "second", Z: "first" })
-      ]
-      const clients = [
-        { id: "one", displayName: "second", externalId: "1" },
-        { id: "two", displayName: "first", externalId: "2" }
-      ]
-      const { estimatedChanges } = yield* previewed("names", staged, { clients }, profile)
-      assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 2 })
-    })
-  )
+  it.effect("takes the first of several external fields of one field, by name in code units", function* () {
+    const profile = {
+      version: 1,
+      mappings: { contact: { b: "displayName", aa: "displayName", Z: "displayName" } }
+    } as const
+    const staged = [contact("1", { b: "third", aa: "second" }), contact("2", { b: "third", aa: "second", Z: "first" })]
+    const clients = [
+      { id: "one", displayName: "second", externalId: "1" },
+      { id: "two", displayName: "first", externalId: "2" }
+    ]
+    const { estimatedChanges } = yield* previewed("names", staged, { clients }, profile)
+    assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 2 })
+  })
 
-  it.effect("ignores other projects and installations", () =>
-    Effect.gen(function* () {
-      const staged = [contact("1", { mail: "ada@example.org", tel: "+15550100" })]
-      const client = { id: "a", displayName: "Ada", externalId: "1", email: "ada@example.org", phone: "+15550100" }
-      yield* apply("theirs", { importProfile: usual, stagedRecords: [...staged, ...staged] }, { clients: [client] })
-      yield* apply("ours", { id: "neighbour", importProfile: { ...usual, version: 9 }, stagedRecords: staged })
-      const answer = yield* previewed("ours", staged)
-      assert.deepInclude(answer, { duplicateCount: 0, profileVersion: 1 })
-      assert.deepStrictEqual(answer.estimatedChanges, { create: 1, update: 0, skip: 0 })
-      const { code } = yield* Effect.flip(preview("ours", "theirs"))
-      assert.strictEqual(code, "installation_not_found")
-    })
-  )
+  it.effect("ignores other projects and installations", function* () {
+    const staged = [contact("1", { mail: "ada@example.org", tel: "+15550100" })]
+    const client = { id: "a", displayName: "Ada", externalId: "1", email: "ada@example.org", phone: "+15550100" }
+    yield* apply("theirs", { importProfile: usual, stagedRecords: [...staged, ...staged] }, { clients: [client] })
+    yield* apply("ours", { id: "neighbour", importProfile: { ...usual, version: 9 }, stagedRecords: staged })
+    const answer = yield* previewed("ours", staged)
+    assert.deepInclude(answer, { duplicateCount: 0, profileVersion: 1 })
+    assert.deepStrictEqual(answer.estimatedChanges, { create: 1, update: 0, skip: 0 })
+    const { code } = yield* Effect.flip(preview("ours", "theirs"))
+    assert.strictEqual(code, "installation_not_found")
+  })
 
-  it.effect("reads the current clients and changes nothing", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const state = Effect.all([
-        sql`SELECT * FROM clients WHERE project_id = 'now'`,
-        sql`SELECT * FROM staged_contacts WHERE project_id = 'now'`,
-        sql`SELECT * FROM staged_batches WHERE project_id = 'now'`
-      ])
-      const first = yield* previewed("now", [contact("1", { name: "Ada" })])
-      assert.deepStrictEqual(first.estimatedChanges, { create: 1, update: 0, skip: 0 })
-      yield* apply("now", {}, { clients: [{ id: "a", displayName: "Bo", externalId: "1" }] })
-      const before = yield* state
-      assert.deepStrictEqual(yield* preview("now"), { ...first, estimatedChanges: { create: 0, update: 1, skip: 0 } })
-      assert.deepStrictEqual(yield* state, before)
-    })
-  )
+  it.effect("reads the current clients and changes nothing", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const state = Effect.all([
+      sql`SELECT * FROM clients WHERE project_id = 'now'`,
+      sql`SELECT * FROM staged_contacts WHERE project_id = 'now'`,
+      sql`SELECT * FROM staged_batches WHERE project_id = 'now'`
+    ])
+    const first = yield* previewed("now", [contact("1", { name: "Ada" })])
+    assert.deepStrictEqual(first.estimatedChanges, { create: 1, update: 0, skip: 0 })
+    yield* apply("now", {}, { clients: [{ id: "a", displayName: "Bo", externalId: "1" }] })
+    const before = yield* state
+    assert.deepStrictEqual(yield* preview("now"), { ...first, estimatedChanges: { create: 0, update: 1, skip: 0 } })
+    assert.deepStrictEqual(yield* state, before)
+  })
 })
 
 // In Turkish, the lowercase of I has no dot.
-it.effect("a preview finds emails in any letter case in a database of any locale", () =>
-  Effect.gen(function* () {
-    const client = PgClient.layer({ url: yield* makeDatabase({ empty: true, language: "tr" }), maxConnections: 1 })
-    const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(client))
-    const answer = yield* Effect.gen(function* () {
-      yield* migrate
-      const stagedRecords = [contact("1", { mail: "ines@example.org" }), contact("2", { mail: "INES@EXAMPLE.ORG" })]
-      yield* apply("p", { importProfile: usual, stagedRecords }, { clients: [{ id: "a", email: "INES@example.org" }] })
-      return yield* preview("p")
-    }).pipe(Effect.provide(services))
-    assert.strictEqual(answer.duplicateCount, 1)
-    assert.deepStrictEqual(answer.estimatedChanges, { create: 0, update: 1, skip: 1 })
-  })
-)
+it.effect("a preview finds emails in any letter case in a database of any locale", function* () {
+  const client = PgClient.layer({ url: yield* makeDatabase({ empty: true, language: "tr" }), maxConnections: 1 })
+  const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(client))
+  const answer = yield* Effect.gen(function* () {
+    yield* migrate
+    const stagedRecords = [contact("1", { mail: "ines@example.org" }), contact("2", { mail: "INES@EXAMPLE.ORG" })]
+    yield* apply("p", { importProfile: usual, stagedRecords }, { clients: [{ id: "a", email: "INES@example.org" }] })
+    return yield* preview("p")
+  }).pipe(Effect.provide(services))
+  assert.strictEqual(answer.duplicateCount, 1)
+  assert.deepStrictEqual(answer.estimatedChanges, { create: 0, update: 1, skip: 1 })
+})

@@ -1,5 +1,5 @@
 /** Classification of providers' answers by contract §8. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect } from "effect"
 import { type Meaning, meaningOf, statuses } from "../../../src/messaging/providers/Outcomes.ts"
 import { answering, endpoint } from "../../support/Endpoints.ts"
@@ -17,6 +17,8 @@ import {
   telegram,
   unknown
 } from "./Connectors.support.ts"
+
+const test = providing(connectors())
 
 /** Returns the meaning of a status by the contract. */
 const expected = (status: number): Meaning => {
@@ -36,182 +38,164 @@ const edges = [200, 299, 300, 399, 400, 407, 408, 409, 428, 429, 430, 499, 500, 
 const byPath = (body: string) =>
   endpoint(({ socket, text }) => socket.write(reply(Number(/^POST \S*?(\d{3}) /.exec(text)?.[1]), body)))
 
-describe("the table of provider outcomes", () => {
-  it("covers every HTTP status and uses every row", () => {
-    const used = new Set<unknown>()
-    for (const status of Array.from({ length: 1001 }, (_, i) => i)) {
-      assert.strictEqual(meaningOf(status), expected(status), `${status}`)
-      used.add(statuses.find(({ from, to }) => from <= status && status <= to))
-    }
-    for (const row of statuses) assert.isTrue(used.has(row), `${row.from}-${row.to}`)
-  })
+it("the table of provider outcomes covers every HTTP status and uses every row", () => {
+  const used = new Set<unknown>()
+  for (const status of Array.from({ length: 1001 }, (_, i) => i)) {
+    assert.strictEqual(meaningOf(status), expected(status), `${status}`)
+    used.add(statuses.find(({ from, to }) => from <= status && status <= to))
+  }
+  for (const row of statuses) assert.isTrue(used.has(row), `${row.from}-${row.to}`)
 })
 
 describe("an answer of the http provider", () => {
-  it.live("is classified by its status, whatever its body", () =>
-    Effect.gen(function* () {
-      for (const body of ["ok", "", taken.http, `{"providerMessageId":5}`, "<html>"]) {
-        const provider = yield* byPath(body)
-        for (const status of body === "ok" ? [...all, ...edges] : edges) {
-          const outcome = yield* send(httpTo(`http://127.0.0.1:${provider.port}/${status}`))
-          const code = `http_${status}`
-          const meant = {
-            accepted: body === taken.http && status !== 204 ? accepted("8812") : unknown("unreadable_answer"),
-            refused: refused(code),
-            postponed: postponed(code),
-            unknown: unknown(code)
-          }[expected(status)]
-          assert.deepStrictEqual(outcome, meant, `${status} ${body}`)
-        }
+  test("is classified by its status, whatever its body", function* () {
+    for (const body of ["ok", "", taken.http, `{"providerMessageId":5}`, "<html>"]) {
+      const provider = yield* byPath(body)
+      for (const status of body === "ok" ? [...all, ...edges] : edges) {
+        const outcome = yield* send(httpTo(`http://127.0.0.1:${provider.port}/${status}`))
+        const code = `http_${status}`
+        const meant = {
+          accepted: body === taken.http && status !== 204 ? accepted("8812") : unknown("unreadable_answer"),
+          refused: refused(code),
+          postponed: postponed(code),
+          unknown: unknown(code)
+        }[expected(status)]
+        assert.deepStrictEqual(outcome, meant, `${status} ${body}`)
       }
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
 
-  it.live("accepts with any string as id in any JSON object", () =>
-    Effect.gen(function* () {
-      const outcomeOf = (body: string, status = 200) =>
-        Effect.flatMap(answering(reply(status, body)), (provider) => send(http(provider)))
-      assert.deepStrictEqual(yield* outcomeOf(` {"more":[{}],"providerMessageId" : "a-1" }\n`), accepted("a-1"))
-      assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":"\\u00e4 🚲"}`, 202), accepted("ä 🚲"))
-      assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":""}`, 299), accepted(""))
-      const unreadable = [
-        "{}",
-        "null",
-        "[]",
-        `"8812"`,
-        `{"providerMessageId":8812}`,
-        `{"providerMessageId":null}`,
-        `{"providermessageid":"8812"}`,
-        `{"__proto__":{"providerMessageId":"8812"}}`,
-        `[{"providerMessageId":"8812"}]`,
-        `{"providerMessageId":"8812"`,
-        `{"providerMessageId":"8812"}}`,
-        `providerMessageId=8812`,
-        // PostgreSQL can store neither of these.
-        `{"providerMessageId":"a\\u0000"}`,
-        `{"providerMessageId":"a\\ud83d"}`
-      ]
-      for (const body of unreadable) assert.deepStrictEqual(yield* outcomeOf(body), unknown("unreadable_answer"), body)
-      const noUtf8 = Buffer.concat([Buffer.from(`{"providerMessageId":"`), Buffer.from([0xff]), Buffer.from(`"}`)])
-      const provider = yield* endpoint(({ socket }) => {
-        socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${noUtf8.byteLength}\r\n\r\n`)
-        socket.write(noUtf8)
-      })
-      assert.deepStrictEqual(yield* send(http(provider)), unknown("unreadable_answer"))
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("accepts with any string as id in any JSON object", function* () {
+    const outcomeOf = (body: string, status = 200) =>
+      Effect.flatMap(answering(reply(status, body)), (provider) => send(http(provider)))
+    assert.deepStrictEqual(yield* outcomeOf(` {"more":[{}],"providerMessageId" : "a-1" }\n`), accepted("a-1"))
+    assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":"\\u00e4 🚲"}`, 202), accepted("ä 🚲"))
+    assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":""}`, 299), accepted(""))
+    const unreadable = [
+      "{}",
+      "null",
+      "[]",
+      `"8812"`,
+      `{"providerMessageId":8812}`,
+      `{"providerMessageId":null}`,
+      `{"providermessageid":"8812"}`,
+      `{"__proto__":{"providerMessageId":"8812"}}`,
+      `[{"providerMessageId":"8812"}]`,
+      `{"providerMessageId":"8812"`,
+      `{"providerMessageId":"8812"}}`,
+      `providerMessageId=8812`,
+      // PostgreSQL can store neither of these.
+      `{"providerMessageId":"a\\u0000"}`,
+      `{"providerMessageId":"a\\ud83d"}`
+    ]
+    for (const body of unreadable) assert.deepStrictEqual(yield* outcomeOf(body), unknown("unreadable_answer"), body)
+    const noUtf8 = Buffer.concat([Buffer.from(`{"providerMessageId":"`), Buffer.from([0xff]), Buffer.from(`"}`)])
+    const provider = yield* endpoint(({ socket }) => {
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${noUtf8.byteLength}\r\n\r\n`)
+      socket.write(noUtf8)
+    })
+    assert.deepStrictEqual(yield* send(http(provider)), unknown("unreadable_answer"))
+  })
 })
 
 describe("an answer of Telegram", () => {
   const outcomeOf = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
     Effect.flatMap(answering(reply(status, body, ...headers)), (provider) => send(telegram(provider)))
 
-  it.live("accepts with the message's id as a string", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* outcomeOf(200, taken.telegram), accepted("8812"))
-      const whole = `{"ok":true,"result":{"message_id":9007199254740991,"chat":{"id":-5,"type":"private"},"text":"x"}}`
-      assert.deepStrictEqual(yield* outcomeOf(200, whole), accepted("9007199254740991"))
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("accepts with the message's id as a string", function* () {
+    assert.deepStrictEqual(yield* outcomeOf(200, taken.telegram), accepted("8812"))
+    const whole = `{"ok":true,"result":{"message_id":9007199254740991,"chat":{"id":-5,"type":"private"},"text":"x"}}`
+    assert.deepStrictEqual(yield* outcomeOf(200, whole), accepted("9007199254740991"))
+  })
 
-  it.live("that is not ok is classified by its error code, whatever the HTTP status", () =>
-    Effect.gen(function* () {
-      for (const status of [200, 302, 400, 429, 500, 503]) {
-        for (const code of status === 200 ? [...all, ...edges] : edges) {
-          const provider = yield* answering(reply(status, `{"ok":false,"error_code":${code},"description":"Told so"}`))
-          const outcome = yield* send(telegram(provider))
-          const meant = {
-            accepted: unknown("unreadable_answer"),
-            refused: refused(`telegram_${code}`),
-            postponed: postponed(`telegram_${code}`),
-            unknown: unknown(`telegram_${code}`)
-          }[expected(code)]
-          assert.deepStrictEqual(outcome, meant, `${status} ${code}`)
-        }
+  test("that is not ok is classified by its error code, whatever the HTTP status", function* () {
+    for (const status of [200, 302, 400, 429, 500, 503]) {
+      for (const code of status === 200 ? [...all, ...edges] : edges) {
+        const provider = yield* answering(reply(status, `{"ok":false,"error_code":${code},"description":"Told so"}`))
+        const outcome = yield* send(telegram(provider))
+        const meant = {
+          accepted: unknown("unreadable_answer"),
+          refused: refused(`telegram_${code}`),
+          postponed: postponed(`telegram_${code}`),
+          unknown: unknown(`telegram_${code}`)
+        }[expected(code)]
+        assert.deepStrictEqual(outcome, meant, `${status} ${code}`)
       }
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
 
-  it.live("without an error code is classified by the HTTP status", () =>
-    Effect.gen(function* () {
-      const bodies = [
-        `{"ok":false}`,
-        `{"ok":false,"error_code":null}`,
-        `{"ok":false,"error_code":"403"}`,
-        `{"ok":false,"error_code":0}`,
-        `{"ok":false,"error_code":1000}`,
-        `{"ok":false,"error_code":403.5}`,
-        `{"error_code":403}`,
-        `{"ok":"false","error_code":403}`,
-        "<html>",
-        ""
-      ]
-      for (const body of bodies) {
-        assert.deepStrictEqual(yield* outcomeOf(200, body), unknown("unreadable_answer"), body)
-        assert.deepStrictEqual(yield* outcomeOf(404, body), refused("http_404"), body)
-        assert.deepStrictEqual(yield* outcomeOf(408, body), unknown("http_408"), body)
-        assert.deepStrictEqual(yield* outcomeOf(429, body), postponed("http_429"), body)
-        assert.deepStrictEqual(yield* outcomeOf(502, body), unknown("http_502"), body)
-        assert.deepStrictEqual(yield* outcomeOf(503, body, "retry-after: 7"), postponed("http_503", 7), body)
-      }
-      const meant = { refused, postponed: (code: string) => postponed(code), unknown }
-      for (const status of edges) {
-        const means = expected(status)
-        if (means === "accepted") continue
-        const provider = yield* answering(reply(status, `{"ok":false}`))
-        assert.deepStrictEqual(yield* send(telegram(provider)), meant[means](`http_${status}`))
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("without an error code is classified by the HTTP status", function* () {
+    const bodies = [
+      `{"ok":false}`,
+      `{"ok":false,"error_code":null}`,
+      `{"ok":false,"error_code":"403"}`,
+      `{"ok":false,"error_code":0}`,
+      `{"ok":false,"error_code":1000}`,
+      `{"ok":false,"error_code":403.5}`,
+      `{"error_code":403}`,
+      `{"ok":"false","error_code":403}`,
+      "<html>",
+      ""
+    ]
+    for (const body of bodies) {
+      assert.deepStrictEqual(yield* outcomeOf(200, body), unknown("unreadable_answer"), body)
+      assert.deepStrictEqual(yield* outcomeOf(404, body), refused("http_404"), body)
+      assert.deepStrictEqual(yield* outcomeOf(408, body), unknown("http_408"), body)
+      assert.deepStrictEqual(yield* outcomeOf(429, body), postponed("http_429"), body)
+      assert.deepStrictEqual(yield* outcomeOf(502, body), unknown("http_502"), body)
+      assert.deepStrictEqual(yield* outcomeOf(503, body, "retry-after: 7"), postponed("http_503", 7), body)
+    }
+    const meant = { refused, postponed: (code: string) => postponed(code), unknown }
+    for (const status of edges) {
+      const means = expected(status)
+      if (means === "accepted") continue
+      const provider = yield* answering(reply(status, `{"ok":false}`))
+      assert.deepStrictEqual(yield* send(telegram(provider)), meant[means](`http_${status}`))
+    }
+  })
 
-  it.live("that contradicts itself or has no message id is unknown", () =>
-    Effect.gen(function* () {
-      for (const status of [302, 400, 403, 429, 500, 503]) {
-        assert.deepStrictEqual(yield* outcomeOf(status, taken.telegram), unknown("unreadable_answer"), `${status}`)
-      }
-      for (const result of [
-        "",
-        `,"result":null`,
-        `,"result":true`,
-        `,"result":{}`,
-        `,"result":{"message_id":"8812"}`,
-        `,"result":{"message_id":1.5}`,
-        `,"result":{"message_id":9007199254740993}`
-      ]) {
-        assert.deepStrictEqual(yield* outcomeOf(200, `{"ok":true${result}}`), unknown("unreadable_answer"), result)
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("that contradicts itself or has no message id is unknown", function* () {
+    for (const status of [302, 400, 403, 429, 500, 503]) {
+      assert.deepStrictEqual(yield* outcomeOf(status, taken.telegram), unknown("unreadable_answer"), `${status}`)
+    }
+    for (const result of [
+      "",
+      `,"result":null`,
+      `,"result":true`,
+      `,"result":{}`,
+      `,"result":{"message_id":"8812"}`,
+      `,"result":{"message_id":1.5}`,
+      `,"result":{"message_id":9007199254740993}`
+    ]) {
+      assert.deepStrictEqual(yield* outcomeOf(200, `{"ok":true${result}}`), unknown("unreadable_answer"), result)
+    }
+  })
 })
 
-describe("an answer of any provider", () => {
-  it.live("is read up to 64 KiB, and a longer one is classified by its status", () =>
-    Effect.gen(function* () {
-      const padded = (body: string, length: number) => body + " ".repeat(length - body.length)
-      const whole = { http: padded(taken.http, 65_536), telegram: padded(taken.telegram, 65_536) }
-      assert.deepStrictEqual(yield* send(http(yield* answering(reply(200, whole.http)))), accepted("8812"))
-      assert.deepStrictEqual(yield* send(telegram(yield* answering(reply(200, whole.telegram)))), accepted("8812"))
-      for (const length of [65_537, 70 * 1024]) {
-        for (const [status, outcome] of [
-          [200, unknown("unreadable_answer")],
-          [400, refused("http_400")],
-          [500, unknown("http_500")]
-        ] as const) {
-          const first = yield* answering(reply(status, padded(taken.http, length)))
-          assert.deepStrictEqual(yield* send(http(first)), outcome)
-          const second = yield* answering(reply(status, padded(taken.telegram, length)))
-          assert.deepStrictEqual(yield* send(telegram(second)), outcome)
-        }
-      }
-      const endless = yield* endpoint(({ socket }) => {
-        const pour = () => {
-          while (socket.write(Buffer.alloc(65_536, " ")));
-        }
-        socket.write(`HTTP/1.1 200 OK\r\n\r\n${taken.http}`)
-        socket.on("drain", pour)
-        pour()
-      })
-      yield* expectOfBoth(endless, unknown("unreadable_answer"))
-    }).pipe(Effect.provide(connectors()))
-  )
+test("an answer of any provider is read up to 64 KiB, and a longer one is classified by its status", function* () {
+  const padded = (body: string, length: number) => body + " ".repeat(length - body.length)
+  const whole = { http: padded(taken.http, 65_536), telegram: padded(taken.telegram, 65_536) }
+  assert.deepStrictEqual(yield* send(http(yield* answering(reply(200, whole.http)))), accepted("8812"))
+  assert.deepStrictEqual(yield* send(telegram(yield* answering(reply(200, whole.telegram)))), accepted("8812"))
+  for (const length of [65_537, 70 * 1024]) {
+    for (const [status, outcome] of [
+      [200, unknown("unreadable_answer")],
+      [400, refused("http_400")],
+      [500, unknown("http_500")]
+    ] as const) {
+      const first = yield* answering(reply(status, padded(taken.http, length)))
+      assert.deepStrictEqual(yield* send(http(first)), outcome)
+      const second = yield* answering(reply(status, padded(taken.telegram, length)))
+      assert.deepStrictEqual(yield* send(telegram(second)), outcome)
+    }
+  }
+  const endless = yield* endpoint(({ socket }) => {
+    const pour = () => {
+      while (socket.write(Buffer.alloc(65_536, " ")));
+    }
+    socket.write(`HTTP/1.1 200 OK\r\n\r\n${taken.http}`)
+    socket.on("drain", pour)
+    pour()
+  })
+  yield* expectOfBoth(endless, unknown("unreadable_answer"))
 })

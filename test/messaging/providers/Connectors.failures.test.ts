@@ -1,5 +1,5 @@
 /** Outcomes of calls without an answer (contract §8), by whether the request may have been written. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { failures } from "../../../src/messaging/providers/Outcomes.ts"
@@ -19,62 +19,56 @@ import {
 } from "./Connectors.support.ts"
 import { until, untilLive } from "../../support/Waiting.ts"
 
+const test = providing(connectors())
+
 const secure = "https://localhost"
 
-describe("the table of provider failures", () => {
-  it("has the meanings of contract §8", () => {
-    assert.deepStrictEqual(failures, {
-      dns_failed: "postponed",
-      connect_failed: "postponed",
-      tls_failed: "postponed",
-      connect_timeout: "postponed",
-      timeout: "unknown",
-      connection_lost: "unknown",
-      unreadable_answer: "unknown"
-    })
+it("the table of provider failures has the meanings of contract §8", () => {
+  assert.deepStrictEqual(failures, {
+    dns_failed: "postponed",
+    connect_failed: "postponed",
+    tls_failed: "postponed",
+    connect_timeout: "postponed",
+    timeout: "unknown",
+    connection_lost: "unknown",
+    unreadable_answer: "unknown"
   })
 })
 
 describe("a provider call is postponed when it", () => {
-  it.live("cannot resolve the provider's name", () =>
-    Effect.gen(function* () {
-      for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
-        yield* expectOfBoth({ port: 8080 }, postponed("dns_failed"), { origin })
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("cannot resolve the provider's name", function* () {
+    for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
+      yield* expectOfBoth({ port: 8080 }, postponed("dns_failed"), { origin })
+    }
+  })
 
-  it.live("is refused at every address", () =>
-    Effect.gen(function* () {
-      const nobody = yield* Effect.scoped(endpoint(() => {}))
-      for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
-        for (const channel of [...both(nobody, `http://${host}`), ...both(nobody, `https://${host}`)]) {
-          assert.deepStrictEqual(yield* send(channel), postponed("connect_failed"), host)
-        }
+  test("is refused at every address", function* () {
+    const nobody = yield* Effect.scoped(endpoint(() => {}))
+    for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+      for (const channel of [...both(nobody, `http://${host}`), ...both(nobody, `https://${host}`)]) {
+        assert.deepStrictEqual(yield* send(channel), postponed("connect_failed"), host)
       }
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
 
-  it.live("meets an untrusted certificate or one of another host", () =>
-    Effect.gen(function* () {
-      const read: Array<unknown> = []
-      const providing = (version: "TLSv1.2" | "TLSv1.3") =>
-        endpoint(() => {}, {
-          tls: { ...tls, minVersion: version, maxVersion: version },
-          connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
-        })
-      const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
-      for (const provider of providers) {
-        yield* expectOfBoth(provider, postponed("tls_failed"), { origin: secure })
-      }
-      yield* trusted
-      for (const provider of providers) {
-        yield* expectOfBoth(provider, postponed("tls_failed"), { origin: "https://127.0.0.1" })
-      }
-      yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
-      assert.deepStrictEqual(read, [])
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("meets an untrusted certificate or one of another host", function* () {
+    const read: Array<unknown> = []
+    const providing = (version: "TLSv1.2" | "TLSv1.3") =>
+      endpoint(() => {}, {
+        tls: { ...tls, minVersion: version, maxVersion: version },
+        connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
+      })
+    const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
+    for (const provider of providers) {
+      yield* expectOfBoth(provider, postponed("tls_failed"), { origin: secure })
+    }
+    yield* trusted
+    for (const provider of providers) {
+      yield* expectOfBoth(provider, postponed("tls_failed"), { origin: "https://127.0.0.1" })
+    }
+    yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
+    assert.deepStrictEqual(read, [])
+  })
 
   it.effect("has no connection within its deadline", () =>
     Effect.gen(function* () {
@@ -113,53 +107,47 @@ describe("a provider call is unknown when it", () => {
     }).pipe(Effect.provide(connectors({ PROVIDER_TIMEOUT: "3s" })))
   )
 
-  it.live("loses its connection before or within the answer", () =>
-    Effect.gen(function* () {
-      yield* trusted
-      const broken = [
-        "",
-        `HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`,
-        `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`
-      ]
-      for (const text of broken) {
-        for (const cut of ["end", "resetAndDestroy"] as const) {
-          const plain = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
-          yield* expectOfBoth(plain, unknown("connection_lost"), { what: `${cut} ${text}` })
-          assert.strictEqual(plain.received.length, 2)
-        }
-        for (const cut of ["end", "destroy"] as const) {
-          const encrypted = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
-          yield* expectOfBoth(encrypted, unknown("connection_lost"), { what: `${cut} ${text}`, origin: secure })
-          assert.strictEqual(encrypted.received.length, 2)
-        }
+  test("loses its connection before or within the answer", function* () {
+    yield* trusted
+    const broken = [
+      "",
+      `HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n${taken.http}`,
+      `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`
+    ]
+    for (const text of broken) {
+      for (const cut of ["end", "resetAndDestroy"] as const) {
+        const plain = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()))
+        yield* expectOfBoth(plain, unknown("connection_lost"), { what: `${cut} ${text}` })
+        assert.strictEqual(plain.received.length, 2)
       }
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("is refused by TLS after the request was sent", () =>
-    Effect.gen(function* () {
-      yield* trusted
-      // With TLS 1.3, the server rejects the missing client certificate only after the client's handshake has ended.
-      const provider = yield* endpoint(() => {}, {
-        tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
-      })
-      yield* expectOfBoth(provider, unknown("connection_lost"), { origin: secure })
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("gets an answer that is not HTTP, of ambiguous length or of another protocol", () =>
-    Effect.gen(function* () {
-      const garbage = [
-        "SSH-2.0-OpenSSH_9.9\r\n",
-        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
-        // The answer is longer than its length; the part within the length is not JSON.
-        `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
-      ]
-      for (const text of garbage) {
-        const provider = yield* answering(text)
-        yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
-        yield* until(() => provider.closed() === 2)
+      for (const cut of ["end", "destroy"] as const) {
+        const encrypted = yield* endpoint(({ socket }) => socket.write(text, () => socket[cut]()), { tls })
+        yield* expectOfBoth(encrypted, unknown("connection_lost"), { what: `${cut} ${text}`, origin: secure })
+        assert.strictEqual(encrypted.received.length, 2)
       }
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
+
+  test("is refused by TLS after the request was sent", function* () {
+    yield* trusted
+    // With TLS 1.3, the server rejects the missing client certificate only after the client's handshake has ended.
+    const provider = yield* endpoint(() => {}, {
+      tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
+    })
+    yield* expectOfBoth(provider, unknown("connection_lost"), { origin: secure })
+  })
+
+  test("gets an answer that is not HTTP, of ambiguous length or of another protocol", function* () {
+    const garbage = [
+      "SSH-2.0-OpenSSH_9.9\r\n",
+      "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+      // The answer is longer than its length; the part within the length is not JSON.
+      `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
+    ]
+    for (const text of garbage) {
+      const provider = yield* answering(text)
+      yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
+      yield* until(() => provider.closed() === 2)
+    }
+  })
 })

@@ -1,5 +1,5 @@
 /** Requests of the connectors (contract §8). */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect, References, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
@@ -23,6 +23,8 @@ import {
   token
 } from "./Connectors.support.ts"
 
+const test = providing(connectors())
+
 const json = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Unknown))
 
 /** Returns the last request of an endpoint: its first line, its headers with lower-case names, and its body. */
@@ -39,66 +41,57 @@ const last = ({ received }: Endpoint) => {
 }
 
 describe("the http connector", () => {
-  it.live("sends the message as JSON under its id with an exact signature", () =>
-    Effect.gen(function* () {
-      const provider = yield* answering(reply(200, taken.http))
-      const url = `http://127.0.0.1:${provider.port}/a%20b/ü?x=1&y=`
-      assert.deepStrictEqual(yield* send(httpTo(url)), accepted("8812"))
-      const { body, headers, line } = last(provider)
-      assert.strictEqual(line, "POST /a%20b/%C3%BC?x=1&y= HTTP/1.1")
-      assert.strictEqual(
-        body.toString("utf8"),
-        `{"messageId":"${message.messageId}","conversationId":"${message.conversationId}",` +
-          `"recipient":"+4915112345678","text":"Your machine is ready: 20 € 🚲"}`
-      )
-      const { traceparent, "webhook-signature": signature, "webhook-timestamp": timestamp, ...others } = headers
-      assert.deepStrictEqual(others, {
-        "content-type": "application/json",
-        "user-agent": `developer-api/${manifest.version}`,
-        "idempotency-key": message.messageId,
-        "webhook-id": message.messageId,
-        "accept-encoding": "identity",
-        "content-length": `${body.byteLength}`,
-        host: `127.0.0.1:${provider.port}`,
-        connection: "close"
-      })
-      assert.match(`${signature} ${timestamp}`, /^v1,[A-Za-z0-9+/]{43}= [0-9]{10}$/)
-      assert.isDefined(traceparent)
+  test("sends the message as JSON under its id with an exact signature", function* () {
+    const provider = yield* answering(reply(200, taken.http))
+    const url = `http://127.0.0.1:${provider.port}/a%20b/ü?x=1&y=`
+    assert.deepStrictEqual(yield* send(httpTo(url)), accepted("8812"))
+    const { body, headers, line } = last(provider)
+    assert.strictEqual(line, "POST /a%20b/%C3%BC?x=1&y= HTTP/1.1")
+    assert.strictEqual(
+      body.toString("utf8"),
+      `{"messageId":"${message.messageId}","conversationId":"${message.conversationId}",` +
+        `"recipient":"+4915112345678","text":"Your machine is ready: 20 € 🚲"}`
+    )
+    const { traceparent, "webhook-signature": signature, "webhook-timestamp": timestamp, ...others } = headers
+    assert.deepStrictEqual(others, {
+      "content-type": "application/json",
+      "user-agent": `developer-api/${manifest.version}`,
+      "idempotency-key": message.messageId,
+      "webhook-id": message.messageId,
+      "accept-encoding": "identity",
+      "content-length": `${body.byteLength}`,
+      host: `127.0.0.1:${provider.port}`,
+      connection: "close"
+    })
+    assert.match(`${signature} ${timestamp}`, /^v1,[A-Za-z0-9+/]{43}= [0-9]{10}$/)
+    assert.isDefined(traceparent)
+    new Webhook(secret).verify(body, headers)
+    assert.throws(() => new Webhook(secret).verify(`${body.toString("utf8")} `, headers))
+  })
+
+  test("sends a campaign's message without a conversation, and any text", function* () {
+    const provider = yield* answering(reply(200, taken.http))
+    for (const text of [`"\\\n\u2028 </script>`, "x".repeat(4_096), "🚲".repeat(4_096)]) {
+      assert.deepStrictEqual(yield* send(http(provider), { ...message, conversationId: null, text }), accepted("8812"))
+      const { body, headers } = last(provider)
+      const { messageId, recipient } = message
+      assert.deepStrictEqual(json(body.toString("utf8")), { messageId, conversationId: null, recipient, text })
       new Webhook(secret).verify(body, headers)
-      assert.throws(() => new Webhook(secret).verify(`${body.toString("utf8")} `, headers))
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
 
-  it.live("sends a campaign's message without a conversation, and any text", () =>
-    Effect.gen(function* () {
-      const provider = yield* answering(reply(200, taken.http))
-      for (const text of [`"\\\n\u2028 </script>`, "x".repeat(4_096), "🚲".repeat(4_096)]) {
-        assert.deepStrictEqual(
-          yield* send(http(provider), { ...message, conversationId: null, text }),
-          accepted("8812")
-        )
+  test("signs with a secret in either alphabet of base64, with its prefix or without", function* () {
+    const provider = yield* answering(reply(200, taken.http))
+    const key = Buffer.from([...Array(32).keys()].map((i) => 255 - i))
+    for (const prefix of ["whsec_", ""]) {
+      for (const encoding of ["base64", "base64url"] as const) {
+        yield* send(httpTo(`http://127.0.0.1:${provider.port}/`, prefix + key.toString(encoding)))
         const { body, headers } = last(provider)
-        const { messageId, recipient } = message
-        assert.deepStrictEqual(json(body.toString("utf8")), { messageId, conversationId: null, recipient, text })
-        new Webhook(secret).verify(body, headers)
+        new Webhook(key.toString("base64")).verify(body, headers)
+        assert.throws(() => new Webhook(secret).verify(body, headers))
       }
-    }).pipe(Effect.provide(connectors()))
-  )
-
-  it.live("signs with a secret in either alphabet of base64, with its prefix or without", () =>
-    Effect.gen(function* () {
-      const provider = yield* answering(reply(200, taken.http))
-      const key = Buffer.from([...Array(32).keys()].map((i) => 255 - i))
-      for (const prefix of ["whsec_", ""]) {
-        for (const encoding of ["base64", "base64url"] as const) {
-          yield* send(httpTo(`http://127.0.0.1:${provider.port}/`, prefix + key.toString(encoding)))
-          const { body, headers } = last(provider)
-          new Webhook(key.toString("base64")).verify(body, headers)
-          assert.throws(() => new Webhook(secret).verify(body, headers))
-        }
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
 
   it.effect("signs each call with its own time", () =>
     Effect.gen(function* () {
@@ -116,73 +109,60 @@ describe("the http connector", () => {
     }).pipe(Effect.provide(connectors()))
   )
 
-  it.live("sends traceparent when there is a span", () =>
-    Effect.gen(function* () {
-      const provider = yield* answering(reply(200, taken.http))
-      const { spans } = yield* recorded(send(http(provider)).pipe(Effect.withSpan("cause")))
-      const [cause, call] = spans
-      assert.strictEqual(last(provider).headers["traceparent"], `00-${cause?.traceId}-${call?.spanId}-01`)
-      yield* send(http(provider)).pipe(Effect.provideService(References.TracerEnabled, false))
-      assert.notProperty(last(provider).headers, "traceparent")
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("sends traceparent when there is a span", function* () {
+    const provider = yield* answering(reply(200, taken.http))
+    const { spans } = yield* recorded(send(http(provider)).pipe(Effect.withSpan("cause")))
+    const [cause, call] = spans
+    assert.strictEqual(last(provider).headers["traceparent"], `00-${cause?.traceId}-${call?.spanId}-01`)
+    yield* send(http(provider)).pipe(Effect.provideService(References.TracerEnabled, false))
+    assert.notProperty(last(provider).headers, "traceparent")
+  })
 })
 
-describe("the telegram connector", () => {
-  it.live("sends chat and text to the bot's sendMessage and nothing else", () =>
-    Effect.gen(function* () {
-      const provider = yield* answering(reply(200, taken.telegram))
-      for (const [base, path] of [
-        ["", ""],
-        ["/", ""],
-        ["/telegram/v1", "/telegram/v1"],
-        ["/telegram//", "/telegram"],
-        // White space around a URL is ignored.
-        [" ", ""]
-      ]) {
-        assert.deepStrictEqual(yield* send(telegramTo(`http://127.0.0.1:${provider.port}${base}`)), accepted("8812"))
-        const { body, headers, line } = last(provider)
-        assert.strictEqual(line, `POST ${path}/bot${token}/sendMessage HTTP/1.1`)
-        assert.strictEqual(
-          body.toString("utf8"),
-          `{"chat_id":"+4915112345678","text":"Your machine is ready: 20 € 🚲"}`
-        )
-        assert.deepStrictEqual(headers, {
-          "content-type": "application/json",
-          "user-agent": `developer-api/${manifest.version}`,
-          "accept-encoding": "identity",
-          "content-length": `${body.byteLength}`,
-          host: `127.0.0.1:${provider.port}`,
-          connection: "close"
-        })
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
+test("the telegram connector sends chat and text to the bot's sendMessage and nothing else", function* () {
+  const provider = yield* answering(reply(200, taken.telegram))
+  for (const [base, path] of [
+    ["", ""],
+    ["/", ""],
+    ["/telegram/v1", "/telegram/v1"],
+    ["/telegram//", "/telegram"],
+    // White space around a URL is ignored.
+    [" ", ""]
+  ]) {
+    assert.deepStrictEqual(yield* send(telegramTo(`http://127.0.0.1:${provider.port}${base}`)), accepted("8812"))
+    const { body, headers, line } = last(provider)
+    assert.strictEqual(line, `POST ${path}/bot${token}/sendMessage HTTP/1.1`)
+    assert.strictEqual(body.toString("utf8"), `{"chat_id":"+4915112345678","text":"Your machine is ready: 20 € 🚲"}`)
+    assert.deepStrictEqual(headers, {
+      "content-type": "application/json",
+      "user-agent": `developer-api/${manifest.version}`,
+      "accept-encoding": "identity",
+      "content-length": `${body.byteLength}`,
+      host: `127.0.0.1:${provider.port}`,
+      connection: "close"
+    })
+  }
 })
 
-describe("the sandbox", () => {
-  it.effect("accepts every message, with the same id for the same message, without a call", () =>
-    Effect.gen(function* () {
-      const { spans, value: first } = yield* recorded(send(sandboxed))
-      assert.deepStrictEqual(first, accepted(`sandbox_${message.messageId}`))
-      assert.deepStrictEqual(yield* send(sandboxed), first)
-      assert.strictEqual(spans.length, 0)
-    }).pipe(Effect.provide(connectors()))
-  )
-})
+it.effect("the sandbox accepts every message, with the same id for the same message, without a call", () =>
+  Effect.gen(function* () {
+    const { spans, value: first } = yield* recorded(send(sandboxed))
+    assert.deepStrictEqual(first, accepted(`sandbox_${message.messageId}`))
+    assert.deepStrictEqual(yield* send(sandboxed), first)
+    assert.strictEqual(spans.length, 0)
+  }).pipe(Effect.provide(connectors()))
+)
 
-describe("connectors", () => {
-  it.effect("declare whether a send may be repeated", () =>
-    Effect.gen(function* () {
-      const { isIdempotent } = yield* Connectors
-      assert.deepStrictEqual(
-        providerTypes.map((type) => [type, isIdempotent(type)]),
-        [
-          ["http", true],
-          ["telegram", false],
-          ["sandbox", true]
-        ]
-      )
-    }).pipe(Effect.provide(connectors()))
-  )
-})
+it.effect("connectors declare whether a send may be repeated", () =>
+  Effect.gen(function* () {
+    const { isIdempotent } = yield* Connectors
+    assert.deepStrictEqual(
+      providerTypes.map((type) => [type, isIdempotent(type)]),
+      [
+        ["http", true],
+        ["telegram", false],
+        ["sandbox", true]
+      ]
+    )
+  }).pipe(Effect.provide(connectors()))
+)

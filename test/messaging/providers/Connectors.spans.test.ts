@@ -1,5 +1,5 @@
 /** Spans and logs of provider calls, and the values that they must not contain. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect, Exit, Logger, Option, Predicate, References } from "effect"
 import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
 import type { ChannelConfig } from "../../../src/messaging/providers/Connectors.ts"
@@ -21,6 +21,8 @@ import {
   token
 } from "./Connectors.support.ts"
 
+const test = providing(connectors())
+
 /** Returns all values of a span or an outcome as text. */
 const shown = (value: unknown): string =>
   JSON.stringify(value, (_, inner: unknown) => {
@@ -30,57 +32,53 @@ const shown = (value: unknown): string =>
   })
 
 describe("the span of a provider call", () => {
-  it.live("is a client span with the target, the message and the outcome", () =>
-    Effect.gen(function* () {
-      const refusing = yield* answering(reply(403, `{"ok":false,"error_code":403}`))
-      const unreadable = yield* answering(reply(200, "ok"))
-      const taking = yield* answering(reply(200, taken.http))
-      const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
-      const at = (port: number) => ({
-        "http.request.method": "POST",
-        "server.address": "127.0.0.1",
-        "server.port": port,
-        "url.full": `http://127.0.0.1:${port}/REDACTED`,
-        "message.id": message.messageId
-      })
-      for (const [channel, attributes] of [
-        [http(taking), { ...at(taking.port), "http.response.status_code": 200 }],
-        [http(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "http_403" }],
-        [telegram(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "telegram_403" }],
-        [
-          http(unreadable),
-          { ...at(unreadable.port), "http.response.status_code": 200, "error.type": "unreadable_answer" }
-        ],
-        [http({ port: nobody }), { ...at(nobody), "error.type": "connect_failed" }]
-      ] as const) {
-        const { spans } = yield* recorded(send(channel).pipe(Effect.withSpan("cause")))
-        const [cause, ...calls] = spans
-        const described = calls.map((call) => ({
-          name: call.name,
-          kind: call.kind,
-          parent: Option.map(call.parent, ({ spanId }) => spanId),
-          failed: call.status._tag === "Ended" && Exit.isFailure(call.status.exit),
-          attributes: Object.fromEntries(call.attributes)
-        }))
-        const parent = Option.fromUndefinedOr(cause?.spanId)
-        assert.deepStrictEqual(described, [
-          { name: "POST", kind: "client", parent, failed: "error.type" in attributes, attributes }
-        ])
-      }
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("is a client span with the target, the message and the outcome", function* () {
+    const refusing = yield* answering(reply(403, `{"ok":false,"error_code":403}`))
+    const unreadable = yield* answering(reply(200, "ok"))
+    const taking = yield* answering(reply(200, taken.http))
+    const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
+    const at = (port: number) => ({
+      "http.request.method": "POST",
+      "server.address": "127.0.0.1",
+      "server.port": port,
+      "url.full": `http://127.0.0.1:${port}/REDACTED`,
+      "message.id": message.messageId
+    })
+    for (const [channel, attributes] of [
+      [http(taking), { ...at(taking.port), "http.response.status_code": 200 }],
+      [http(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "http_403" }],
+      [telegram(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "telegram_403" }],
+      [
+        http(unreadable),
+        { ...at(unreadable.port), "http.response.status_code": 200, "error.type": "unreadable_answer" }
+      ],
+      [http({ port: nobody }), { ...at(nobody), "error.type": "connect_failed" }]
+    ] as const) {
+      const { spans } = yield* recorded(send(channel).pipe(Effect.withSpan("cause")))
+      const [cause, ...calls] = spans
+      const described = calls.map((call) => ({
+        name: call.name,
+        kind: call.kind,
+        parent: Option.map(call.parent, ({ spanId }) => spanId),
+        failed: call.status._tag === "Ended" && Exit.isFailure(call.status.exit),
+        attributes: Object.fromEntries(call.attributes)
+      }))
+      const parent = Option.fromUndefinedOr(cause?.spanId)
+      assert.deepStrictEqual(described, [
+        { name: "POST", kind: "client", parent, failed: "error.type" in attributes, attributes }
+      ])
+    }
+  })
 
-  it.live("has the caller's attributes and the server's name and default port", () =>
-    Effect.gen(function* () {
-      const attributesOf = (url: string) =>
-        Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
-          ["server.address", "server.port", "project.id"].map((name) => spans[0]?.attributes.get(name))
-        )
-      assert.deepStrictEqual(yield* attributesOf("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
-      assert.deepStrictEqual(yield* attributesOf("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
-      assert.deepStrictEqual(yield* attributesOf("http://[::1]:1/x"), ["::1", 1, "prj_1"])
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("has the caller's attributes and the server's name and default port", function* () {
+    const attributesOf = (url: string) =>
+      Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
+        ["server.address", "server.port", "project.id"].map((name) => spans[0]?.attributes.get(name))
+      )
+    assert.deepStrictEqual(yield* attributesOf("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
+    assert.deepStrictEqual(yield* attributesOf("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
+    assert.deepStrictEqual(yield* attributesOf("http://[::1]:1/x"), ["::1", 1, "prj_1"])
+  })
 
   /** Values of a call that no span, outcome or log may contain. */
   const secrets = [
@@ -110,39 +108,37 @@ describe("the span of a provider call", () => {
       return traced.value
     })
 
-  it.live("contains no secret, text or recipient, however the call ends", () =>
-    Effect.gen(function* () {
-      const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
-      // Some of the providers echo the request in their answers.
-      const echo = (status: number) =>
-        endpoint(({ socket, text }) =>
-          socket.write(reply(status, JSON.stringify({ ok: false, error_code: status, description: text })))
-        )
-      const providers = [
-        yield* answering(reply(200, taken.http)),
-        yield* answering(reply(200, taken.telegram)),
-        yield* echo(200),
-        yield* echo(302),
-        yield* echo(400),
-        yield* echo(429),
-        yield* echo(500),
-        yield* endpoint(({ socket, text }) => socket.write(text)),
-        yield* endpoint(({ socket }) => socket.destroy()),
-        { port: nobody }
-      ]
-      const ended = new Set<Outcome["_tag"]>()
-      const record = (channel: ChannelConfig) => Effect.map(silent(send(channel)), (outcome) => ended.add(outcome._tag))
-      for (const provider of providers) {
-        yield* record(http(provider))
-        yield* record(telegram(provider))
-      }
-      const untrusted = yield* endpoint(() => {}, { tls })
-      yield* record(httpTo(`https://localhost:${untrusted.port}/send`))
-      yield* record(telegramTo(`https://localhost:${untrusted.port}`))
-      yield* record(telegramTo("https://provider.invalid"))
-      assert.deepStrictEqual([...ended].sort(), ["accepted", "postponed", "refused", "unknown"])
-    }).pipe(Effect.provide(connectors()))
-  )
+  test("contains no secret, text or recipient, however the call ends", function* () {
+    const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
+    // Some of the providers echo the request in their answers.
+    const echo = (status: number) =>
+      endpoint(({ socket, text }) =>
+        socket.write(reply(status, JSON.stringify({ ok: false, error_code: status, description: text })))
+      )
+    const providers = [
+      yield* answering(reply(200, taken.http)),
+      yield* answering(reply(200, taken.telegram)),
+      yield* echo(200),
+      yield* echo(302),
+      yield* echo(400),
+      yield* echo(429),
+      yield* echo(500),
+      yield* endpoint(({ socket, text }) => socket.write(text)),
+      yield* endpoint(({ socket }) => socket.destroy()),
+      { port: nobody }
+    ]
+    const ended = new Set<Outcome["_tag"]>()
+    const record = (channel: ChannelConfig) => Effect.map(silent(send(channel)), (outcome) => ended.add(outcome._tag))
+    for (const provider of providers) {
+      yield* record(http(provider))
+      yield* record(telegram(provider))
+    }
+    const untrusted = yield* endpoint(() => {}, { tls })
+    yield* record(httpTo(`https://localhost:${untrusted.port}/send`))
+    yield* record(telegramTo(`https://localhost:${untrusted.port}`))
+    yield* record(telegramTo("https://provider.invalid"))
+    assert.deepStrictEqual([...ended].sort(), ["accepted", "postponed", "refused", "unknown"])
+  })
 
   it.effect("contains no secret, text or recipient after a timeout", () =>
     Effect.gen(function* () {

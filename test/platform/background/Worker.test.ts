@@ -1,5 +1,5 @@
 /** Workers, and the leases of dead ones, on PostgreSQL. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../support/Vitest.ts"
 import { Duration, Effect, Layer, Logger, Schedule, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
@@ -59,96 +59,88 @@ const looksAround = Effect.fnUntraced(function* (observer: Worker["Service"]) {
 })
 
 layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })("a worker", (it) => {
-  it.effect("is alive to others while it runs, and dead within three seconds of its end", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const self = yield* worker
-      assert.strictEqual(self.leaseId(), self.id)
-      // No worker is considered dead before all had the time to take their locks.
-      const nobody = 42n
-      assert.isFalse(yield* considersDead(self, nobody))
-      yield* until(considersDead(self, nobody), (dead) => dead === true)
-      const untilDead = Effect.gen(function* () {
-        const scope = yield* Scope.make()
-        const other = yield* Scope.provide(worker, scope)
-        assert.notStrictEqual(other.id, self.id)
-        assert.isFalse(yield* considersDead(self, other.id))
-        assert.isFalse(yield* considersDead(self, self.id))
-        assert.isFalse(yield* considersDead(self, null))
-        // The session ends as it does when the process is killed.
-        const [row] = yield* backends(other)
-        yield* Effect.forkChild(Scope.close(scope, yield* Effect.exit(Effect.void)))
-        const killedAt = performance.now()
-        yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
-        yield* until(considersDead(self, other.id), (dead) => dead === true)
-        const took = performance.now() - killedAt
-        assert.isFalse(yield* considersDead(self, self.id))
-        return took
-      })
-      // One of three, as a busy machine delays any of them.
-      const took = yield* Effect.repeat(untilDead, { times: 2, until: (millis) => millis < 3_000 })
-      assert.isBelow(took, 3_000)
-    }).pipe(Effect.scoped)
-  )
-
-  it.effect("takes its lock again when its connection breaks without being considered dead", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const self = yield* worker
-      const observer = yield* worker
-      yield* until(considersDead(observer, 42n), (dead) => dead === true)
-      const reconnect = Effect.gen(function* () {
-        // An observer that missed the lock of the attempt before would be right to consider this worker dead.
-        yield* looksAround(observer)
-        const [before] = yield* backends(self)
-        const brokenAt = performance.now()
-        yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
-        const verdicts: Array<boolean | undefined> = []
-        yield* until(
-          Effect.gen(function* () {
-            verdicts.push(yield* considersDead(observer, self.id))
-            return yield* backends(self)
-          }),
-          (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
-        )
-        const took = performance.now() - brokenAt
-        yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
-        return { took, verdicts }
-      })
-      // A worker has some 0.8 s to come back. A busy machine may take longer, and then the worker may count as dead.
-      const { verdicts } = yield* Effect.repeat(reconnect, { times: 9, until: ({ took }) => took < 800 })
-      assert.notInclude(verdicts, true)
-    }).pipe(Effect.scoped)
-  )
-
-  it.effect("leases nothing and declares no worker dead while it does not hold its lock", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const self = yield* worker
-      yield* until(considersDead(self, 42n), (dead) => dead === true)
-      const database = Effect.map(
-        Effect.orDie(sql<{ readonly name: string }>`SELECT current_database() AS name`),
-        ([row]) => row?.name ?? ""
-      )
-      const name = sql(yield* database)
-      // New sessions are refused, so the lock stays lost.
-      yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT 0`)
-      const [row] = yield* backends(self)
+  it.effect("is alive to others while it runs, and dead within three seconds of its end", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const self = yield* worker
+    assert.strictEqual(self.leaseId(), self.id)
+    // No worker is considered dead before all had the time to take their locks.
+    const nobody = 42n
+    assert.isFalse(yield* considersDead(self, nobody))
+    yield* until(considersDead(self, nobody), (dead) => dead === true)
+    const untilDead = Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const other = yield* Scope.provide(worker, scope)
+      assert.notStrictEqual(other.id, self.id)
+      assert.isFalse(yield* considersDead(self, other.id))
+      assert.isFalse(yield* considersDead(self, self.id))
+      assert.isFalse(yield* considersDead(self, null))
+      // The session ends as it does when the process is killed.
+      const [row] = yield* backends(other)
+      yield* Effect.forkChild(Scope.close(scope, yield* Effect.exit(Effect.void)))
+      const killedAt = performance.now()
       yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
-      yield* until(Effect.sync(self.leaseId), (id) => id === null)
-      assert.isFalse(yield* considersDead(self, 42n))
-      yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
-      yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
-    }).pipe(Effect.scoped)
-  )
+      yield* until(considersDead(self, other.id), (dead) => dead === true)
+      const took = performance.now() - killedAt
+      assert.isFalse(yield* considersDead(self, self.id))
+      return took
+    })
+    // One of three, as a busy machine delays any of them.
+    const took = yield* Effect.repeat(untilDead, { times: 2, until: (millis) => millis < 3_000 })
+    assert.isBelow(took, 3_000)
+  })
 
-  it.effect("has a lock that conflicts with no lock of a project", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const self = yield* worker
-      const [row] = yield* Effect.orDie(sql<{ readonly taken: boolean }>`
-        SELECT pg_try_advisory_xact_lock(${String(self.id)}::bigint) AS taken`)
-      assert.isTrue(row?.taken)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("takes its lock again when its connection breaks without being considered dead", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const self = yield* worker
+    const observer = yield* worker
+    yield* until(considersDead(observer, 42n), (dead) => dead === true)
+    const reconnect = Effect.gen(function* () {
+      // An observer that missed the lock of the attempt before would be right to consider this worker dead.
+      yield* looksAround(observer)
+      const [before] = yield* backends(self)
+      const brokenAt = performance.now()
+      yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
+      const verdicts: Array<boolean | undefined> = []
+      yield* until(
+        Effect.gen(function* () {
+          verdicts.push(yield* considersDead(observer, self.id))
+          return yield* backends(self)
+        }),
+        (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
+      )
+      const took = performance.now() - brokenAt
+      yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+      return { took, verdicts }
+    })
+    // A worker has some 0.8 s to come back. A busy machine may take longer, and then the worker may count as dead.
+    const { verdicts } = yield* Effect.repeat(reconnect, { times: 9, until: ({ took }) => took < 800 })
+    assert.notInclude(verdicts, true)
+  })
+
+  it.effect("leases nothing and declares no worker dead while it does not hold its lock", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const self = yield* worker
+    yield* until(considersDead(self, 42n), (dead) => dead === true)
+    const database = Effect.map(
+      Effect.orDie(sql<{ readonly name: string }>`SELECT current_database() AS name`),
+      ([row]) => row?.name ?? ""
+    )
+    const name = sql(yield* database)
+    // New sessions are refused, so the lock stays lost.
+    yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT 0`)
+    const [row] = yield* backends(self)
+    yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
+    yield* until(Effect.sync(self.leaseId), (id) => id === null)
+    assert.isFalse(yield* considersDead(self, 42n))
+    yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
+    yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+  })
+
+  it.effect("has a lock that conflicts with no lock of a project", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const self = yield* worker
+    const [row] = yield* Effect.orDie(sql<{ readonly taken: boolean }>`
+      SELECT pg_try_advisory_xact_lock(${String(self.id)}::bigint) AS taken`)
+    assert.isTrue(row?.taken)
+  })
 })

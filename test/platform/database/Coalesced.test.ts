@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../../support/Vitest.ts"
 import { Effect, Exit, Fiber } from "effect"
 import { coalesce } from "../../../src/platform/database/Coalesced.ts"
 
@@ -15,76 +15,64 @@ const doubling = (maxBatch = 64) => {
 const upTo = (count: number) => Array.from({ length: count }, (_, number) => number)
 
 describe("coalesced calls", () => {
-  it.live("answers the calls of one turn with one batch, each with its own answer", () =>
-    Effect.gen(function* () {
-      const { batches, double } = doubling()
-      const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
-      assert.deepStrictEqual(answers, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
-      assert.strictEqual(batches.length, 1)
-    })
-  )
+  it.live("answers the calls of one turn with one batch, each with its own answer", function* () {
+    const { batches, double } = doubling()
+    const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
+    assert.deepStrictEqual(answers, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
+    assert.strictEqual(batches.length, 1)
+  })
 
-  it.live("answers calls of later turns with batches of their own", () =>
-    Effect.gen(function* () {
-      const { batches, double } = doubling()
-      assert.deepStrictEqual([yield* double(1), yield* double(2)], [2, 4])
-      assert.deepStrictEqual(batches, [[1], [2]])
-    })
-  )
+  it.live("answers calls of later turns with batches of their own", function* () {
+    const { batches, double } = doubling()
+    assert.deepStrictEqual([yield* double(1), yield* double(2)], [2, 4])
+    assert.deepStrictEqual(batches, [[1], [2]])
+  })
 
-  it.live("splits calls that exceed the size of a batch", () =>
-    Effect.gen(function* () {
-      const { batches, double } = doubling(4)
-      const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
-      assert.deepStrictEqual(
-        answers,
-        upTo(10).map((number) => number * 2)
-      )
-      assert.deepStrictEqual(batches, [
-        [0, 1, 2, 3],
-        [4, 5, 6, 7],
-        [8, 9]
-      ])
-    })
-  )
+  it.live("splits calls that exceed the size of a batch", function* () {
+    const { batches, double } = doubling(4)
+    const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
+    assert.deepStrictEqual(
+      answers,
+      upTo(10).map((number) => number * 2)
+    )
+    assert.deepStrictEqual(batches, [
+      [0, 1, 2, 3],
+      [4, 5, 6, 7],
+      [8, 9]
+    ])
+  })
 
-  it.live("leaves out a caller that was interrupted before the batch began, and answers the others", () =>
-    Effect.gen(function* () {
-      const { batches, double } = doubling()
-      const [one, other] = [yield* Effect.forkChild(double(1)), yield* Effect.forkChild(double(2))]
-      yield* Effect.yieldNow
-      yield* Fiber.interrupt(one)
-      assert.strictEqual(yield* Fiber.join(other), 4)
-      assert.deepStrictEqual(batches, [[2]])
-    })
-  )
+  it.live("leaves out a caller that was interrupted before the batch began, and answers the others", function* () {
+    const { batches, double } = doubling()
+    const [one, other] = [yield* Effect.forkChild(double(1)), yield* Effect.forkChild(double(2))]
+    yield* Effect.yieldNow
+    yield* Fiber.interrupt(one)
+    assert.strictEqual(yield* Fiber.join(other), 4)
+    assert.deepStrictEqual(batches, [[2]])
+  })
 
-  it.live("continues a batch for the other callers when one is interrupted", () =>
-    Effect.gen(function* () {
-      let answer: (answers: ReadonlyArray<number>) => void = () => {}
-      let running: () => void = () => {}
-      const begun = new Promise<void>((resolve) => (running = resolve))
-      const call = coalesce<number, number, never>(64, () =>
-        Effect.callback<ReadonlyArray<number>>((resume) => {
-          answer = (answers) => resume(Effect.succeed(answers))
-          running()
-        })
-      )
-      const [one, other] = [yield* Effect.forkChild(call(1)), yield* Effect.forkChild(call(2))]
-      yield* Effect.promise(() => begun)
-      yield* Fiber.interrupt(one)
-      answer([10, 20])
-      assert.strictEqual(yield* Fiber.join(other), 20)
-    })
-  )
-
-  it.live("fails each caller of a batch that fails, and no caller of another", () =>
-    Effect.gen(function* () {
-      const { double } = doubling(2)
-      const exits = yield* Effect.forEach([1, 13, 3, 4], (input) => Effect.exit(double(input)), {
-        concurrency: "unbounded"
+  it.live("continues a batch for the other callers when one is interrupted", function* () {
+    let answer: (answers: ReadonlyArray<number>) => void = () => {}
+    let running: () => void = () => {}
+    const begun = new Promise<void>((resolve) => (running = resolve))
+    const call = coalesce<number, number, never>(64, () =>
+      Effect.callback<ReadonlyArray<number>>((resume) => {
+        answer = (answers) => resume(Effect.succeed(answers))
+        running()
       })
-      assert.deepStrictEqual(exits, [Exit.fail("unlucky"), Exit.fail("unlucky"), Exit.succeed(6), Exit.succeed(8)])
+    )
+    const [one, other] = [yield* Effect.forkChild(call(1)), yield* Effect.forkChild(call(2))]
+    yield* Effect.promise(() => begun)
+    yield* Fiber.interrupt(one)
+    answer([10, 20])
+    assert.strictEqual(yield* Fiber.join(other), 20)
+  })
+
+  it.live("fails each caller of a batch that fails, and no caller of another", function* () {
+    const { double } = doubling(2)
+    const exits = yield* Effect.forEach([1, 13, 3, 4], (input) => Effect.exit(double(input)), {
+      concurrency: "unbounded"
     })
-  )
+    assert.deepStrictEqual(exits, [Exit.fail("unlucky"), Exit.fail("unlucky"), Exit.succeed(6), Exit.succeed(8)])
+  })
 })

@@ -1,6 +1,6 @@
 /** Migrations run while the version before serves. */
 import { PgClient } from "@effect/sql-pg"
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it, layer } from "../../support/Vitest.ts"
 import { Effect, Fiber, Layer, Record } from "effect"
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
@@ -97,88 +97,77 @@ const insertMembers = `
   INSERT INTO members (project_id, id, name, active) VALUES ('acme', 'a', 'Anna', true), ('acme', 'b', 'Anna', true)`
 
 layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
-  it.effect("that fail halfway change nothing, leave those before them, and are applied by the next run", () =>
-    Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      const first = inTransaction("CREATE TABLE halfway_first (id text)")
-      const broken = inTransaction("CREATE TABLE halfway_second (id text)", "SELECT 1 / 0")
-      const failing = yield* migrations({ "0901_first.ts": first, "0902_second.ts": broken })
-      const failure = yield* Effect.flip(migrateFrom(failing))
-      assert.strictEqual(failure._tag === "MigrationFailed" ? failure.name : failure._tag, "0902_second")
-      const tables = sql<{ name: string }>`
-        SELECT relname AS name FROM pg_class WHERE relname LIKE 'halfway_%' AND relkind = 'r' ORDER BY 1`
-      assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }])
-      const mended = yield* migrations({
-        "0901_first.ts": first,
-        "0902_second.ts": inTransaction("CREATE TABLE halfway_second (id text)")
-      })
-      assert.deepStrictEqual(yield* migrateFrom(mended), [[902, "second"]])
-      assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }, { name: "halfway_second" }])
-    }).pipe(Effect.scoped)
-  )
+  it.effect("that fail halfway change nothing, leave those before them, and are applied by the next run", function* () {
+    const sql = yield* PgClient.PgClient
+    const first = inTransaction("CREATE TABLE halfway_first (id text)")
+    const broken = inTransaction("CREATE TABLE halfway_second (id text)", "SELECT 1 / 0")
+    const failing = yield* migrations({ "0901_first.ts": first, "0902_second.ts": broken })
+    const failure = yield* Effect.flip(migrateFrom(failing))
+    assert.strictEqual(failure._tag === "MigrationFailed" ? failure.name : failure._tag, "0902_second")
+    const tables = sql<{ name: string }>`
+      SELECT relname AS name FROM pg_class WHERE relname LIKE 'halfway_%' AND relkind = 'r' ORDER BY 1`
+    assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }])
+    const mended = yield* migrations({
+      "0901_first.ts": first,
+      "0902_second.ts": inTransaction("CREATE TABLE halfway_second (id text)")
+    })
+    assert.deepStrictEqual(yield* migrateFrom(mended), [[902, "second"]])
+    assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }, { name: "halfway_second" }])
+  })
 
-  it.effect("analyze the tables that they have filled", () =>
-    Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      const directory = yield* migrations({
-        "0905_filled.ts": inTransaction(
-          "CREATE TABLE filled (id int)",
-          "INSERT INTO filled SELECT generate_series(1, 500)"
-        )
-      })
-      assert.deepStrictEqual(yield* migrateFrom(directory), [[905, "filled"]])
-      const [filled] = yield* sql`SELECT reltuples::int AS rows FROM pg_class WHERE relname = 'filled'`
-      assert.deepStrictEqual(filled, { rows: 500 })
-    }).pipe(Effect.scoped)
-  )
+  it.effect("analyze the tables that they have filled", function* () {
+    const sql = yield* PgClient.PgClient
+    const directory = yield* migrations({
+      "0905_filled.ts": inTransaction(
+        "CREATE TABLE filled (id int)",
+        "INSERT INTO filled SELECT generate_series(1, 500)"
+      )
+    })
+    assert.deepStrictEqual(yield* migrateFrom(directory), [[905, "filled"]])
+    const [filled] = yield* sql`SELECT reltuples::int AS rows FROM pg_class WHERE relname = 'filled'`
+    assert.deepStrictEqual(filled, { rows: 500 })
+  })
 
-  it.effect("that build an index concurrently and fail are run again, and replace what was left of it", () =>
-    Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      yield* sql`
-        INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-        VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
-      yield* sql.unsafe(insertMembers)
-      const directory = yield* migrations({ "0911_index.ts": alone(index) })
-      assert.strictEqual((yield* Effect.flip(migrateFrom(directory)))._tag, "MigrationFailed")
-      yield* sql`DELETE FROM members WHERE id = 'b'`
-      assert.deepStrictEqual(yield* migrateFrom(directory), [[911, "index"]])
-      const [built] =
-        yield* sql`SELECT indisvalid AS valid FROM pg_index WHERE indexrelid = 'members_by_name'::regclass`
-      assert.deepStrictEqual(built, { valid: true })
-    }).pipe(Effect.scoped)
-  )
+  it.effect("that build an index concurrently and fail are run again, and replace what was left of it", function* () {
+    const sql = yield* PgClient.PgClient
+    yield* sql`
+      INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+      VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
+    yield* sql.unsafe(insertMembers)
+    const directory = yield* migrations({ "0911_index.ts": alone(index) })
+    assert.strictEqual((yield* Effect.flip(migrateFrom(directory)))._tag, "MigrationFailed")
+    yield* sql`DELETE FROM members WHERE id = 'b'`
+    assert.deepStrictEqual(yield* migrateFrom(directory), [[911, "index"]])
+    const [built] = yield* sql`SELECT indisvalid AS valid FROM pg_index WHERE indexrelid = 'members_by_name'::regclass`
+    assert.deepStrictEqual(built, { valid: true })
+  })
 
-  it.effect("wait for a lock for two seconds at a time, so that statements behind them go on", () =>
-    Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      yield* sql`CREATE TABLE held_up (id text)`
-      const directory = yield* migrations({
-        "0921_held_up.ts": inTransaction("ALTER TABLE held_up ADD COLUMN name text")
-      })
-      const holder = yield* sql.reserve
-      const execute = (text: string) => holder.execute(text, [], undefined)
-      yield* execute("BEGIN")
-      yield* execute("LOCK TABLE held_up IN ACCESS SHARE MODE")
-      const fiber = yield* Effect.forkDetach(migrateFrom(directory))
-      yield* Effect.sleep("500 millis")
-      // The query waits behind the migration's request for a lock, and is answered once that request times out.
-      yield* Effect.timeout(sql`SELECT FROM held_up`, "20 seconds")
-      yield* execute("ROLLBACK")
-      assert.deepStrictEqual(yield* Fiber.join(fiber), [[921, "held_up"]])
-    }).pipe(Effect.scoped)
-  )
+  it.effect("wait for a lock for two seconds at a time, so that statements behind them go on", function* () {
+    const sql = yield* PgClient.PgClient
+    yield* sql`CREATE TABLE held_up (id text)`
+    const directory = yield* migrations({
+      "0921_held_up.ts": inTransaction("ALTER TABLE held_up ADD COLUMN name text")
+    })
+    const holder = yield* sql.reserve
+    const execute = (text: string) => holder.execute(text, [], undefined)
+    yield* execute("BEGIN")
+    yield* execute("LOCK TABLE held_up IN ACCESS SHARE MODE")
+    const fiber = yield* Effect.forkDetach(migrateFrom(directory))
+    yield* Effect.sleep("500 millis")
+    // The query waits behind the migration's request for a lock, and is answered once that request times out.
+    yield* Effect.timeout(sql`SELECT FROM held_up`, "20 seconds")
+    yield* execute("ROLLBACK")
+    assert.deepStrictEqual(yield* Fiber.join(fiber), [[921, "held_up"]])
+  })
 
-  it.effect("of two processes at once are applied once", () =>
-    Effect.gen(function* () {
-      const directory = yield* migrations({
-        "0931_once.ts": alone("CREATE INDEX CONCURRENTLY IF NOT EXISTS members_once ON members (project_id, active)"),
-        "0932_twice.ts": inTransaction("CREATE TABLE applied_once (id text)", "SELECT pg_sleep(0.3)")
-      })
-      const runs = yield* Effect.all([migrateFrom(directory), migrateFrom(directory)], { concurrency: 2 })
-      assert.deepStrictEqual(runs.map(({ length }) => length).sort(), [0, 2])
-    }).pipe(Effect.scoped)
-  )
+  it.effect("of two processes at once are applied once", function* () {
+    const directory = yield* migrations({
+      "0931_once.ts": alone("CREATE INDEX CONCURRENTLY IF NOT EXISTS members_once ON members (project_id, active)"),
+      "0932_twice.ts": inTransaction("CREATE TABLE applied_once (id text)", "SELECT pg_sleep(0.3)")
+    })
+    const runs = yield* Effect.all([migrateFrom(directory), migrateFrom(directory)], { concurrency: 2 })
+    assert.deepStrictEqual(runs.map(({ length }) => length).sort(), [0, 2])
+  })
 
   it.effect("give older deliveries the types of their events, also those that another statement holds at first", () =>
     Effect.gen(function* () {

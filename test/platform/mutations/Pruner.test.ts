@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
@@ -21,30 +21,28 @@ const remaining = (age: string) =>
   })
 
 layer(TestDatabase.layer)("the pruner of idempotency keys", (it) => {
-  it.effect("deletes old outcomes of every project in batches, and keeps the others", () =>
-    Effect.gen(function* () {
-      const now = 10 * 86_400_000
-      yield* TestClock.setTime(now)
-      const sql = yield* SqlClient.SqlClient
-      const at = (days: number) => new Date(now - days * 86_400_000)
-      for (const project of ["a", "b"]) {
-        yield* makeProject(project)
-        yield* sql`
-          INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
-          SELECT ${project}, age.name || n, '\\x00', 'r', true, 1, age.at
-          FROM generate_series(1, 1500) n,
-               (VALUES ('old', ${at(3)}::timestamptz), ('new', ${at(1.99)}::timestamptz)) age (name, at)`
-      }
+  it.effect("deletes old outcomes of every project in batches, and keeps the others", function* () {
+    const now = 10 * 86_400_000
+    yield* TestClock.setTime(now)
+    const sql = yield* SqlClient.SqlClient
+    const at = (days: number) => new Date(now - days * 86_400_000)
+    for (const project of ["a", "b"]) {
+      yield* makeProject(project)
+      yield* sql`
+        INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
+        SELECT ${project}, age.name || n, '\\x00', 'r', true, 1, age.at
+        FROM generate_series(1, 1500) n,
+             (VALUES ('old', ${at(3)}::timestamptz), ('new', ${at(1.99)}::timestamptz)) age (name, at)`
+    }
 
-      yield* Layer.build(Pruner.layer.pipe(Layer.provide([settings, Supervisor.layer])))
-      yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
-      assert.strictEqual(yield* remaining("new"), 3_000)
+    yield* Layer.build(Pruner.layer.pipe(Layer.provide([settings, Supervisor.layer])))
+    yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
+    assert.strictEqual(yield* remaining("new"), 3_000)
 
-      // The retention of the other outcomes ends too; the pruner runs every minute.
-      yield* TestClock.adjust(Duration.minutes(15))
-      yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("new")).pipe(
-        Effect.repeat({ until: (n) => n === 0 })
-      )
-    })
-  )
+    // The retention of the other outcomes ends too; the pruner runs every minute.
+    yield* TestClock.adjust(Duration.minutes(15))
+    yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining("new")).pipe(
+      Effect.repeat({ until: (n) => n === 0 })
+    )
+  })
 })

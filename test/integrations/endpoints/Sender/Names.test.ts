@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../../../support/Vitest.ts"
 import { Duration, Effect, Exit, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { createSocket } from "node:dgram"
@@ -63,76 +63,65 @@ const code = (server: string, name: string) => Effect.map(Effect.flip(resolve(se
 const ipv6 = "20010db8000000000000000000000001"
 
 describe("a host name", () => {
-  it.live("resolves to all its addresses, IPv4 first", () =>
-    Effect.gen(function* () {
-      const { server } = yield* dns((_, family) => (family === "A" ? ["192.0.2.1", "192.0.2.2"] : [ipv6]))
-      assert.deepStrictEqual(yield* resolve(server, "hooks.test"), ["192.0.2.1", "192.0.2.2", "2001:db8::1"])
-      assert.deepStrictEqual(yield* resolve(server, "hooks.test."), ["192.0.2.1", "192.0.2.2", "2001:db8::1"])
-    })
-  )
+  it.live("resolves to all its addresses, IPv4 first", function* () {
+    const { server } = yield* dns((_, family) => (family === "A" ? ["192.0.2.1", "192.0.2.2"] : [ipv6]))
+    assert.deepStrictEqual(yield* resolve(server, "hooks.test"), ["192.0.2.1", "192.0.2.2", "2001:db8::1"])
+    assert.deepStrictEqual(yield* resolve(server, "hooks.test."), ["192.0.2.1", "192.0.2.2", "2001:db8::1"])
+  })
 
-  it.live("resolves with one address family when the other gives no answer", () =>
-    Effect.gen(function* () {
-      for (const other of [[], "NXDOMAIN", "SERVFAIL", "silence"] as const) {
-        for (const [mine, address, shown] of [
-          ["A", "192.0.2.1", "192.0.2.1"],
-          ["AAAA", ipv6, "2001:db8::1"]
-        ] as const) {
-          const { server } = yield* dns((_, family) => (family === mine ? [address] : other))
-          const [duration, addresses] = yield* Effect.timed(resolve(server, "hooks.test"))
-          assert.deepStrictEqual(addresses, [shown])
-          assert.isTrue(Duration.toMillis(duration) < 1_500, `${other} ${Duration.toMillis(duration)}`)
-        }
+  it.live("resolves with one address family when the other gives no answer", function* () {
+    for (const other of [[], "NXDOMAIN", "SERVFAIL", "silence"] as const) {
+      for (const [mine, address, shown] of [
+        ["A", "192.0.2.1", "192.0.2.1"],
+        ["AAAA", ipv6, "2001:db8::1"]
+      ] as const) {
+        const { server } = yield* dns((_, family) => (family === mine ? [address] : other))
+        const [duration, addresses] = yield* Effect.timed(resolve(server, "hooks.test"))
+        assert.deepStrictEqual(addresses, [shown])
+        assert.isTrue(Duration.toMillis(duration) < 1_500, `${other} ${Duration.toMillis(duration)}`)
       }
-    })
-  )
+    }
+  })
 
-  it.live("is not found when it does not exist, and a failure of the server is another error", () =>
-    Effect.gen(function* () {
-      const none = yield* dns(() => "NXDOMAIN")
-      assert.strictEqual(yield* code(none.server, "nobody.invalid"), "ENOTFOUND")
-      const empty = yield* dns(() => [])
-      assert.strictEqual(yield* code(empty.server, "nobody.invalid"), "ENOTFOUND")
-      const broken = yield* dns((_, family) => (family === "A" ? "SERVFAIL" : "NXDOMAIN"))
-      assert.strictEqual(yield* code(broken.server, "nobody.invalid"), "ESERVFAIL")
-    })
-  )
+  it.live("is not found when it does not exist, and a failure of the server is another error", function* () {
+    const none = yield* dns(() => "NXDOMAIN")
+    assert.strictEqual(yield* code(none.server, "nobody.invalid"), "ENOTFOUND")
+    const empty = yield* dns(() => [])
+    assert.strictEqual(yield* code(empty.server, "nobody.invalid"), "ENOTFOUND")
+    const broken = yield* dns((_, family) => (family === "A" ? "SERVFAIL" : "NXDOMAIN"))
+    assert.strictEqual(yield* code(broken.server, "nobody.invalid"), "ESERVFAIL")
+  })
 
-  it.live("in the hosts file resolves without DNS", () =>
-    Effect.gen(function* () {
-      const { queries, server } = yield* dns(() => ["192.0.2.1"])
-      assert.include(yield* resolve(server, "LOCALHOST"), "127.0.0.1")
-      assert.include(yield* resolve(server, "localhost."), "127.0.0.1")
-      assert.deepStrictEqual(queries, [])
-    })
-  )
+  it.live("in the hosts file resolves without DNS", function* () {
+    const { queries, server } = yield* dns(() => ["192.0.2.1"])
+    assert.include(yield* resolve(server, "LOCALHOST"), "127.0.0.1")
+    assert.include(yield* resolve(server, "localhost."), "127.0.0.1")
+    assert.deepStrictEqual(queries, [])
+  })
 
-  it.live("delays no other when its server hangs, and is abandoned with its query", () =>
-    Effect.gen(function* () {
-      const { queries, server } = yield* dns((name) => (name.startsWith("hang") ? "silence" : ["192.0.2.1"]))
-      yield* Effect.gen(function* () {
-        const names = yield* Names
-        const hanging = yield* Effect.forEach(
-          Array.from({ length: 200 }, (_, i) => `hang${i}.test`),
-          (name) => Effect.forkChild(names.resolve(name))
-        )
-        const [duration] = yield* Effect.timed(names.resolve("hooks.test"))
-        assert.isTrue(Duration.toMillis(duration) < 1_500)
-        yield* Fiber.interruptAll(hanging)
-        const before = queries.length
-        yield* Effect.sleep("2500 millis")
-        assert.strictEqual(queries.length, before)
-      }).pipe(Effect.provide(Names.layerFrom([server])))
-    })
-  )
+  it.live("delays no other when its server hangs, and is abandoned with its query", function* () {
+    const { queries, server } = yield* dns((name) => (name.startsWith("hang") ? "silence" : ["192.0.2.1"]))
+    yield* Effect.gen(function* () {
+      const names = yield* Names
+      const hanging = yield* Effect.forEach(
+        Array.from({ length: 200 }, (_, i) => `hang${i}.test`),
+        (name) => Effect.forkChild(names.resolve(name))
+      )
+      const [duration] = yield* Effect.timed(names.resolve("hooks.test"))
+      assert.isTrue(Duration.toMillis(duration) < 1_500)
+      yield* Fiber.interruptAll(hanging)
+      const before = queries.length
+      yield* Effect.sleep("2500 millis")
+      assert.strictEqual(queries.length, before)
+    }).pipe(Effect.provide(Names.layerFrom([server])))
+  })
 
   it.live(
     "fails after a timeout without an answer",
-    () =>
-      Effect.gen(function* () {
-        const { server } = yield* dns(() => "silence")
-        assert.strictEqual(yield* code(server, "hang.test"), "ETIMEOUT")
-      }),
+    function* () {
+      const { server } = yield* dns(() => "silence")
+      assert.strictEqual(yield* code(server, "hang.test"), "ETIMEOUT")
+    },
     20_000
   )
 })
@@ -147,66 +136,58 @@ describe("a DNS answer", () => {
     return { queries, resolve }
   }
 
-  it.effect("is cached for five seconds", () =>
-    Effect.gen(function* () {
-      const { queries, resolve } = counting(Effect.succeed(["192.0.2.1"]))
-      const names = yield* resolve
-      yield* names("a.test")
-      yield* TestClock.adjust("4999 millis")
-      assert.deepStrictEqual(yield* names("a.test"), ["192.0.2.1"])
-      yield* names("b.test")
-      assert.deepStrictEqual(queries, ["a.test", "b.test"])
-      yield* TestClock.adjust("1 millis")
-      yield* names("a.test")
-      assert.deepStrictEqual(queries, ["a.test", "b.test", "a.test"])
-    })
-  )
+  it.effect("is cached for five seconds", function* () {
+    const { queries, resolve } = counting(Effect.succeed(["192.0.2.1"]))
+    const names = yield* resolve
+    yield* names("a.test")
+    yield* TestClock.adjust("4999 millis")
+    assert.deepStrictEqual(yield* names("a.test"), ["192.0.2.1"])
+    yield* names("b.test")
+    assert.deepStrictEqual(queries, ["a.test", "b.test"])
+    yield* TestClock.adjust("1 millis")
+    yield* names("a.test")
+    assert.deepStrictEqual(queries, ["a.test", "b.test", "a.test"])
+  })
 
-  it.effect("is cached for no longer when the clock is set back", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(7_200_000)
-      const { queries, resolve } = counting(Effect.succeed(["192.0.2.1"]))
-      const names = yield* resolve
-      yield* names("a.test")
-      yield* TestClock.setTime(3_600_000)
-      yield* TestClock.adjust("5 seconds")
-      yield* names("a.test")
-      assert.deepStrictEqual(queries, ["a.test", "a.test"])
-    })
-  )
+  it.effect("is cached for no longer when the clock is set back", function* () {
+    yield* TestClock.setTime(7_200_000)
+    const { queries, resolve } = counting(Effect.succeed(["192.0.2.1"]))
+    const names = yield* resolve
+    yield* names("a.test")
+    yield* TestClock.setTime(3_600_000)
+    yield* TestClock.adjust("5 seconds")
+    yield* names("a.test")
+    assert.deepStrictEqual(queries, ["a.test", "a.test"])
+  })
 
-  it.effect("is not cached when it is a failure", () =>
-    Effect.gen(function* () {
-      const { queries, resolve } = counting(Effect.fail(new NameUnresolved({ code: "ENOTFOUND" })))
-      const names = yield* resolve
-      for (let i = 0; i < 3; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(names("a.test"))))
-      assert.strictEqual(queries.length, 3)
-    })
-  )
+  it.effect("is not cached when it is a failure", function* () {
+    const { queries, resolve } = counting(Effect.fail(new NameUnresolved({ code: "ENOTFOUND" })))
+    const names = yield* resolve
+    for (let i = 0; i < 3; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(names("a.test"))))
+    assert.strictEqual(queries.length, 3)
+  })
 
-  it.effect("is shared by concurrent queries, and the query ends with the last of them", () =>
-    Effect.gen(function* () {
-      let dropped = 0
-      const { queries, resolve } = counting(
-        Effect.onInterrupt(Effect.as(Effect.sleep("1 second"), ["192.0.2.1"]), () =>
-          Effect.sync(() => {
-            dropped++
-          })
-        )
+  it.effect("is shared by concurrent queries, and the query ends with the last of them", function* () {
+    let dropped = 0
+    const { queries, resolve } = counting(
+      Effect.onInterrupt(Effect.as(Effect.sleep("1 second"), ["192.0.2.1"]), () =>
+        Effect.sync(() => {
+          dropped++
+        })
       )
-      const names = yield* resolve
-      const [first, second, third] = [
-        yield* Effect.forkChild(names("a.test")),
-        yield* Effect.forkChild(names("a.test")),
-        yield* Effect.forkChild(names("b.test"))
-      ]
-      yield* TestClock.adjust("500 millis")
-      yield* Fiber.interrupt(first)
-      yield* Fiber.interrupt(third)
-      assert.strictEqual(dropped, 1)
-      yield* TestClock.adjust("500 millis")
-      assert.deepStrictEqual(yield* Fiber.join(second), ["192.0.2.1"])
-      assert.deepStrictEqual(queries, ["a.test", "b.test"])
-    })
-  )
+    )
+    const names = yield* resolve
+    const [first, second, third] = [
+      yield* Effect.forkChild(names("a.test")),
+      yield* Effect.forkChild(names("a.test")),
+      yield* Effect.forkChild(names("b.test"))
+    ]
+    yield* TestClock.adjust("500 millis")
+    yield* Fiber.interrupt(first)
+    yield* Fiber.interrupt(third)
+    assert.strictEqual(dropped, 1)
+    yield* TestClock.adjust("500 millis")
+    assert.deepStrictEqual(yield* Fiber.join(second), ["192.0.2.1"])
+    assert.deepStrictEqual(queries, ["a.test", "b.test"])
+  })
 })

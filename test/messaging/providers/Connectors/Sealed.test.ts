@@ -1,5 +1,5 @@
 /** Stored configs: sealed for one channel, and opened only for it. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Redacted } from "effect"
 import fc from "fast-check"
 import { ChannelId, ProjectId } from "../../../../src/api/schema/Ids.ts"
@@ -26,32 +26,30 @@ const channel: fc.Arbitrary<ChannelConfig> = fc.oneof(
 const projectId = fc.string({ minLength: 1, maxLength: 160 }).map((id) => ProjectId.make(id))
 const channelId = fc.string({ minLength: 1, maxLength: 160 }).map((id) => ChannelId.make(id))
 
-describe("a sealed config", () => {
-  it("opens only for its channel, its provider and its key", () => {
-    fc.assert(
-      fc.property(
-        fc.tuple(projectId, channelId),
-        fc.tuple(projectId, channelId),
-        channel,
-        fc.constantFrom(...providerTypes),
-        (own, other, channel, provider) => {
-          const sealed = Effect.runSync(sealConfig(box, ...own, channel))
-          const open = (as: typeof own, provider = channel.providerType, by = box) =>
-            Effect.runSyncExit(openConfig(by, ...as, provider, sealed))
-          assert.deepStrictEqual(open(own), Exit.succeed(channel))
-          const wrong = [
-            open(own, channel.providerType, boxOf(2)),
-            ...(JSON.stringify(own) === JSON.stringify(other) ? [] : [open(other)]),
-            // The sandbox permits no member; the others lack a required one.
-            ...(provider === channel.providerType ? [] : [open(own, provider)])
-          ]
-          for (const exit of wrong) {
-            assert.isTrue(Exit.isFailure(exit))
-            assert.match(String(exit), /SecretUnreadable/)
-          }
+it("a sealed config opens only for its channel, its provider and its key", () => {
+  fc.assert(
+    fc.property(
+      fc.tuple(projectId, channelId),
+      fc.tuple(projectId, channelId),
+      channel,
+      fc.constantFrom(...providerTypes),
+      (own, other, channel, provider) => {
+        const sealed = Effect.runSync(sealConfig(box, ...own, channel))
+        const open = (as: typeof own, provider = channel.providerType, by = box) =>
+          Effect.runSyncExit(openConfig(by, ...as, provider, sealed))
+        assert.deepStrictEqual(open(own), Exit.succeed(channel))
+        const wrong = [
+          open(own, channel.providerType, boxOf(2)),
+          ...(JSON.stringify(own) === JSON.stringify(other) ? [] : [open(other)]),
+          // The sandbox permits no member; the others lack a required one.
+          ...(provider === channel.providerType ? [] : [open(own, provider)])
+        ]
+        for (const exit of wrong) {
+          assert.isTrue(Exit.isFailure(exit))
+          assert.match(String(exit), /SecretUnreadable/)
         }
-      ),
-      { numRuns: 50 }
-    )
-  })
+      }
+    ),
+    { numRuns: 50 }
+  )
 })

@@ -1,5 +1,5 @@
 /** How long PostgreSQL keeps the sessions of commands and workers, whose locks others wait for. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { ProjectId } from "../../../../src/api/schema/Ids.ts"
@@ -25,13 +25,14 @@ const lost = ["tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_
 const idle = "idle_in_transaction_session_timeout"
 
 layer(TestDatabase.layer)("a session with locks", (it) => {
-  it.effect("ends about five seconds after its host is lost, whether it is idle or PostgreSQL sends to it", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "ends about five seconds after its host is lost, whether it is idle or PostgreSQL sends to it",
+    function* () {
       for (const client of [operator, Layer.provide(clients.worker, url)]) {
         const values = yield* Effect.provide(settingsOf(...lost), client)
         assert.deepStrictEqual(values, ["2", "1", "3", "5000"])
       }
-    })
+    }
   )
 
   it.effect(

@@ -1,5 +1,5 @@
 /** API keys under concurrent actions of operators and administrators. */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../../support/Vitest.ts"
 import { DateTime, Deferred, Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { ApiKeys, KeyUnusable, MemberUnusable } from "../../../../src/platform/requests/auth/ApiKeys.ts"
@@ -39,51 +39,45 @@ const ahead = Effect.fnUntraced(function* <A, E, R, R2>(
 })
 
 layer(services)("the service ApiKeys under concurrency", (it) => {
-  it.effect("makes a key for each of many concurrent rotations, and the shortest grace ends the old one", () =>
-    Effect.gen(function* () {
-      const { rotate } = yield* ApiKeys
-      const projectId = yield* makeProject("many")
-      const old = yield* issue(projectId)
-      const now = yield* DateTime.nowAsDate
-      const graces = Array.from({ length: 40 }, (_, i) => days(1 + ((i * 7) % 40)))
-      const issued = yield* Effect.forEach(graces, (grace) => rotate(old.keyId, grace), { concurrency: "unbounded" })
-      const stored = yield* list(projectId)
-      assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 40)
-      assert.sameMembers(
-        stored.map(({ keyId }) => keyId),
-        [old.keyId, ...issued.map(({ keyId }) => keyId)]
-      )
-      assert.deepStrictEqual(stored.find(({ keyId }) => keyId === old.keyId)?.expiresAt, later(now, days(1)))
-    })
-  )
+  it.effect("makes a key for each of many concurrent rotations, and the shortest grace ends the old one", function* () {
+    const { rotate } = yield* ApiKeys
+    const projectId = yield* makeProject("many")
+    const old = yield* issue(projectId)
+    const now = yield* DateTime.nowAsDate
+    const graces = Array.from({ length: 40 }, (_, i) => days(1 + ((i * 7) % 40)))
+    const issued = yield* Effect.forEach(graces, (grace) => rotate(old.keyId, grace), { concurrency: "unbounded" })
+    const stored = yield* list(projectId)
+    assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 40)
+    assert.sameMembers(
+      stored.map(({ keyId }) => keyId),
+      [old.keyId, ...issued.map(({ keyId }) => keyId)]
+    )
+    assert.deepStrictEqual(stored.find(({ keyId }) => keyId === old.keyId)?.expiresAt, later(now, days(1)))
+  })
 
-  it.effect("makes no key for a rotation that follows a revocation", () =>
-    Effect.gen(function* () {
-      const { revoke, rotate } = yield* ApiKeys
-      const projectId = yield* makeProject("overtaken")
-      const { expiresAt, keyId } = yield* issue(projectId)
-      const [refusal] = yield* ahead(revoke(keyId), [Effect.flip(rotate(keyId, days(1)))])
-      assert.deepStrictEqual(refusal, new KeyUnusable({ keyId, reason: "revoked" }))
-      const stored = yield* list(projectId)
-      assert.lengthOf(stored, 1)
-      assert.deepStrictEqual(stored[0]?.expiresAt, expiresAt)
-    })
-  )
+  it.effect("makes no key for a rotation that follows a revocation", function* () {
+    const { revoke, rotate } = yield* ApiKeys
+    const projectId = yield* makeProject("overtaken")
+    const { expiresAt, keyId } = yield* issue(projectId)
+    const [refusal] = yield* ahead(revoke(keyId), [Effect.flip(rotate(keyId, days(1)))])
+    assert.deepStrictEqual(refusal, new KeyUnusable({ keyId, reason: "revoked" }))
+    const stored = yield* list(projectId)
+    assert.lengthOf(stored, 1)
+    assert.deepStrictEqual(stored[0]?.expiresAt, expiresAt)
+  })
 
-  it.effect("issues and renews no key for a member who is being deactivated", () =>
-    Effect.gen(function* () {
-      const { rotate } = yield* ApiKeys
-      const sql = yield* SqlClient.SqlClient
-      const projectId = yield* makeProject("leaving")
-      const { keyId } = yield* issue(projectId, { member: anna })
-      const deactivation = sql`UPDATE members SET active = false WHERE project_id = ${projectId} AND id = ${anna}`
-      const refusals = yield* ahead(deactivation, [
-        Effect.flip(issue(projectId, { member: anna })),
-        Effect.flip(rotate(keyId, days(1)))
-      ])
-      const inactive = new MemberUnusable({ memberId: anna, reason: "inactive" })
-      assert.deepStrictEqual(refusals, [inactive, inactive])
-      assert.lengthOf(yield* list(projectId), 1)
-    })
-  )
+  it.effect("issues and renews no key for a member who is being deactivated", function* () {
+    const { rotate } = yield* ApiKeys
+    const sql = yield* SqlClient.SqlClient
+    const projectId = yield* makeProject("leaving")
+    const { keyId } = yield* issue(projectId, { member: anna })
+    const deactivation = sql`UPDATE members SET active = false WHERE project_id = ${projectId} AND id = ${anna}`
+    const refusals = yield* ahead(deactivation, [
+      Effect.flip(issue(projectId, { member: anna })),
+      Effect.flip(rotate(keyId, days(1)))
+    ])
+    const inactive = new MemberUnusable({ memberId: anna, reason: "inactive" })
+    assert.deepStrictEqual(refusals, [inactive, inactive])
+    assert.lengthOf(yield* list(projectId), 1)
+  })
 })

@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../../support/Vitest.ts"
 import { Clock, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
@@ -48,86 +48,72 @@ const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat
 layer(Layer.mergeAll(Credentials.layer, ApiKeys.layerOf(Option.none())).pipe(Layer.provideMerge(TestDatabase.layer)))(
   "credentials",
   (it) => {
-    it.effect("carry the rights of the key and the settings of its project", () =>
-      Effect.gen(function* () {
-        const { keyId, token } = yield* issue
-        const { credential } = Option.getOrThrow(yield* verify(token))
-        assert.strictEqual(credential.keyId, keyId)
-        assert.deepStrictEqual(credential.scopes, ["crm.clients.read"])
-        assert.isTrue(credential.membership)
-        assert.strictEqual(credential.buckets.read.description, '"read";q=5;w=1')
-        assert.strictEqual(credential.buckets.write.description, '"write";q=300;w=60')
-      })
-    )
+    it.effect("carry the rights of the key and the settings of its project", function* () {
+      const { keyId, token } = yield* issue
+      const { credential } = Option.getOrThrow(yield* verify(token))
+      assert.strictEqual(credential.keyId, keyId)
+      assert.deepStrictEqual(credential.scopes, ["crm.clients.read"])
+      assert.isTrue(credential.membership)
+      assert.strictEqual(credential.buckets.read.description, '"read";q=5;w=1')
+      assert.strictEqual(credential.buckets.write.description, '"write";q=300;w=60')
+    })
 
-    it.effect("end within a second of a revocation", () =>
-      Effect.gen(function* () {
-        const { keyId, token } = yield* issue
-        assert.isTrue(yield* isValid(token))
-        const sql = yield* SqlClient.SqlClient
-        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
-        yield* TestClock.adjust(Duration.millis(999))
-        assert.isFalse(yield* isValid(token))
-      })
-    )
+    it.effect("end within a second of a revocation", function* () {
+      const { keyId, token } = yield* issue
+      assert.isTrue(yield* isValid(token))
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+      yield* TestClock.adjust(Duration.millis(999))
+      assert.isFalse(yield* isValid(token))
+    })
 
-    it.effect("end within a second of a revocation, though the clock is set back", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(7_200_000)
-        const { keyId, token } = yield* issue
-        assert.isTrue(yield* isValid(token))
-        const sql = yield* SqlClient.SqlClient
-        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
-        yield* TestClock.setTime(3_600_000)
-        yield* TestClock.adjust(Duration.millis(999))
-        assert.isFalse(yield* isValid(token))
-      })
-    )
+    it.effect("end within a second of a revocation, though the clock is set back", function* () {
+      yield* TestClock.setTime(7_200_000)
+      const { keyId, token } = yield* issue
+      assert.isTrue(yield* isValid(token))
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+      yield* TestClock.setTime(3_600_000)
+      yield* TestClock.adjust(Duration.millis(999))
+      assert.isFalse(yield* isValid(token))
+    })
 
-    it.effect("are found within a second of their issue", () =>
-      Effect.gen(function* () {
-        const { keyId, token } = yield* issue
-        const sql = yield* SqlClient.SqlClient
-        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
-        assert.isFalse(yield* isValid(token))
-        yield* sql`UPDATE api_keys SET revoked_at = NULL WHERE key_id = ${keyId}`
-        yield* TestClock.adjust(Duration.millis(999))
-        assert.isTrue(yield* isValid(token))
-      })
-    )
+    it.effect("are found within a second of their issue", function* () {
+      const { keyId, token } = yield* issue
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+      assert.isFalse(yield* isValid(token))
+      yield* sql`UPDATE api_keys SET revoked_at = NULL WHERE key_id = ${keyId}`
+      yield* TestClock.adjust(Duration.millis(999))
+      assert.isTrue(yield* isValid(token))
+    })
 
-    it.effect("expire with their key to the millisecond", () =>
-      Effect.gen(function* () {
-        const { expiresAt, token } = yield* issue
-        yield* TestClock.setTime(expiresAt.getTime() - 1)
-        const { until } = Option.getOrThrow(yield* verify(token))
-        assert.approximately(until - monotonicMillis(yield* Clock.Clock), 1, 0.001)
-        yield* TestClock.adjust(Duration.millis(1))
-        assert.isFalse(yield* isValid(token))
-      })
-    )
+    it.effect("expire with their key to the millisecond", function* () {
+      const { expiresAt, token } = yield* issue
+      yield* TestClock.setTime(expiresAt.getTime() - 1)
+      const { until } = Option.getOrThrow(yield* verify(token))
+      assert.approximately(until - monotonicMillis(yield* Clock.Clock), 1, 0.001)
+      yield* TestClock.adjust(Duration.millis(1))
+      assert.isFalse(yield* isValid(token))
+    })
 
-    it.effect("refuse another secret of the same key", () =>
-      Effect.gen(function* () {
-        const [first, second] = [yield* issue, yield* issue]
-        assert.isTrue(yield* isValid(first.token))
-        const forged = Redacted.value(second.token).replace(second.keyId, first.keyId)
-        assert.isFalse(yield* isValid(Redacted.make(forged)))
-      })
-    )
+    it.effect("refuse another secret of the same key", function* () {
+      const [first, second] = [yield* issue, yield* issue]
+      assert.isTrue(yield* isValid(first.token))
+      const forged = Redacted.value(second.token).replace(second.keyId, first.keyId)
+      assert.isFalse(yield* isValid(Redacted.make(forged)))
+    })
 
-    it.effect("record their use at most once a minute", () =>
-      Effect.gen(function* () {
-        yield* TestClock.setTime(3_600_000)
-        const { keyId, token } = yield* issue
-        yield* isValid(token)
-        assert.strictEqual(yield* used(keyId, 3_600_000), 3_600_000)
-        yield* TestClock.adjust(Duration.seconds(59))
-        yield* isValid(token)
-        yield* TestClock.adjust(Duration.seconds(1))
-        yield* isValid(token)
-        assert.strictEqual(yield* used(keyId, 3_660_000), 3_660_000)
-      })
-    )
+    it.effect("record their use at most once a minute", function* () {
+      yield* TestClock.setTime(3_600_000)
+      const { keyId, token } = yield* issue
+      yield* isValid(token)
+      assert.strictEqual(yield* used(keyId, 3_600_000), 3_600_000)
+      yield* TestClock.adjust(Duration.seconds(59))
+      yield* isValid(token)
+      yield* TestClock.adjust(Duration.seconds(1))
+      yield* isValid(token)
+      assert.strictEqual(yield* used(keyId, 3_660_000), 3_660_000)
+    })
   }
 )

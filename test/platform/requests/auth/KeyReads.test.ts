@@ -1,5 +1,5 @@
 /** Reads of API keys: immediate for known keys, at a bounded rate for invented ones. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../../../support/Vitest.ts"
 import { Duration, Effect, Fiber, Option } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { TestClock } from "effect/testing"
@@ -46,93 +46,79 @@ const from = <A, E, R>(remoteAddress: string, effect: Effect.Effect<A, E, R>): E
 }
 
 describe("reads of API keys", () => {
-  it.effect("are few for many invented tokens", () =>
-    Effect.gen(function* () {
-      const { invent, reads } = yield* open
-      for (let round = 0; round < 10; round++) {
-        const answers = yield* invent(200, round * 200)
-        yield* TestClock.adjust(Duration.millis(100))
-        assert.deepStrictEqual(new Set(yield* Fiber.join(answers)), new Set([false]))
-      }
-      assert.isAtMost(reads.length, 20 + 10 + 10)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("are few for many invented tokens", function* () {
+    const { invent, reads } = yield* open
+    for (let round = 0; round < 10; round++) {
+      const answers = yield* invent(200, round * 200)
+      yield* TestClock.adjust(Duration.millis(100))
+      assert.deepStrictEqual(new Set(yield* Fiber.join(answers)), new Set([false]))
+    }
+    assert.isAtMost(reads.length, 20 + 10 + 10)
+  })
 
-  it.effect("are made at once for a key that was found before, whatever others invent", () =>
-    Effect.gen(function* () {
-      const { invent, isFound, reads } = yield* open
-      assert.isTrue(yield* isFound(valid))
-      const answers = yield* invent(300)
-      yield* Effect.yieldNow
-      const before = reads.length
-      assert.isTrue(yield* isFound(valid))
-      assert.deepStrictEqual(reads.slice(before), [[valid]])
-      yield* Fiber.interrupt(answers)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("are made at once for a key that was found before, whatever others invent", function* () {
+    const { invent, isFound, reads } = yield* open
+    assert.isTrue(yield* isFound(valid))
+    const answers = yield* invent(300)
+    yield* Effect.yieldNow
+    const before = reads.length
+    assert.isTrue(yield* isFound(valid))
+    assert.deepStrictEqual(reads.slice(before), [[valid]])
+    yield* Fiber.interrupt(answers)
+  })
 
-  it.effect("find a new key among invented ones, even if it was presented before it existed", () =>
-    Effect.gen(function* () {
-      const { invent, isFound, table } = yield* open
-      yield* invent(100)
-      yield* TestClock.adjust(Duration.millis(50))
-      const before = yield* Effect.forkChild(isFound(other))
-      yield* TestClock.adjust(Duration.millis(50))
-      assert.isFalse(yield* Fiber.join(before))
-      table.keys.add(other)
-      yield* invent(100, 100)
-      const after = yield* Effect.forkChild(isFound(other))
-      yield* TestClock.adjust(Duration.millis(50))
-      assert.isTrue(yield* Fiber.join(after))
-    }).pipe(Effect.scoped)
-  )
+  it.effect("find a new key among invented ones, even if it was presented before it existed", function* () {
+    const { invent, isFound, table } = yield* open
+    yield* invent(100)
+    yield* TestClock.adjust(Duration.millis(50))
+    const before = yield* Effect.forkChild(isFound(other))
+    yield* TestClock.adjust(Duration.millis(50))
+    assert.isFalse(yield* Fiber.join(before))
+    table.keys.add(other)
+    yield* invent(100, 100)
+    const after = yield* Effect.forkChild(isFound(other))
+    yield* TestClock.adjust(Duration.millis(50))
+    assert.isTrue(yield* Fiber.join(after))
+  })
 
-  it.effect("wait in bounded number: further tokens are refused without a read", () =>
-    Effect.gen(function* () {
-      const { invent, reads } = yield* open
-      const answers = yield* invent(6_000)
-      yield* TestClock.adjust(Duration.millis(50))
-      const refused = (yield* Fiber.join(answers)).filter((answer) => answer === "refused")
-      assert.strictEqual(refused.length, 6_000 - 20 - 5_000)
-      assert.strictEqual(reads.flat().length, 20 + 5_000)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("wait in bounded number: further tokens are refused without a read", function* () {
+    const { invent, reads } = yield* open
+    const answers = yield* invent(6_000)
+    yield* TestClock.adjust(Duration.millis(50))
+    const refused = (yield* Fiber.join(answers)).filter((answer) => answer === "refused")
+    assert.strictEqual(refused.length, 6_000 - 20 - 5_000)
+    assert.strictEqual(reads.flat().length, 20 + 5_000)
+  })
 
-  it.effect("are made at once for the first unknown keys of an address, whatever others invent", () =>
-    Effect.gen(function* () {
-      const { invent, isFound, reads } = yield* open
-      const answers = yield* from("192.0.2.1", invent(6_000))
-      yield* Effect.yieldNow
-      const before = reads.length
-      assert.isTrue(yield* from("192.0.2.2", isFound(valid)))
-      assert.deepStrictEqual(reads.slice(before), [[valid]])
-      yield* Fiber.interrupt(answers)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("are made at once for the first unknown keys of an address, whatever others invent", function* () {
+    const { invent, isFound, reads } = yield* open
+    const answers = yield* from("192.0.2.1", invent(6_000))
+    yield* Effect.yieldNow
+    const before = reads.length
+    assert.isTrue(yield* from("192.0.2.2", isFound(valid)))
+    assert.deepStrictEqual(reads.slice(before), [[valid]])
+    yield* Fiber.interrupt(answers)
+  })
 
-  it.effect("keep places for an address beyond its burst, although others fill the queue", () =>
-    Effect.gen(function* () {
-      const { invent, isFound } = yield* open
-      yield* from("192.0.2.1", invent(6_000))
-      yield* from("192.0.2.2", invent(20, 10_000))
-      yield* Effect.yieldNow
-      const answer = yield* Effect.forkChild(from("192.0.2.2", isFound(valid)))
-      yield* TestClock.adjust(Duration.millis(50))
-      assert.isTrue(yield* Fiber.join(answer))
-    }).pipe(Effect.scoped)
-  )
+  it.effect("keep places for an address beyond its burst, although others fill the queue", function* () {
+    const { invent, isFound } = yield* open
+    yield* from("192.0.2.1", invent(6_000))
+    yield* from("192.0.2.2", invent(20, 10_000))
+    yield* Effect.yieldNow
+    const answer = yield* Effect.forkChild(from("192.0.2.2", isFound(valid)))
+    yield* TestClock.adjust(Duration.millis(50))
+    assert.isTrue(yield* Fiber.join(answer))
+  })
 
-  it.effect("are few for the invented tokens of many addresses", () =>
-    Effect.gen(function* () {
-      const { invent, reads } = yield* open
-      const answers = yield* Effect.forEach(Array.from({ length: 100 }), (_, n) =>
-        from(`192.0.2.${n}`, invent(20, n * 20))
-      )
-      yield* TestClock.adjust(Duration.millis(50))
-      yield* Fiber.joinAll(answers)
-      assert.strictEqual(reads.length, 200 + 1)
-    }).pipe(Effect.scoped)
-  )
+  it.effect("are few for the invented tokens of many addresses", function* () {
+    const { invent, reads } = yield* open
+    const answers = yield* Effect.forEach(Array.from({ length: 100 }), (_, n) =>
+      from(`192.0.2.${n}`, invent(20, n * 20))
+    )
+    yield* TestClock.adjust(Duration.millis(50))
+    yield* Fiber.joinAll(answers)
+    assert.strictEqual(reads.length, 200 + 1)
+  })
 
   it("count the addresses of one IPv6 network as one, and each IPv4 address by itself", () => {
     for (const same of ["2001:db8:0:1:ffff::1", "2001:db8::1:0:0:0:2", "2001:db8:0:1::%eth0"]) {
@@ -142,8 +128,9 @@ describe("reads of API keys", () => {
     assert.strictEqual(new Set(["2001:db8:0:1::", ...others].map(networkOf)).size, others.length + 1)
   })
 
-  it.effect("fail for all waiting tokens when the database does not answer, and succeed again afterwards", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "fail for all waiting tokens when the database does not answer, and succeed again afterwards",
+    function* () {
       const { invent, isFound, table } = yield* open
       yield* invent(20)
       yield* Effect.yieldNow
@@ -155,6 +142,6 @@ describe("reads of API keys", () => {
       const again = yield* Effect.forkChild(isFound(valid))
       yield* TestClock.adjust(Duration.millis(50))
       assert.isTrue(yield* Fiber.join(again))
-    }).pipe(Effect.scoped)
+    }
   )
 })

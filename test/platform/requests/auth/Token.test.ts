@@ -1,5 +1,5 @@
 /** Tokens: their form, their checksum and their hash. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "../../../support/Vitest.ts"
 import { Effect, Option, Redacted } from "effect"
 import * as fc from "fast-check"
 import { crc32 } from "node:zlib"
@@ -18,19 +18,17 @@ const token = fc.tuple(base62(12), base62(32)).map(([keyId, secret]) => {
 const read = (text: string) => present(text)?.keyId
 
 describe("a generated token", () => {
-  it.effect("is well-formed, unique and contains its key id", () =>
-    Effect.gen(function* () {
-      const issued = yield* Effect.replicateEffect(generate(Option.none()), 1000)
-      for (const { keyId, token } of issued) {
-        assert.match(Redacted.value(token), /^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
-        assert.strictEqual(read(Redacted.value(token)), keyId)
-      }
-      assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 1000)
-      // One of the 62 characters is missing among 44,000 random ones with a probability of e^-700.
-      const characters = new Set(issued.map(({ token }) => Redacted.value(token).slice(3)).join(""))
-      assert.strictEqual(characters.size, alphabet.length + "_".length)
-    })
-  )
+  it.effect("is well-formed, unique and contains its key id", function* () {
+    const issued = yield* Effect.replicateEffect(generate(Option.none()), 1000)
+    for (const { keyId, token } of issued) {
+      assert.match(Redacted.value(token), /^dk_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/)
+      assert.strictEqual(read(Redacted.value(token)), keyId)
+    }
+    assert.strictEqual(new Set(issued.map(({ keyId }) => keyId)).size, 1000)
+    // One of the 62 characters is missing among 44,000 random ones with a probability of e^-700.
+    const characters = new Set(issued.map(({ token }) => Redacted.value(token).slice(3)).join(""))
+    assert.strictEqual(characters.size, alphabet.length + "_".length)
+  })
 
   it.effect("is redacted when printed", () =>
     Effect.map(generate(Option.none()), ({ token }) => {

@@ -1,5 +1,5 @@
 /** Invented tokens over HTTP: one address does not use up the reads that another one needs (contract §3). */
-import { assert, layer } from "@effect/vitest"
+import { assert, layer } from "../../../support/Vitest.ts"
 import { Effect, Option, Redacted } from "effect"
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
@@ -32,19 +32,17 @@ const statusOf = (socket: Socket) =>
   Effect.promise(() => once(socket, "data").then(([text]) => String(text).slice(0, 12)))
 
 layer(TestServer.layer(), { excludeTestServices: true })("a flood of invented tokens from one address", (it) => {
-  it.effect("does not refuse the new token of a caller from another", () =>
-    Effect.gen(function* () {
-      const server = yield* TestServer
-      const { token } = yield* server.seed()
-      const flood = yield* Effect.replicateEffect(invented, requests)
-      const attackers = yield* Effect.replicateEffect(open(server.url, "127.0.0.2"), connections)
-      const caller = yield* open(server.url, "127.0.0.3")
-      const share = requests / connections
-      for (const [n, socket] of attackers.entries()) socket.write(flood.slice(n * share, (n + 1) * share).join(""))
-      caller.write(get(token))
-      const [first] = attackers
-      assert.match(yield* statusOf(first ?? assert.fail()), /^HTTP\/1.1 (401|503)$/)
-      assert.strictEqual(yield* statusOf(caller), "HTTP/1.1 200")
-    }).pipe(Effect.scoped)
-  )
+  it.effect("does not refuse the new token of a caller from another", function* () {
+    const server = yield* TestServer
+    const { token } = yield* server.seed()
+    const flood = yield* Effect.replicateEffect(invented, requests)
+    const attackers = yield* Effect.replicateEffect(open(server.url, "127.0.0.2"), connections)
+    const caller = yield* open(server.url, "127.0.0.3")
+    const share = requests / connections
+    for (const [n, socket] of attackers.entries()) socket.write(flood.slice(n * share, (n + 1) * share).join(""))
+    caller.write(get(token))
+    const [first] = attackers
+    assert.match(yield* statusOf(first ?? assert.fail()), /^HTTP\/1.1 (401|503)$/)
+    assert.strictEqual(yield* statusOf(caller), "HTTP/1.1 200")
+  })
 })
