@@ -15,7 +15,7 @@ interface Server {
   readonly workers: number
   readonly mayReplicate: boolean
   readonly maySubscribe: boolean
-  /** For a publication or a subscription. */
+  /** Whether the role may create a publication or a subscription in the database. */
   readonly mayCreate: boolean
   readonly ownsTables: boolean
 }
@@ -40,10 +40,10 @@ const serverOf = (sql: Sql) => sql<Server>`
 const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
   SELECT string_agg(name, ',' ORDER BY migration_id) AS name FROM effect_sql_migrations`
 
-/** A copy and the changes take a slot, each table that is copied at the same time another. */
+/** A move needs one slot for its changes, and one for each table that is copied at the same time (two by default). */
 const slots = 3
 
-/** Fails with every fault of both sides. A move that has begun is checked as well. */
+/** Fails with the faults of both sides. A move that continues is checked again, but it has its slots already. */
 export const check = Effect.fnUntraced(function* (
   { projectId, source, sourceId, target, targetId }: Sides,
   sealed: ReadonlyArray<SealedTable>,

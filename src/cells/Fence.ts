@@ -1,6 +1,6 @@
 /**
- * Stops the work for a project, then its mutations. Both last as long as the session of the mover at the source: when that ends, the
- * project works on as before.
+ * Stops the background work of a project, then its mutations. When the session of the mover at the source ends, the project works
+ * as before.
  */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -11,14 +11,14 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * Maximum age of a transaction that has written nothing and is waited for. Only long-running mutations read for longer: they hold
- * the lock that the mutations of a project share, and `fence` waits for that lock.
+ * Maximum age of a transaction that has written nothing and is waited for. Only a long-running mutation reads for longer before
+ * it writes. It holds the lock that mutations share, and `fence` waits for that lock.
  */
 const oldest = "5 seconds"
 
 /**
- * Waits until every transaction that began before this call has ended: later statements see the mark of the project. A
- * transaction older than `oldest` that has written nothing, such as a dump, is not waited for.
+ * Waits until every transaction that began before this call has ended. Statements of later transactions see the mark of the
+ * project. Does not wait for a transaction older than `oldest` that has written nothing, such as a dump.
  */
 export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
   const older = yield* sql<{ readonly pid: number; readonly began: string }>`
@@ -33,13 +33,14 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
   yield* Effect.repeat(Effect.delay(left, pollEvery), { until: (rows) => rows.length === 0 })
 })
 
-/** Calls of workers, or also those of requests. */
+/** `claimed`: only the calls of workers. `all`: also the calls that requests make themselves. */
 type Calls = "claimed" | "all"
 
 /**
- * Counts attempts in flight, of deliveries and of messages (campaigns send messages, too), whose lease has not ended. What a
- * dead process has left goes along, and is taken over there. Calls that requests make themselves go on while the project rests.
- * A worker that has lost its lock claims without its id: the fence waits for what it claims, as for calls of requests.
+ * Counts the attempts of deliveries and messages (also of campaigns) whose lease has not ended. Attempts of dead processes move
+ * along once their leases have ended, and the target takes them over. `claimed` leaves out the messages without the id of a
+ * worker: a request sends them itself and may do so while the project rests, or a worker has claimed them after it has lost its
+ * lock.
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(
@@ -59,7 +60,7 @@ const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
 const nothingInFlight = (sides: Sides, calls: Calls) =>
   Effect.repeat(Effect.delay(inFlight(sides, calls), pollEvery), { until: (count) => count === 0 })
 
-/** Ends a wait of the mover after a time, and says what it may have waited for. */
+/** Ends a wait of the mover after `duration`. The failure names what the wait may have been for. */
 export const limited =
   (sides: Sides, calls: Calls, duration: Duration.Duration, ended: string) =>
   <A, E, R>(wait: Effect.Effect<A, E, R>) =>
@@ -86,14 +87,14 @@ const waitedFor = Effect.fnUntraced(function* (sides: Sides, calls: Calls) {
 })
 
 /**
- * Maximum duration of a rest. Webhooks, retries and campaigns of the project stand still meanwhile. Leases of the usual length end
- * within it.
+ * Maximum duration of a rest. Webhooks, retries and campaigns of the project pause during the rest. Leases of the usual length
+ * end within this time.
  */
 const longestRest = Duration.minutes(2)
 
 /**
- * Claims nothing of the project any more, and waits for what workers have in flight. Mutations go on. The second wait for older
- * transactions leaves the fence only those that began in between.
+ * Stops all claims of the project, and waits for the calls that workers have in flight. Mutations go on. The second `olderEnded`
+ * shortens the fence, which then waits only for transactions that began later.
  */
 export const rest = (sides: Sides) =>
   Effect.gen(function* () {
@@ -104,8 +105,8 @@ export const rest = (sides: Sides) =>
   }).pipe(limited(sides, "claimed", longestRest, "The rest was ended"))
 
 /**
- * Refuses mutations, after those in flight, and waits for the calls that these make, and for every older transaction. From here on
- * nothing of the project changes at the source, except by statements of commands, which are short.
+ * Waits for the mutations in flight and refuses later ones. Then waits for all calls, and for every older transaction. After that
+ * only the recorded use of keys and short statements of operators' commands change the project at the source.
  */
 export const fence = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source } = sides
@@ -115,6 +116,6 @@ export const fence = Effect.fnUntraced(function* (sides: Sides) {
   yield* olderEnded(source)
 })
 
-/** Lets mutations go on. The mark of the project decides what becomes of them. */
+/** Releases the lock that mutations share. The state of the project then decides whether its mutations are refused. */
 export const lift = ({ projectId, source }: Sides) =>
   source`SELECT pg_advisory_unlock(hashtextextended(${projectId}, ${seeds.project}))`

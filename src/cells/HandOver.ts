@@ -5,18 +5,18 @@ import { olderEnded } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
 import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"
 
-/** Keys are cached for less than this time, so that then no read is answered by the source. */
+/** Keys are cached for less than this time. After it, the source answers no read of a project that it has closed. */
 const keysCachedFor = Duration.seconds(1)
 
 /**
- * Hands the project over. The source has closed it: statements that began before may still commit, and what they commit goes along.
- * They are young, as the fence has waited for older transactions. Then nothing changes there any more, and the target opens the
- * project with the values of its row.
+ * Hands the project over. The source has closed the project, but statements that began earlier may still commit, and their
+ * changes are replicated. The wait for them is usually short, because the fence has waited for older ones. After it nothing of
+ * the project changes at the source, and the target opens the project with the values of its row.
  */
 export const handOver = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides
   const there = yield* markOf(target, projectId)
-  // In any other state an earlier run has handed it over.
+  // In any state other than `arriving`, an earlier run has handed the project over.
   if (there !== undefined && there.state !== "arriving") return
   const lacks =
     there === undefined
@@ -24,7 +24,7 @@ export const handOver = Effect.fnUntraced(function* (sides: Sides) {
       : isArriving(there, sides)
         ? "The target has no subscription of the move, as after a restore"
         : `Project ${projectId} arrives at the target from another database`
-  // A crash of the source has ended the subscription.
+  // A crash of the source may have disabled the subscription.
   if (!isArriving(there, sides) || !(yield* Replication.resume(sides))) {
     return yield* refused(
       lacks,

@@ -1,4 +1,4 @@
-/** The slots of moves. One that no target reads keeps the log of this PostgreSQL until its disk is full. */
+/** The replication slots of moves. PostgreSQL keeps its log for a slot that no target reads, until the disk is full. */
 import { Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
@@ -16,13 +16,13 @@ interface Slot {
   readonly projectId: string | null
   readonly slot: string
   readonly active: boolean
-  /** Bytes of the log that it keeps. */
+  /** Bytes of the log that PostgreSQL keeps for the slot. */
   readonly keeps: number
 }
 
 /**
- * The name of the publication, the subscription and the slot of a project, in SQL. Ids of projects have characters that names of
- * slots lack.
+ * A SQL expression: the name of the publication, the subscription and the slot of a project. It has a hash of the project's id,
+ * because an id may have characters that are not allowed in the name of a slot.
  */
 export const nameOf = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
   sql`'move_' || md5(${projectId})`
@@ -34,7 +34,7 @@ export const slots = (sql: SqlClient.SqlClient) => sql<Slot>`
   FROM pg_replication_slots
   WHERE slot_name LIKE 'move\\_%' AND database = current_database() ORDER BY slot_name`
 
-/** Measures the slots while metrics are read. */
+/** Measures the slots, if metrics are recorded. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient

@@ -2,14 +2,14 @@
  * Moves a project to the database of another cell, in steps (`platform/Moves.ts` has the states and the moves between them):
  *
  *   copy      a publication and a subscription copy the rows, and follow the changes
- *   rest      nothing of the project is claimed any more; waits for what is in flight
- *   fence     mutations are refused; waits for their calls
- *   verify    the target has every change, and both sides are equal
- *   switch    the source answers no request of the project, the target takes over
- *   clean     by the next run, once the router leads to the target: the project is deleted at the source
+ *   rest      workers claim nothing of the project any more, and their calls in flight end
+ *   fence     mutations are refused, and the calls of earlier mutations end
+ *   verify    the target receives every change, and both sides are compared
+ *   switch    the source answers no request of the project, and the target takes the project over
+ *   clean     the next run deletes the project at the source, once the router leads to the target
  *
- * Each step can be repeated, so a run goes on where the last one was. While the project rests or is fenced, the session of the
- * mover keeps it so: if the mover dies, the project works on, and the next run rests and fences it again.
+ * Each step can be repeated, so a run continues where the last run stopped. The session of the mover holds the rest and the
+ * fence. If the mover dies, both end and the project works as before. The next run rests and fences the project again.
  */
 import { Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -41,18 +41,18 @@ export interface Moved {
   readonly projectId: ProjectId
   /** `switched`: the target serves it. `cleaned`: nothing is left at the source. `aborted`: the source serves it. */
   readonly state: "switched" | "cleaned" | "aborted"
-  /** Rows that were compared; null unless this run did. */
+  /** Number of rows that this run has compared; null if it has compared none. */
   readonly rows: number | null
-  /** Duration of the fence in milliseconds; null unless this run lifted it. */
+  /** Duration of the fence in milliseconds; null if this run has not fenced the project. */
   readonly fencedMs: number | null
 }
 
-/** Maximum duration of a fence. A call that is in flight for longer is waited for by another run. */
+/** Maximum duration of a fence. If a call is in flight for longer, the run fails, and a later run waits for the call again. */
 const longestFence = Duration.seconds(45)
-/** Bytes of the log that the target may be behind when the project is fenced. */
+/** The copy ends once the target is less than this number of bytes of the log behind the source. */
 const closeBehind = 1_000_000
 
-/** Fails while the project is being moved, and after the switch if the move is not cleaned yet. */
+/** Fails while the project is being moved, and after the switch until the project is deleted at the source. */
 export const assertUnmoved = Effect.fnUntraced(function* (projectId: ProjectId) {
   const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
   if (mark !== undefined && mark.state !== null) {
@@ -60,7 +60,7 @@ export const assertUnmoved = Effect.fnUntraced(function* (projectId: ProjectId) 
   }
 })
 
-/** The state of the move at the source. */
+/** Reads the mark of the project at the source. Fails if the project is unknown, or if it is moving to this database. */
 const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
   if (mark === undefined) return yield* new ProjectUnknown({ projectId })
@@ -68,7 +68,7 @@ const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   return mark
 })
 
-/** Carries a move on to its end, or to the switch. */
+/** Starts or continues a move until the target serves the project. After that, deletes the project at the source. */
 export const move = Effect.fn("Moves.move")(function* (options: Options, sealed: ReadonlyArray<SealedTable>) {
   const { projectId, report } = options
   yield* stateOf(projectId)
@@ -154,17 +154,17 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.drained(sides)
 })
 
-/** Ends the replication, once the target serves the project. */
+/** Lifts the fence and ends the replication, once the target serves the project. */
 const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* lift(sides)
   yield* Replication.drop(sides)
   yield* step(sides, "handed_over")
 })
 
-/** Deletes the project at the source. */
+/** Deletes the project at the source. Fails if the target has not taken the project over. */
 const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   const { projectId, source, target } = sides
-  // The target may have deleted the project since, or moved it on. It has not if the project still arrives there.
+  // The target may have deleted the project since the switch, or moved it on. If it still arrives, the target never served it.
   if (isArriving(yield* markOf(target, projectId), sides)) {
     return yield* refused(
       `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,
@@ -183,7 +183,7 @@ const removeFrom = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, projec
   yield* Context.get(context, Offboarding).remove(projectId, (rows) => report("clean", `${rows} rows deleted`))
 })
 
-/** Ends a move before its switch: the source is as it was, and nothing is left at the target. */
+/** Ends a move before its switch. The source is then as it was before the move, and nothing is left at the target. */
 export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
   const { projectId, report } = options
   yield* stateOf(projectId)

@@ -2,9 +2,9 @@
  * The replication of a project's rows from the source to the target: a publication with row filters, and a subscription with
  * its slot. All three have one name. Each statement can be repeated after a crash of the mover.
  *
- * Every table that leads with `project_id` is copied, except `projects`: its row is made at the target before all others, closed,
- * and gets its values when the target takes over. The apply fires no triggers and checks no foreign keys, which the source has
- * done. Installation-wide tables, sequences and rate limits stay where they are.
+ * Every table that leads with `project_id` is copied, except `projects`. The row of the project is inserted at the target first.
+ * It is closed until the target takes over and sets the values of the row. Replication fires no triggers and checks no foreign
+ * keys at the target: the source has done both. Tables without `project_id`, sequences and rate limits are not copied.
  */
 import { Duration, Effect, Predicate, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
@@ -14,10 +14,10 @@ import { Lost, reasonOf, refused, type Sides } from "./Sides.ts"
 type Sql = SqlClient.SqlClient
 
 const quoted = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "''")}'`
-/** A literal with backslashes, whatever the settings of the session. */
+/** A string literal with escaped backslashes. It does not depend on `standard_conforming_strings`. */
 const literal = (sql: Sql, text: string) => sql.literal(`E${quoted(text)}`)
 
-/** Makes what is missing of the project's row at the target, the publication and the subscription. */
+/** Creates the project's row at the target, the publication and the subscription, unless they exist. */
 export const make = Effect.fnUntraced(function* (sides: Sides) {
   const { name, projectId, source, sourceId, sourceUrl, target } = sides
   const row = yield* rowOf(sides)
@@ -37,9 +37,9 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
       WITH (publish = 'insert, update, delete')`
   }
   if (yield* resume(sides)) return
-  // The slot of a subscription that was not made.
+  // An earlier run may have created the slot without its subscription.
   yield* dropSlots(source, name)
-  // A statement that fails would be in the log of the target with the password of the source.
+  // The target would log a failed statement, and the next one has the password of the source.
   yield* Effect.ignore(target`SELECT set_config('log_min_error_statement', 'panic', false)`)
   yield* target`
     CREATE SUBSCRIPTION ${sql(target, name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
@@ -69,7 +69,7 @@ const isSubscribed = ({ name, target }: Sides) =>
     (rows) => rows.length > 0
   )
 
-/** Enables the subscription, if there is one: it disables itself on an error, such as the loss of the source. Returns whether there is. */
+/** Enables a subscription that an error, such as the loss of the source, has disabled. Returns whether the subscription exists. */
 export const resume = Effect.fnUntraced(function* (sides: Sides) {
   const isThere = yield* isSubscribed(sides)
   if (isThere) yield* sides.target`ALTER SUBSCRIPTION ${sql(sides.target, sides.name)} ENABLE`
@@ -86,8 +86,8 @@ export interface Progress {
 }
 
 /**
- * Reads how far the copy is. A subscription that has disabled itself is `Lost`: the next attempt enables it again, as the cause may
- * have been the loss of the source.
+ * Reads how far the copy is. Fails with `Lost` if an error has disabled the subscription. The next attempt enables it again,
+ * because the cause may have been the loss of the source.
  */
 export const progress = Effect.fnUntraced(function* ({ name, source, target }: Sides) {
   const [there] = yield* target<Omit<Progress, "behind"> & { readonly enabled: boolean }>`
@@ -112,10 +112,10 @@ export const progress = Effect.fnUntraced(function* ({ name, source, target }: S
 
 const pollEvery = Duration.millis(50)
 
-/** Waits until everything that is committed at the source by now is at the target. */
+/** Waits until the target has everything that was committed at the source before this call. */
 export const drained = Effect.fnUntraced(function* (sides: Sides) {
   const { name, source } = sides
-  // Flushes the log up to here, and gives the sender something to confirm.
+  // The commit of a message flushes the log of the source. The target then confirms a position at or after the message.
   const mark = source<{ readonly at: string }>`SELECT pg_logical_emit_message(true, 'move', '')::text AS at`
   const [marked] = yield* mark
   const at = marked?.at ?? ""
@@ -135,7 +135,7 @@ export const drop = Effect.fnUntraced(function* (sides: Sides) {
     const [subscription] = yield* target<{ readonly id: string }>`
       SELECT oid::text AS id FROM pg_subscription WHERE subname = ${name}`
     yield* target`DROP SUBSCRIPTION ${sql(target, name)}`.pipe(
-      // The target can't reach the source: the slots are dropped from here.
+      // If the target can't reach the source, it drops the subscription alone, and the slots are dropped at the source.
       Effect.catchTag("SqlError", () =>
         Effect.gen(function* () {
           yield* target`ALTER SUBSCRIPTION ${sql(target, name)} DISABLE`
@@ -150,7 +150,7 @@ export const drop = Effect.fnUntraced(function* (sides: Sides) {
   yield* source`DROP PUBLICATION IF EXISTS ${sql(source, name)}`
 })
 
-/** Drops slots by the pattern of their names, once the sender that uses them has ended. */
+/** Drops the slots whose names match the pattern. Tries again for 10 seconds while a sender uses one of them. */
 const dropSlots = (source: Sql, pattern: string) =>
   source`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE ${pattern}`.pipe(
     Effect.retry({ schedule: Schedule.spaced(Duration.millis(200)), times: 50 })

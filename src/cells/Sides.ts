@@ -16,7 +16,7 @@ export class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faul
   }
 }
 
-/** A database of a move was lost, or what a session there had. Each step can be repeated once both databases answer. */
+/** A database, a session or a subscription of the move was lost. Each step can be repeated once both databases answer. */
 export class Lost extends Data.TaggedError("Lost")<{ readonly message: string }> {}
 
 export const isLost = (error: unknown): boolean =>
@@ -28,7 +28,7 @@ export const reasonOf = (error: unknown): string =>
 
 export const refused = (...faults: ReadonlyArray<string>) => new MoveRefused({ faults })
 
-/** Each side has one session, which holds its locks, and runs one statement at a time. */
+/** The two databases of a move. Each has one session, which holds the locks of the move and runs one statement at a time. */
 export interface Sides {
   readonly projectId: ProjectId
   /** Name of the publication, the slot and the subscription. */
@@ -37,22 +37,22 @@ export interface Sides {
   readonly target: Sql
   /** The URL by which the target reaches the source. */
   readonly sourceUrl: Redacted.Redacted
-  /** What distinguishes the databases from all others. */
+  /** `sourceId` and `targetId` each distinguish a database from all others. */
   readonly sourceId: string
   readonly targetId: string
 }
 
-/** The row of the project: none, or the state of its move and the other database of the move. */
+/** The move in the row of a project: its state, and the other database. Both are null if the project is not being moved. */
 export interface Mark {
   readonly state: State | null
   readonly peer: string | null
   readonly isDeleted: boolean
 }
 
-/** The lock that mutations share (`enter_project`), and the lock of a mover. */
+/** Seeds of a project's advisory locks: `project` is the lock that mutations share (`enter_project`), `mover` the lock of a run. */
 export const seeds = { project: 0, mover: 1 } as const
 
-/** Reports the step that a move takes, or how far it is. */
+/** Reports the step that a move takes, or the progress of the step. */
 export type Report = (step: string, detail?: string) => Effect.Effect<void>
 
 export interface Options {
@@ -62,10 +62,10 @@ export interface Options {
   readonly report: Report
 }
 
-/** Maximum number of further attempts of a run that has lost a database, with a second before each. */
+/** Maximum number of further attempts after a run has lost a database. A second passes before each. */
 const attempts = 60
 
-/** Opens the sides, and uses them. If a database is lost then, opens and uses them again once both answer. */
+/** Opens the sides and uses them. If a database is lost during the use, opens and uses them again once both answer. */
 export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
   const lose = (error: unknown) =>
     Effect.andThen(
@@ -116,7 +116,7 @@ const identityOf = (sql: Sql) =>
     ([row]) => row?.id ?? ""
   )
 
-/** The last statement of a session that was killed may still run. */
+/** Takes the lock of the mover. Tries for 10 seconds, because the session of a killed run may still hold the lock. */
 const take = (sql: Sql, projectId: ProjectId) =>
   sql<{ readonly taken: boolean }>`
     SELECT pg_try_advisory_lock(hashtextextended(${projectId}, ${seeds.mover})) AS taken`.pipe(
@@ -132,7 +132,7 @@ const take = (sql: Sql, projectId: ProjectId) =>
     })
   )
 
-/** A SQL condition: this session holds a lock of the project. A session that was opened anew holds none. */
+/** A SQL condition: this session holds the lock of the project with the seed. A reopened session holds no lock. */
 const holds = (sql: Sql, projectId: ProjectId, seed: number) => sql`
   EXISTS (
     SELECT FROM pg_locks
@@ -149,13 +149,13 @@ export const markOf = (sql: Sql, projectId: ProjectId) =>
     ([row]): Mark | undefined => row
   )
 
-/** Whether a mark of the target is the mark of a project that arrives from this source. */
+/** Whether a mark at the target says that the project arrives from this source. */
 export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "sourceId">): boolean =>
   mark?.state === "arriving" && mark.peer === sourceId
 
 /**
- * Makes a move of the source. Fails if its state is another one, or if this session does not hold the locks: of the mover, and
- * while the project is fenced, of mutations.
+ * Changes the state of the project at the source by a move of the state machine. Fails if the move does not start from the
+ * current state, or if this session does not hold the lock of the mover. `verified` also requires the lock that mutations share.
  */
 export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: Move) {
   const starts = startsOf(moves, move)

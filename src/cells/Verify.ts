@@ -1,4 +1,4 @@
-/** Compares the rows of a project on both sides: their number, and the sum of a hash of each, for every table. */
+/** Compares both sides of a move: for every table, the number of the project's rows and the sum of a hash of each row. */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
@@ -13,7 +13,7 @@ interface Sum {
   readonly sum: string
 }
 
-/** A table, and its columns in an order of their own: that in the table may differ where it was restored. */
+/** A table, and its columns ordered by name. The order of columns in a restored table may be another. */
 interface Columns {
   readonly name: string
   readonly columns: string
@@ -26,7 +26,7 @@ const columnsOf = (sql: Sql, names: ReadonlyArray<string>) => sql<Columns>`
     AND attnum > 0 AND NOT attisdropped
   GROUP BY relname ORDER BY relname`
 
-/** The text of a value depends on these. */
+/** Sets the formats of values as text, so that equal values have equal hashes on both sides. */
 const formats = (sql: Sql) => sql`
   SELECT set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO, MDY', false),
     set_config('intervalstyle', 'postgres', false), set_config('bytea_output', 'hex', false),
@@ -44,7 +44,7 @@ const sumsOf = (sql: Sql, projectId: string, tables: ReadonlyArray<Columns>) =>
     [projectId]
   )
 
-/** Attempts, as the use of a key is recorded at any time. */
+/** Maximum number of comparisons. The use of an API key is recorded at any time, so one comparison may find a difference. */
 const attempts = 5
 
 /** Waits until the target has all changes, and fails unless both sides are equal. Returns the number of rows. */
