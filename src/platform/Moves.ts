@@ -2,9 +2,9 @@
  * The move of a project to the database of another cell (contract §18), as the processes of both cells see it. The column
  * `projects.move_state` has the state. Commands in `src/cells` carry the move out.
  *
- * `arriving` is the state at the target; all others are states at the source. While its state is `resting` or `fenced` and the
- * mover lives, and in the closed states, no background work touches the project. While it is fenced, the mover holds
- * exclusively the lock that mutations share (`enter_project`). A closed project answers no request.
+ * `arriving` is the state at the target; all others are states at the source. A closed project answers no request, and no
+ * background work touches it. While the mover lives, no background work touches a project in `resting` or `fenced` either. In
+ * `fenced` the mover holds the lock that mutations share (`enter_project`) exclusively.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { machine } from "../api/schema/States.ts"
@@ -18,7 +18,7 @@ export const moves = machine({
     caught_up: { copying: "resting" },
     /** Nothing of the project is in flight. */
     rested: { resting: "fenced" },
-    /** The mover died. The next run begins again with what is copied. */
+    /** The mover has died, and the next run continues the copy. */
     resumed: { resting: "copying", fenced: "copying" },
     /** Both sides are equal. From here on the move can't be aborted. */
     verified: { fenced: "switching" },
@@ -34,7 +34,7 @@ export const moves = machine({
 export type State = (typeof moves)["states"][number]
 export type Move = keyof typeof moves.moves
 
-/** How far a move is, for operators. */
+/** The progress of a move in each state, as operators read it. */
 export const progressOf: Readonly<Record<State, string>> = {
   copying: "This project is being moved to another cell, which copies its rows.",
   resting: "This project is being moved to another cell. Nothing is sent for it until what is in flight has ended.",
@@ -45,15 +45,15 @@ export const progressOf: Readonly<Record<State, string>> = {
   arriving: "This project is being moved to this cell. The other cell serves it until then."
 }
 
-/** The states in which the project answers no request, as another database serves it or is to serve it. */
+/** The states in which this database answers no request of the project: another one serves it, or will serve it. */
 const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
 
 export const isClosed = (state: State | null): boolean => state !== null && closed.includes(state)
 
-/** A SQL condition: the project lives in this database, for all that is known here. */
+/** A SQL condition: the project is not in a closed state. `state` is its `move_state`. */
 export const livesHere = (sql: SqlClient.SqlClient, state: Statement.Fragment): Statement.Fragment =>
   sql`(${state} IS NULL OR ${state} NOT IN ${sql.in(closed)})`
 
-/** A SQL condition of background work: the project in this column is not at rest. Costs one look-up for a statement. */
+/** A SQL condition: background work may touch the project in the column `projectId`. Costs one look-up for each statement. */
 export const isAwake = (sql: SqlClient.SqlClient, projectId: string): Statement.Fragment =>
   sql`${sql.literal(projectId)} <> ALL ((SELECT resting_projects())::text[])`
