@@ -1,6 +1,6 @@
 /**
- * What people and programs read before they call (contract §15): the contract, `llms.txt`, the catalog of RFC 9727 and the
- * workflows of Arazzo. `GET /` leads to the reference.
+ * The documents that people and programs read before their first call (contract §15): the contract, `llms.txt`, the catalog of
+ * RFC 9727 and the Arazzo workflows. `GET /` redirects to the reference.
  */
 import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -25,14 +25,14 @@ const documents = {
     Effect.sync(() => ({
       body: Buffer.from(JSON.stringify(catalog(publicUrl))),
       contentType: 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"',
-      // RFC 9727, section 2: of an answer to HEAD.
+      // RFC 9727, section 2, requires this link in an answer to HEAD.
       headers: { link: `<${publicUrl}/.well-known/api-catalog>; rel="api-catalog"` }
     })),
   "/arazzo.json": (publicUrl) =>
     Effect.sync(() => ({ body: Buffer.from(JSON.stringify(arazzo(publicUrl))), contentType: "application/json" }))
 } as const satisfies Readonly<Record<`/${string}`, Make>>
 
-/** Every path. */
+/** The paths of the documents, and `/`. */
 export const paths: ReadonlyArray<string> = ["/", ...Object.keys(documents)]
 
 /** The documents of a service that is reached at `publicUrl`; `mcp` tells whether it serves agents. */
@@ -47,14 +47,14 @@ export const layer = (publicUrl: string, mcp: boolean) =>
     })
   )
 
-/** Replaces the links to files of the repository, which are not served, by their text, and says where the files are. */
+/** Replaces each link to a file of the repository, which is not served, by the text of the link and the place of the file. */
 const withoutFiles = (markdown: string): string =>
   markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1 in the service's repository")
 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
 
-/** The form of llmstxt.org. */
+/** Returns `llms.txt` in the format of llmstxt.org. */
 const llms = (publicUrl: string, mcp: boolean): string => `# ${title}
 
 > ${description}

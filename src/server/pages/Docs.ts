@@ -1,7 +1,7 @@
 /**
- * The OpenAPI document and the interactive reference, which loads nothing from other hosts; its content security policy
- * forbids it. Each is rendered at its first request, as most processes never serve them and the reference contains megabytes
- * of script.
+ * The OpenAPI document and the interactive reference. The content security policy of the reference forbids it to load anything
+ * from other hosts. Both are rendered at their first request: the reference contains megabytes of script, and most processes
+ * never serve it.
  */
 import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -40,9 +40,9 @@ export const layer = (publicUrl: string) =>
   )
 
 /**
- * Settings of the viewer. It shows nothing of its maker: no tools, no links to products. Its own height of a line cuts off
- * the underscores of codes and patterns in many fonts, and invisible parts make narrow pages scroll sideways. It offers
- * samples for curl and fetch: those for Node and Python import what is not installed, or lose the port.
+ * Settings of the viewer. The tools of its vendor and links to products are hidden. The viewer's own line height cuts off the
+ * underscores of codes and patterns in many fonts. Its invisible parts make narrow pages scroll sideways. It offers samples for
+ * curl and fetch only: its samples for Node and Python import packages that are not installed, or lose the port.
  */
 const scalar = {
   withDefaultFonts: false,
@@ -58,17 +58,17 @@ const scalar = {
     'a[href*="scalar.com"] { display: none } ' +
     ".references-rendered { overflow-x: clip } " +
     ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.75 } " +
-    // Where the answer would be below the form of the request, out of sight.
+    // On narrow pages the answer would be out of sight, below the form of the request.
     '@media (max-width: 1279px) { section[aria-label="Response"]:has(.animate-response-children) ' +
     "{ order: -1; flex: none; max-height: 45vh; overflow: auto } }"
 }
 
 /**
- * Changes the document so that the viewer's requests and samples can be sent as they are. They go to the server that the page
- * comes from, at `path`: a browser does not send them elsewhere, and `localhost` is not `127.0.0.1` for it. If a body has named
- * examples, the viewer reads a parameter's value from its schema alone. It sends an optional parameter of the query that has
- * no value as an empty one, unless its value is an empty list. The id that a caller may give to a request is left out: it
- * would be the same in all of them.
+ * Changes the document so that the viewer's requests and samples can be sent as they are. Requests go to the server of the page,
+ * at `path`: a browser does not send them to another origin, and `localhost` and `127.0.0.1` are two origins. Examples of
+ * parameters move to the schemas, because the viewer ignores other examples if the body has named examples. The example
+ * of an optional query parameter is an empty list, because the viewer would send the parameter with an empty value. `x-request-id`
+ * is left out: its example would be the same in all requests.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>,
@@ -94,7 +94,7 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   })
 }
 
-/** The reference as HTML. The framework offers it only as a route, which is run here once. */
+/** Renders the reference as HTML. The framework offers the page only as a route, so the route is run here. */
 const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>
   Effect.gen(function* () {
     const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })))
@@ -108,7 +108,7 @@ const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: 
     Effect.orDie
   )
 
-/** Replaces the descriptions of the page, which are the whole introduction, by its first sentence, and adds an empty icon. */
+/** Shortens the descriptions of the page from the whole introduction to its first sentence. Adds an empty icon. */
 const withHead = (html: string) =>
   html
     .replace(/(<meta name="(?:og:)?description" content=")([^".]*\.)[^"]*/g, "$1$2")

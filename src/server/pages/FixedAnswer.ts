@@ -1,5 +1,5 @@
 /**
- * Answers that do not change while the process runs: compressed once for each requested encoding, with an ETag for
+ * Answers that do not change while the process runs. Each is compressed once for each requested encoding, and has an ETag for
  * conditional requests.
  */
 import { Effect } from "effect"
@@ -17,7 +17,7 @@ export interface Fixed {
 
 type Encoding = "br" | "gzip" | "identity"
 
-/** Brotli's own default of 11 takes seconds for a few megabytes; 6 takes a tenth of that and yields a tenth more. */
+/** Quality 11, the default, takes seconds for a few megabytes. Quality 6 takes a tenth of the time for a tenth more bytes. */
 const brotliOptions = { params: { [constants.BROTLI_PARAM_QUALITY]: 6 } }
 const compress = {
   br: (body: Uint8Array) => promisify(brotliCompress)(body, brotliOptions),
@@ -25,7 +25,7 @@ const compress = {
   identity: (body: Uint8Array) => Promise.resolve(body)
 } satisfies Record<Encoding, (body: Uint8Array) => Promise<Uint8Array>>
 
-/** Makes the answer to GET requests. `make` runs at the first of them. */
+/** Makes the answer to GET requests. `make` runs at the first request. */
 export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
   Effect.gen(function* () {
     const fixed = yield* Effect.cached(make)
@@ -39,7 +39,7 @@ export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
             ...headers,
             etag,
             vary: "accept-encoding",
-            // Stored, but revalidated each time: the next version of the service has another body.
+            // A cache may store the answer, but revalidates it each time: the next version of the service has another body.
             "cache-control": "no-cache",
             "x-content-type-options": "nosniff"
           }
@@ -62,7 +62,7 @@ export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
     )
   )
 
-/** The best encoding that a request accepts (RFC 9110, section 12.5.3); a weight of 0 refuses one. */
+/** Returns the best encoding that a request accepts (RFC 9110, section 12.5.3). A weight of 0 refuses an encoding. */
 const encodingFor = (accepted: string | undefined): Encoding => {
   const codings = new Set(
     (accepted ?? "").split(",").flatMap((item) => {

@@ -1,7 +1,7 @@
 /**
- * The workflows of `/arazzo.json`: the README's first requests, as steps over the records of the demo project. Each passes again
- * and again, as its keys stay the same and a replay answers as the first command did. The key of a command on a record that an
- * earlier step created contains the record's id, so that it never meets another record.
+ * The workflows of `/arazzo.json`: the README's first requests, as steps over the records of the demo project. Each workflow can
+ * be run repeatedly, because its keys stay the same and a replay returns the answer to the first command. If an earlier step has
+ * created the record of a command, the key contains the id of the record: the key is never used for another record.
  */
 import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -15,7 +15,7 @@ export type OperationName = HttpApiEndpoint.Identifier<HttpApiGroup.Endpoints<Gr
 /** Values by name; each may be or contain a runtime expression (Arazzo 1.0, section 4.7). */
 type Values = Readonly<Record<string, string | number>>
 
-/** A step is called like its operation unless it has a name of its own. */
+/** A step of a workflow. The default of `stepId` is the name of the operation. */
 export interface Step {
   readonly operation: OperationName
   readonly stepId?: string
@@ -28,9 +28,9 @@ export interface Step {
   readonly body?: object
   /** Members that replace members of the operation's example. */
   readonly change?: object
-  /** Statuses that let the workflow go on. The default is the success of the operation. */
+  /** Statuses after which the workflow continues. The default is the success status of the operation. */
   readonly statuses?: ReadonlyArray<number>
-  /** Further conditions for going on. */
+  /** Conditions that an answer must also meet before the workflow continues. */
   readonly conditions?: ReadonlyArray<string>
   readonly outputs?: Readonly<Record<string, string>>
 }
