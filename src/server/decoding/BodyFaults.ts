@@ -8,24 +8,22 @@ import { maxDepth, maxEntries } from "./JsonExtent.ts"
 export const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
 const tooManyEntries = `must have at most ${maxEntries} entries`
 
-/** Maximum number of faults that are collected, which is more than a problem reports. */
+/** Maximum number of faults that are collected. A problem reports fewer. */
 const maxFaults = 1_000
 
-/**
- * Finds the faults. In valid UTF-8 only an escape can produce an unsafe character, so most bodies are not walked.
- */
+/** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so most bodies are not walked. */
 export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]
   const faults: Array<LocatedFault> = []
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
-  // The parsed object has fewer entries if names are repeated.
+  // An object that repeats names has fewer entries after parsing, so `collect` finds no fault in it.
   if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
   return faults
 }
 
 const unsafeEscape = /\\u(?:0000|d[89a-f])/i
 
-/** Walks a value of bounded depth; the location is written only for a fault. */
+/** Walks a value of bounded depth. Joins the location only for a fault. */
 const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault>): void => {
   if (faults.length >= maxFaults) return
   if (typeof value === "string") {
@@ -55,18 +53,18 @@ const collectMember = (
   path.pop()
 }
 
-/** Maximum depth of a body that a schema of the API accepts. Deeper values belong to unknown members. */
+/** Maximum depth of a body that a schema of the API accepts. A deeper value belongs to an unknown member. */
 const decodedDepth = 4
 
 /**
- * Maximum number of entries of a list that are decoded to find faults: twice the longest list of the API. A fault costs some
- * 20 µs, so more of them would delay other requests.
+ * Maximum number of entries of a list that are decoded to find faults: twice the longest list of the API. Each fault costs some
+ * 20 µs, so more faults would delay other requests.
  */
 const decodedEntries = 200
 
 /**
- * The part of a body that is decoded to find its faults: the first entries of each list and object, and the members that
- * the schema has, so that none of them is reported as missing.
+ * Returns the part of a body that is decoded to find its faults: the first entries of each list and object, and all members that
+ * the schema knows. Without these members, a required member could be reported as missing.
  */
 export const decodedPart = ({ extent, value }: Body, known: ReadonlySet<string>): unknown =>
   extent.entries > decodedEntries ? firstEntries(value, known, 0) : value

@@ -1,4 +1,4 @@
-/** Reads JSON bodies. The size is limited before reading, depth and entries are measured before parsing (contract §1). */
+/** Reads JSON bodies. Limits the size before reading, and measures depth and entries before parsing (contract §1). */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
@@ -14,8 +14,8 @@ const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, maxBodySize)
 
 /**
- * A parsed body. It is refused if it exceeds a limit of its extent: `value` is then undefined for one that is nested too deeply,
- * and lacks entries of lists that are too long.
+ * A parsed body. `bodyFaults` reports the limits that it exceeds. `value` is undefined if the body is nested too deeply, and
+ * lacks the surplus entries of lists and objects that are too long.
  */
 export interface Body {
   readonly text: string
@@ -29,15 +29,15 @@ const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
- * Reads the body of a request, whose nesting may reach `maximum`. The time in which it arrives is the caller's, so it does not
- * count as time of the answer.
+ * Reads the body of a request. Its nesting may reach `maximum`. The time that the caller takes to send the body does not count
+ * towards the timeout of the statements.
  */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,
   current: CurrentRequestShape,
   maximum = maxDepth
 ): Effect.Effect<Body, BodyProblem> => {
-  // Node's map of the headers. The map of `request` is a copy, made when it is first read.
+  // These are Node's own headers. To read `request.headers` would copy them.
   const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
   if (Number(headers["content-length"]) > maxBytes) return Effect.fail(tooLarge())
   if (!isJson(headers["content-type"])) {
@@ -58,8 +58,8 @@ export const readBody = (
 const brokeOff = () => malformed("The body broke off.")
 
 /**
- * Reads a body of declared length, which Node's parser enforces. The adapter's reader makes a fiber and a dozen listeners for
- * each body.
+ * Reads a body of declared length. Node's parser enforces the length. The adapter's reader would make a fiber and a dozen
+ * listeners for each body.
  */
 const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJson> =>
   Effect.callback((resume) => {
@@ -81,7 +81,7 @@ const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJso
     return Effect.sync(stop)
   })
 
-/** Reads other bodies by the adapter: it counts the bytes, and asks for a body that is held back (`Expect: 100-continue`). */
+/** Reads other bodies by the adapter. The adapter counts the bytes, and asks for a body after `Expect: 100-continue`. */
 const readUndeclared = (
   request: HttpServerRequest.HttpServerRequest
 ): Effect.Effect<Uint8Array, BodyTooLarge | MalformedJson> =>

@@ -1,6 +1,6 @@
 /**
- * The extent of a JSON text: its nesting and its longest list or object, measured in one pass without parsing. What a parser has
- * to read of a text is bounded by it.
+ * The extent of a JSON text: its nesting and its longest list or object, measured in one pass without parsing. The limits of the
+ * extent bound the work of the parser.
  */
 
 /** Maximum nesting of a body (contract §1). */
@@ -10,13 +10,13 @@ export const maxDepth = 32
 export const maxEntries = 1_000
 
 export interface JsonExtent {
-  /** Deepest nesting of lists and objects; the scan stops above the maximum. */
+  /** Deepest nesting of lists and objects. The scan stops above the maximum. 0 if the text is too short to exceed a limit. */
   readonly depth: number
-  /** Entries of the longest list or object. */
+  /** Number of entries of the longest list or object. 0 if the text is too short to exceed a limit. */
   readonly entries: number
-  /** The text without the entries of lists and objects that follow the first `maxEntries` and one more. */
+  /** The text with at most `maxEntries` + 1 entries of each list and object. */
   readonly excerpt: string
-  /** Whether the excerpt lacks members of objects, which may be required ones. */
+  /** Whether the excerpt lacks members of an object. A required member may be among them. */
   readonly omitsMembers: boolean
 }
 
@@ -29,8 +29,8 @@ const openBrace = 123
 const closeBrace = 125
 
 /**
- * Measures a text whose nesting may reach `maximum`. For malformed JSON the result is a bound for what a parser could reach before
- * it fails.
+ * Measures a text whose nesting may reach `maximum`. For malformed JSON the result is a bound for what a parser could reach
+ * before it fails.
  */
 export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
   // A nesting above the maximum or a list of 1,001 entries takes more characters than the maximum.
@@ -85,7 +85,7 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
   return { depth: deepest, entries: mostCommas + 1, excerpt, omitsMembers }
 }
 
-/** Index of the quote that ends the string which starts at `start`; the end of the text where none does. */
+/** Returns the index of the quote that ends the string at `start`, or the length of the text if no quote does. */
 const endOfString = (text: string, start: number): number => {
   for (let i = start + 1; i < text.length; i++) {
     const code = text.charCodeAt(i)

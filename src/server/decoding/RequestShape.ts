@@ -17,13 +17,13 @@ import { isUnsafe } from "../../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
 import type { Body } from "./JsonBody.ts"
 
-/** The parts of a request before they are decoded, wherever its protocol carries them. */
+/** The parts of a request before they are decoded. They are the same for each protocol. */
 export interface Parts {
   /** Path parameters. */
   readonly params: Readonly<Record<string, unknown>>
   readonly query: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, unknown>>
-  /** Undefined if the operation takes none. */
+  /** Undefined if the operation takes no body. */
   readonly body: Body | undefined
   /** Faults that the decoders do not see. */
   readonly faults: ReadonlyArray<LocatedFault>
@@ -46,7 +46,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   const parameters = memberNames([endpoint.query])
   const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
-  /** Faults of the text, which the decoders do not see either. */
+  /** Lists the faults that the decoders do not see: `faults`, parameters of an operation that takes none, and `bodyFaults`. */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(
       faults,
@@ -54,7 +54,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
       body === undefined ? none : bodyFaults(body)
     )
 
-  /** Gathers every fault. A fault of the text at a location replaces what decoding reports there. */
+  /** Gathers every fault. A fault in `faults` replaces the faults that decoding reports at its location. */
   const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
     const { body } = raw
     const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body, known)
@@ -62,7 +62,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
-      // Of too many parameters only the first are decoded, so that a missing one may have been sent.
+      // If there are too many parameters, only the first are decoded. A parameter that seems to be missing may have been sent.
       ...(located.has("query")
         ? unknownMembers("query", raw.query, parameters)
         : faultsOfSlot("query", query, raw.query, strict)),
@@ -100,7 +100,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   }
 }
 
-/** Path parameters and headers: names that the schema lacks are ignored. */
+/** The options for path parameters and headers. Names that the schema lacks are ignored. */
 const lenient = { errors: "all" } as const
 
 const absent = Result.succeed(undefined)

@@ -1,4 +1,4 @@
-/** The path and query of a request as they were sent, and faults that the router would accept. */
+/** The path and query of a request as they were sent, and the faults that the router does not find. */
 import { JsonPointer } from "effect"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
@@ -10,25 +10,25 @@ export const splitTarget = (target: string): readonly [path: string, query: stri
   return mark === -1 ? [target, ""] : [target.slice(0, mark), target.slice(mark + 1)]
 }
 
-/** Whether a path has an empty segment or a trailing slash, which the router would match as an empty id (contract §1). */
+/** Whether a path has an empty segment or a trailing slash. The router would match either as an empty id (contract §1). */
 export const hasEmptySegment = (path: string): boolean => path.length > 1 && (path.includes("//") || path.endsWith("/"))
 
-/** Maximum number of parameters of a query (contract §1). No operation takes as many. */
+/** Maximum number of parameters of a query (contract §1). Every operation takes fewer. */
 export const maxParameters = 100
 
-/** Length of the longest id as it is sent: 160 characters of four bytes, each of them percent-encoded. */
+/** Length of the longest id in a path: 160 characters of four bytes, each byte percent-encoded. */
 const longestSegment = 160 * 12
 
-/** Replaces a segment that is refused as an id, whatever the operation. It is itself too long for an id. */
+/** Replaces a segment that no operation accepts as an id. Each operation refuses this text, because it is too long for an id. */
 const refusedSegment = "x".repeat(161)
 
 const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
 
 /**
- * Returns a target that the router reads correctly, and in a time that does not grow with what a caller may send; undefined if
- * no route has the path. `;` and `#` are characters of a segment, not the end of the path. Segments that are malformed or too
- * long, malformed percent-encoding and parameters beyond `maxParameters` are replaced: the route is found, and `targetFaults`
- * reports the fault after the checks before it.
+ * Returns a target that the router reads correctly and in bounded time. Returns `undefined` if the path does not start with `/`,
+ * or if it has one of `%`, `;` and `#` and no route matches it. `;` and `#` are characters of a segment and do not end the path.
+ * Malformed or too long segments and malformed percent-encoding are replaced, and parameters beyond `maxParameters` are left out,
+ * so that the route is found. `targetFaults` then reports the fault, after the checks that come before the shape of the request.
  */
 export const routable = (target: string, methods: Methods): string | undefined => {
   // The router does not compare the first character of a path.
@@ -56,7 +56,7 @@ const hasTooMany = (query: string): boolean => {
   return true
 }
 
-/** Percent-decodes UTF-8. Returns undefined if it is malformed. */
+/** Decodes percent-encoded UTF-8. Returns `undefined` if the text is malformed. */
 const decode = (text: string): string | undefined => {
   try {
     return decodeURIComponent(text)
