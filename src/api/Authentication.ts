@@ -15,7 +15,7 @@ import {
   ServiceUnavailable
 } from "./Problems.ts"
 
-/** The size of a token bucket, refilled evenly over its window. */
+/** The size of a token bucket, which is refilled evenly over its window. */
 export interface RateLimit {
   readonly limit: number
   readonly windowSeconds: number
@@ -29,7 +29,7 @@ export class Principal extends Context.Service<
     readonly keyId: KeyId
     readonly scopes: ReadonlyArray<Scope>
     readonly memberId: MemberId | null
-    /** An IANA time zone. Up to a second old, like all data of a key. */
+    /** The IANA time zone of the project. The value is up to a second old, like all data of a key. */
     readonly timeZone: string
   }
 >()("developer-api/api/Principal") {}

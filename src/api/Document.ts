@@ -29,7 +29,7 @@ const behindTheLimiter: Headers = {
   ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.')
 }
 
-/** 401 and 403 are decided before the limiter; 500 and 503 may be answered at any step. */
+/** The headers of statuses that may be answered before the limiter (401, 403, 500, 503), and of the limiter's 429. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
@@ -38,7 +38,7 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
-/** Whether an object is a whole document: transformations have a wider type. */
+/** Whether an object is a whole document. The type of a transformation's argument is wider. */
 export const isSpec = (document: object): document is OpenApi.OpenAPISpec =>
   "paths" in document && "components" in document
 
@@ -96,8 +96,8 @@ const complete = (
 }
 
 /**
- * The 503 of a send. Every shared problem with this status is answered as `provider_outcome_unknown`. The exception is the
- * problem of a locked project: no provider was called then.
+ * The 503 of a message send. Every shared problem with this status is answered as `provider_outcome_unknown`, except the problem
+ * of a locked project: no provider was called then.
  */
 const sendUnavailable = {
   description:

@@ -7,7 +7,7 @@ import { IdempotencyKeyReused } from "./Problems.ts"
 const meaning =
   "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect; another command needs another key."
 
-/** A required key of a form, which the reference describes at each operation. */
+/** Makes a required key. The reference describes its form at each operation. */
 const key = (pattern: RegExp, form: string) =>
   Schema.String.check(Schema.isPattern(pattern, { expected: form })).annotateKey({
     description: `${meaning} ${form.charAt(0).toUpperCase()}${form.slice(1)}.`
@@ -26,12 +26,10 @@ export const MutationHeaders = {
   "idempotency-key": key(/^[\x21-\x7E]{1,160}$/u, "1 to 160 printable ASCII characters without spaces")
 }
 
-/** The id that a receipt names. */
 export const ResourceId = text(1, 160).annotate({
   description: "The id of the record that the command created or changed: 1 to 160 characters."
 })
 
-/** Whether a mutation had an effect. */
 export const Changed = Schema.Boolean.annotate({
   description: "Whether the command changed the record; false if everything was already as it asks."
 })
@@ -52,7 +50,7 @@ export const replayed = {
   )
 }
 
-/** A receipt with its headers: the record's version, and whether the answer is a replay. */
+/** Makes a receipt with its headers: the version of the record, and whether the answer is a replay. */
 export const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 

@@ -1,11 +1,9 @@
-/** Keyset pages: newest first, with a cursor and `Link: <…>; rel="next"` while there is a next page. */
+/** Keyset pages, with a cursor and `Link: <…>; rel="next"` while there is a next page. */
 import { Effect, Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { text } from "./schema/Fields.ts"
 
-/**
- * The number of items of a page: 1 to 100, by default 50. Decimal digits only; the document declares it as an integer.
- */
+/** Maximum number of items on a page, in decimal digits only. The document declares it as an integer. */
 const Limit = Schema.String.check(
   Schema.makeFilter((text: string) => /^(?:[1-9][0-9]?|100)$/.test(text), {
     expected: "an integer from 1 to 100",
@@ -13,7 +11,7 @@ const Limit = Schema.String.check(
   })
 ).pipe(Schema.decodeTo(Schema.FiniteFromString), Schema.withDecodingDefaultKey(Effect.succeed("50")))
 
-/** The query of a list; a cursor has at most `maxCursor` characters. */
+/** Makes the query of a list. A cursor has at most `maxCursor` characters. */
 export const pageQuery = (maxCursor: number) => ({
   limit: Limit,
   cursor: Schema.optionalKey(
@@ -23,7 +21,7 @@ export const pageQuery = (maxCursor: number) => ({
   )
 })
 
-/** The envelope of a list, with the address of the next page. */
+/** Makes the answer of a list: a page of items, with the address of the next page. */
 export const page = <Item extends Schema.Top>(item: Item) =>
   HttpApiSchema.WithHeaders(
     Schema.Struct({

@@ -1,6 +1,6 @@
 /**
- * Descriptions and examples of the parameters of all operations. The examples name records of a first start's demo project, but for
- * deliveries, which it has none of. Campaign and installation are others than those of the README: it may have been followed before.
+ * Descriptions and examples of the parameters of all operations. The examples name records of the demo project, except for
+ * deliveries: a new demo project has none. The README changes one campaign and one installation, so the examples name two others.
  */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
@@ -21,7 +21,7 @@ const parameters: Readonly<Record<string, Explained>> = {
   "query/expectedVersion": {
     description:
       "The `version` that the caller has read, from 1 (the ETag of the last answer); another version is refused.",
-    // Of deleteNote: the sample before it changes the same note.
+    // Only deleteNote has this parameter. The sample before it has changed the same note.
     example: 2
   },
   "query/expectedProjectId": {},
@@ -67,8 +67,8 @@ const requestId: OpenApi.OpenAPISpecParameter = {
 }
 
 /**
- * Completes the parameters of an operation. The example of its `idempotency-key` contains its name, so that examples of
- * several operations can be sent one after the other.
+ * Completes the parameters of an operation. The example of `idempotency-key` contains the name of the operation, so that the
+ * examples of several operations can be sent one after the other.
  */
 export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name: string): void => {
   for (const parameter of operation.parameters) {
@@ -83,8 +83,8 @@ export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name
 }
 
 /**
- * Merges the schemas of an `allOf` into one schema, which generators and viewers show better. Examples: the integer check of
- * `limit`, and a reference with a description.
+ * Merges the schemas of an `allOf` into one schema, because generators and viewers show one schema better. Examples: the integer
+ * check of `limit`, and a reference with a description.
  */
 export const flat = (schema: object): object => {
   if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema

@@ -99,7 +99,7 @@ const limits = {
   messages: 'The policy "messages" allows 60 requests per 60 s.'
 } as const satisfies Record<Access["Service"]["policy"], string>
 
-/** A fault that a request of an operation with these parameters can have. */
+/** Returns a fault that a request with parameters at these locations can have. */
 const faultsOf = (locations: ReadonlyArray<string>): Readonly<Record<string, ReadonlyArray<string>>> =>
   locations.includes("header/idempotency-key")
     ? { "header/idempotency-key": ["is required"] }

@@ -18,7 +18,7 @@ const members: Readonly<Record<string, string>> = {
   code: "The kind of problem, for programs."
 }
 
-/** Members that every problem has on the wire, although they are optional when a program makes one. */
+/** The members that every problem has on the wire, although a program may leave them out when it makes a problem. */
 const required = ["type", "title", "status", "instance", "code"] as const
 
 /** Problems are named by their code. The suffix distinguishes the wire form from the decoded form. */
@@ -29,7 +29,7 @@ const literalOf = (properties: object, member: string): unknown => {
   return Predicate.hasProperty(schema, "enum") && Array.isArray(schema.enum) ? schema.enum[0] : undefined
 }
 
-/** Completes the schemas of problems and returns what they have in common. */
+/** Completes the schemas of problems. Returns the title and status of each problem. */
 export const completeProblems = (schemas: Schemas): ProblemSchemas => {
   const problems = new Map<string, { readonly title: string; readonly status: number }>()
   for (const [name, schema] of Object.entries(schemas)) {

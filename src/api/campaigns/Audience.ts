@@ -50,7 +50,7 @@ export const AudienceFilter = Schema.Struct({
 }).annotate({ identifier: "DeveloperCampaignAudienceFilter" })
 export type AudienceFilter = typeof AudienceFilter.Type
 
-/** The reasons for an exclusion, in the order in which they are checked. The first that applies counts. */
+/** The reasons for an exclusion, in the order in which they are checked. Only the first reason that applies is counted. */
 export const exclusions = [
   "merged",
   "filter_mismatch",

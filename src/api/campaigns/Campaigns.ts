@@ -75,7 +75,7 @@ const audienceExample = {
 
 const route = { templateId: "tpl_tasting", templateVersion: 1, channelId: "chan_sandbox" }
 
-/** An example of each command. The first is the one that viewers show. */
+/** An example of each command. Viewers show the first. */
 const commandExamples: { readonly [O in Operation]: { readonly operation: O; readonly [member: string]: unknown } } = {
   freeze_audience: { operation: "freeze_audience", filter: filterExample },
   rename: { operation: "rename", expectedVersion: 1, name: "Invitation to the spring tasting" },

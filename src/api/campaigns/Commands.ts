@@ -12,7 +12,7 @@ const templateId = TemplateId.annotate({ description: "The id of the template to
 const channelId = ChannelId.annotate({ description: "The id of the channel to send over." })
 const route = { templateId, templateVersion, channelId }
 
-/** A local time of the project. Whether it exists, and whether it is past, is checked later. */
+/** A time in the time zone of the project. A later check refuses a time that is past or does not exist. */
 const LocalTime = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/, { expected: "a local time, written YYYY-MM-DDThh:mm" })
 )

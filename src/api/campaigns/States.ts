@@ -37,7 +37,6 @@ export const campaigns = machine({
   }
 })
 
-/** The commands on a campaign. */
 export const operations = Struct.keys(campaigns.moves)
 export type Operation = (typeof operations)[number]
 

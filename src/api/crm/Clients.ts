@@ -82,13 +82,13 @@ export const ClientCreate = Schema.Struct({
 }).annotate({ identifier: "DeveloperClientCreate" })
 export type ClientCreate = typeof ClientCreate.Type
 
-/** The body of a patch: an absent member keeps its value, `null` clears it; at least one member. */
+/** The body of a patch, with at least one member. An absent member keeps its value, `null` clears the value. */
 export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
 
-/** The status filter of the list. Absent equals `all`. */
+/** The status filter of the list. An absent filter equals `all`. */
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"]).annotate({ default: "all" })
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 

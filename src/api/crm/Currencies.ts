@@ -1,6 +1,6 @@
 /**
- * The currencies of ISO 4217: list one as of mid-2024 (as in `currency-codes` 2.2.0) with the changes since: XCG
- * replaces ANG, XAD from 2025 on, no CUC, and no BGN since Bulgaria uses the euro.
+ * The currencies of ISO 4217: list one of mid-2024 (the list in `currency-codes` 2.2.0), with the later changes. XCG has
+ * replaced ANG, and XAD is new. CUC is withdrawn, and BGN too, because Bulgaria uses the euro.
  */
 import { Schema } from "effect"
 

@@ -15,7 +15,7 @@ import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid }
 import { JsonBody } from "../Requests.ts"
 import { machine, targetsOf } from "../schema/States.ts"
 
-/** Leaving `open` sets `closedAt`; returning to it clears `closedAt` and `lostReason`. */
+/** A move out of `open` sets `closedAt`. A move back to `open` clears `closedAt` and `lostReason`. */
 export const dealStatuses = machine({
   states: ["open", "won", "lost"],
   moves: { win: { open: "won" }, lose: { open: "lost" }, reopen: { won: "open", lost: "open" } }
@@ -76,7 +76,7 @@ export const Deal = Schema.Struct({
 export type Deal = typeof Deal.Type
 
 /**
- * The rules between the fields of a deal, by the field that is reported. They apply to the record that results from a
+ * The rules between the fields of a deal, by the field that is reported. The rules apply to the deal that results from a
  * change.
  */
 export const dealRules = {
@@ -87,7 +87,7 @@ export const dealRules = {
 
 const isSet = (value: unknown) => value !== undefined && value !== null
 
-/** Returns the missing one of amount and currency, when only the other is set. */
+/** Returns the field that is missing if only one of amount and currency is set. */
 export const missingOfMoney = (deal: { readonly amountMinor?: unknown; readonly currency?: unknown }) =>
   isSet(deal.amountMinor) === isSet(deal.currency) ? undefined : isSet(deal.currency) ? "amountMinor" : "currency"
 
@@ -102,20 +102,19 @@ export const DealCreate = Schema.Struct({
         const member = missingOfMoney(deal)
         return member === undefined ? undefined : { path: [member], issue: dealRules[member] }
       },
-      // Checked also when members have faults.
+      // This rule is checked even if members have faults.
       { "~structural": true }
     )
   )
   .annotate({ identifier: "DeveloperDealCreate" })
 export type DealCreate = typeof DealCreate.Type
 
-/** The body of a patch: an absent member keeps its value, `null` clears it; at least one member. */
+/** The body of a patch, with at least one member. An absent member keeps its value, `null` clears the value. */
 export const DealPatch = Schema.Struct(Struct.map(dealFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperDealPatch" })
 export type DealPatch = typeof DealPatch.Type
 
-/** The filters of the list. */
 export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
 export type DealStatusFilter = typeof DealStatusFilter.Type
 export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
@@ -129,7 +128,6 @@ const createExample = {
   expectedCloseDate: "2026-12-15"
 }
 
-/** The example of a deal in the document. */
 export const dealExample = {
   id: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
   ...createExample,

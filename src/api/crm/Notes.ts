@@ -17,7 +17,6 @@ export const noteFields = {
   body: text(1, 10_000).annotate({ description: "The text of the note: 1 to 10,000 characters." })
 }
 
-/** A note on a deal. */
 export const Note = Schema.Struct({
   id: NoteId,
   dealId: DealId.annotate({ description: "The id of the deal that the note is on." }),
@@ -38,7 +37,7 @@ export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: Expecte
 })
 export type NotePatch = typeof NotePatch.Type
 
-/** The note of the samples, which the first start of a service writes into its demo project. */
+/** The note in the samples of the document. The first start of a service writes it into the demo project. */
 export const noteExample = {
   id: "note_0193f0cac3d47e6f8071829304a5b6c7",
   dealId: "deal_espresso",

@@ -26,7 +26,7 @@ type Task = typeof Task.Type
 
 const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 
-/** The earlier values of what a change altered. An event that is older than this member decodes to none. */
+/** The earlier values of the members that a change altered. Empty for an event that was stored before this member existed. */
 const previous = Schema.Struct(Struct.map({ ...dealFields, closedAt: Deal.fields.closedAt }, Schema.optionalKey))
   .annotate({
     description:
@@ -55,8 +55,8 @@ const task = {
 }
 
 /**
- * Every event type, with the name of its schema in the document, when it is emitted, its `data` (the record at the time of
- * the event), and an example of that.
+ * Every event type: the name of its schema in the document, a summary of the change that emits it, its `data` (the record at the
+ * time of the event), and an example of the `data`.
  */
 export const events = {
   "crm.deal.created.v1": {
@@ -96,7 +96,7 @@ export const events = {
 }
 export type EventType = keyof typeof events
 
-/** The type of an operator's test of an endpoint. Its `data` is empty, and no event is stored. */
+/** The type of the event by which an operator tests an endpoint. Its `data` is empty, and the event is not stored. */
 export const testEventType = "webhook.test.v1"
 
 export const eventTypes: ReadonlyArray<EventType> = Struct.keys(events)

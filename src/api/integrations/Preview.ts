@@ -37,7 +37,6 @@ export const UnsupportedField = Schema.Struct({
 })
 export type UnsupportedField = typeof UnsupportedField.Type
 
-/** The preview (contract §11). */
 export const ImportPreview = Schema.Struct({
   counts: Schema.Struct({
     contact: countOf("staged contacts"),

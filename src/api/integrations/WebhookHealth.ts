@@ -14,11 +14,11 @@ export const healthStates = ["unused", "healthy", "failing", "parked", "resting"
 export const HealthState = Schema.Literals(healthStates)
 export type HealthState = typeof HealthState.Type
 
-/** Why a webhook is disabled: its endpoint answered 410, all its attempts have failed for too long, or an operator did it. */
+/** Why a webhook is disabled: its endpoint answered 410, all attempts failed for too long, or an operator has disabled it. */
 export const DisabledReason = Schema.Literals(["gone", "failing", "operator"])
 export type DisabledReason = typeof DisabledReason.Type
 
-/** Maximum number of pending deliveries that is counted. */
+/** Maximum number of pending deliveries that are counted. */
 export const pendingMax = 10_000
 
 const LastFailure = Schema.Struct({

@@ -15,7 +15,7 @@ import { getDelivery, listDeliveries } from "./Deliveries.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 import { getWebhook } from "./WebhookHealth.ts"
 
-/** The URL of an endpoint. Only its form is checked here; the address is checked by `EndpointUrl.ts`. */
+/** The URL of an endpoint. Only its form is checked here. `EndpointUrl.ts` checks its address. */
 const EndpointUrl = text(1, 2048).check(
   Schema.makeFilter((url: string) => URL.canParse(url), {
     expected: "a URL of at most 2048 characters",
@@ -23,7 +23,7 @@ const EndpointUrl = text(1, 2048).check(
   })
 )
 
-/** The subscribed event types. They are a set: order and repeats do not count. */
+/** The subscribed event types, as a set: order and repeats have no meaning. */
 const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
   .annotate({ description: "The types of events to send: 1 to 20, in which order and repeats do not count." })
@@ -96,7 +96,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
           "webhook that was disabled is enabled again. The endpoint is `https` at a public address, or at one that the operator allows, without credentials " +
           "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
       ),
-    // After the operation that makes what it reads: samples are tried in this order.
+    // `getWebhook` follows the operation that creates the webhook, because samples are tried in this order.
     getWebhook,
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
       params: { installationId: InstallationId },

@@ -65,7 +65,6 @@ const documents = eventTypes.map((type) => {
   return { type, ...JsonSchema.toMultiDocumentOpenApi3_1({ dialect: "draft-2020-12", schemas: [schema], definitions }) }
 })
 
-/** The `webhooks` of the document. */
 export const webhooks = Object.fromEntries(
   documents.map(({ schemas: [schema], type }) => [type, { post: operation(type, schema) }])
 )

@@ -10,7 +10,7 @@ const must = (message: string) =>
     .replace(/^must be (array|object|integer)\b/, "must be an $1")
     .replaceAll(" | ", " or ")
 
-/** What is said of a member that a schema does not have. */
+/** The message for a member that a schema does not have. */
 export const unknown = "is not known here"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1({
@@ -34,7 +34,7 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
 export interface Fault {
   readonly path: ReadonlyArray<PropertyKey>
   readonly message: string
-  /** Of an unknown member: the members that its object may have. */
+  /** The members that the object may have. Only a fault of an unknown member has this list. */
   readonly known?: ReadonlyArray<string>
 }
 
@@ -42,8 +42,8 @@ export interface Fault {
 export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> => faultsAt(issue, [], "")
 
 /**
- * Lists the faults at a path. A string or a number has one message, whatever its fault: it names the whole rule, so that its
- * correction has no further fault. `otherwise` is what a union allows beside the value.
+ * Lists the faults at a path. A string or a number has the same message for each fault. The message names the whole rule, so that
+ * a corrected value has no further fault. `otherwise` names what a union allows beside the value, such as null.
  */
 const faultsAt = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> => {
   switch (issue._tag) {
@@ -96,7 +96,7 @@ const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => ast.encoding?.at(-1)?.t
 const isOfRule = (issue: SchemaIssue.Issue) =>
   issue._tag === "Filter" && SchemaIssue.defaultCheckHook(issue) === undefined
 
-/** Returns the rule of a string or a number: its last check names everything that is expected. */
+/** Returns the rule of a string or a number. The last check names everything that is expected. */
 const ruleOf = ({ _tag, annotations, checks }: SchemaAST.AST): string | undefined => {
   const expected = checks?.at(-1)?.annotations?.["expected"]
   const isPlain = (_tag === "String" || _tag === "Number") && annotations?.["message"] === undefined

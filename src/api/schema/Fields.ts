@@ -27,7 +27,6 @@ export const text = (min: number, max: number) =>
     )
   )
 
-/** A time: RFC 3339, UTC, with milliseconds. */
 export const Timestamp = Schema.String.annotate({
   format: "date-time",
   description: "A time: RFC 3339, in UTC, with milliseconds.",
@@ -81,7 +80,6 @@ export const Phone = Schema.String.check(
   Schema.isPattern(/^\+[1-9][0-9]{1,14}$/u, { expected: "a phone number in E.164 form, such as +4915112345678" })
 )
 
-/** The version of a record: 1 at first, incremented by each change that changed something. */
 export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })).annotate({
   description: "The version of the record: 1 at first, and 1 more with each change that changed something."
 })
@@ -91,17 +89,15 @@ export const ExpectedVersion = Version.annotate({
   description: "The version that the caller has read, from 1; at any other version the command is refused."
 })
 
-/** When a record was created. */
 export const CreatedAt = Timestamp.annotate({
   description: "When the record was created: RFC 3339, in UTC, with milliseconds."
 })
 
-/** When a record was changed last. */
 export const UpdatedAt = Timestamp.annotate({
   description: "When the record was last changed: RFC 3339, in UTC, with milliseconds."
 })
 
-/** A version in a query: decimal digits only. The document declares it as an integer. */
+/** A version in a query, in decimal digits only. The document declares it as an integer. */
 export const VersionText = Schema.String.check(
   Schema.makeFilter((text: string) => /^[1-9][0-9]*$/.test(text) && Number.isSafeInteger(Number(text)), {
     expected: "an integer from 1",

@@ -1,4 +1,4 @@
-/** Times of callers and operators: RFC 3339 at any offset. */
+/** Times that callers and operators write: RFC 3339 at any offset. */
 import { Schema, SchemaGetter } from "effect"
 import { isDay, Timestamp } from "./Fields.ts"
 

@@ -1,13 +1,13 @@
-/** Faults in the shape of a request. The service answers them; the client does not send such a request. */
+/** Faults in the shape of a request. The service reports them. The client does not send a request that has one. */
 import { JsonPointer, Predicate, Result, Schema, SchemaIssue } from "effect"
 import { faultsOf, membersOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
 import { discriminatorOf } from "./Variants.ts"
 
-/** Reports every fault, unknown members included. */
+/** Options that report every fault, unknown members included. */
 export const strict = { errors: "all", onExcessProperty: "error" } as const
 
-/** No schema of this API needs a service to decode; the framework's types lose this where endpoints are walked. */
+/** Narrows the type of a schema. Every schema of this API decodes without services, but the types of endpoints do not say so. */
 export const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
   Schema.isSchema(schema)
 
@@ -24,23 +24,23 @@ export const faultsOfSlot = (
   return located(name, result.failure.issue)
 }
 
-/** Lists the names of the members of a schema of an object. */
+/** Lists the names of the members of an object's schema. */
 export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> => membersOf(ast)
 
-/** What is said of a query parameter that an operation does not know. Its parameters are few, so all are named. */
+/** Returns the message for an unknown query parameter. It names all known ones, because an operation has few. */
 const unknownParameter = (known: ReadonlyArray<string>): string =>
   `${unknown}: this operation ${known.length === 0 ? "has no query parameters" : `knows ${known.join(", ")}`}`
 
-/** Maximum number of members that are named, which no object of the API exceeds. */
+/** Maximum number of known members that a message names. No object of the API has more. */
 const maxNamed = 20
 
-/** What is said of a member of a body that its object does not have. */
+/** Returns the message for an unknown member of an object in a body. */
 const unknownMember = (known: ReadonlyArray<string>): string =>
   known.length === 0
     ? unknown
     : `${unknown}: the known members are ${known.slice(0, maxNamed).join(", ")}${known.length > maxNamed ? ", …" : ""}`
 
-/** Lists the members of a part, or of a body that is an object, that an operation does not know: every one without `known`. */
+/** Lists the members of a part that an operation does not know: all members, if `known` is absent. */
 export const unknownMembers = (
   name: "path" | "header" | "query" | "body",
   input: unknown,
@@ -52,11 +52,12 @@ export const unknownMembers = (
     .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, message])
 }
 
-/** The fault of a body where the operation takes none. */
+/** The fault of a request that has a body although its operation takes none. */
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
 /**
- * Lists the faults of a body: first the faults of the members that `first` has, then the faults of the rules between members.
+ * Lists the faults of a body: first the faults of the members, then the faults of the rules between members. `first` is the part
+ * of the body whose members are checked.
  */
 export const faultsOfBody = (schema: Schema.Top, body: unknown, first = body): ReadonlyArray<LocatedFault> => [
   ...faultsOfVariant(schema, body, first),

@@ -1,6 +1,6 @@
 /**
  * The form of all state machines: a list of states, and a table of moves. A move has a name, and a target for each state that
- * it starts from. From a state without a target the move is not allowed. SQL guards, documents and tests derive from it.
+ * it starts from. From a state without a target the move is not allowed. SQL guards, documents and tests derive from the table.
  */
 export interface Machine<State extends string, Move extends string, Target extends string = State> {
   readonly states: ReadonlyArray<State>
@@ -24,7 +24,7 @@ export const startsOf = <State extends string, Move extends string, Target exten
   move: Move
 ): ReadonlyArray<State> => states.filter((state) => moves[move][state] !== undefined)
 
-/** Returns the target of a move that leads to one state, wherever it starts. */
+/** Returns the target of a move that has the same target from each state. */
 export const targetOf = <State extends string, Move extends string, Target extends string>(
   machine: Machine<State, Move, Target>,
   move: Move
@@ -44,7 +44,7 @@ export const stepOf = <State extends string, Move extends string, Target extends
   return { from, to: targetOf(machine, move) }
 }
 
-/** Returns the targets of all moves that start in a state, without the state itself. */
+/** Returns the targets of all moves from a state, without the state itself. */
 export const targetsOf = <State extends string, Move extends string, Target extends string>(
   { moves }: Machine<State, Move, Target>,
   state: State

@@ -8,7 +8,7 @@ interface Discriminator {
   readonly values: ReadonlyArray<string>
 }
 
-/** A union whose variants each have a literal at `member`. A value has the faults that its variant finds. */
+/** Makes a union whose variants each have a literal at `member`. The literal selects the variant that checks a value. */
 export const variants = <
   const Member extends string,
   const Variants extends ReadonlyArray<
