@@ -52,11 +52,11 @@ describe("the tour of the README", () => {
     })
   })
 
-  it("keeps the signing secret when its subscription is pasted again", async () => {
+  it("has the signing secret whenever its subscription is pasted", async () => {
     const { env, exported } = await startFirst()
     const paste = openShell(env)
     await paste(exported)
-    const subscribe = tour.find(({ pasted }) => pasted.startsWith("SECRET="))?.pasted ?? assert.fail()
+    const subscribe = tour.find(({ pasted }) => pasted.includes("SECRET="))?.pasted ?? assert.fail()
     const secretAfter = async (block: string) => {
       const printed = await paste(`${block}\necho "secret=$SECRET."`)
       return await eventually(() => /^secret=(.*)\.$/m.exec(printed())?.[1] ?? assert.fail(printed()))
@@ -65,7 +65,7 @@ describe("the tour of the README", () => {
     assert.match(secret, /^whsec_[A-Za-z0-9+/]+=*$/)
     assert.strictEqual(await secretAfter(subscribe), secret)
     // In another terminal, which never had it.
-    assert.strictEqual(await secretAfter(`unset SECRET\n${subscribe}`), "")
+    assert.strictEqual(await secretAfter(`unset SECRET\n${subscribe}`), secret)
   })
 
   it("has no other block that could be pasted", () => {

@@ -76,7 +76,11 @@ const rate = (
       WHERE tickets.project_id = ${projectId} AND tickets.id = ${id} AND claim.changed
     )`,
   problems: {
-    ticket_not_found: () => new TicketNotFound({ detail: "The project has no ticket with the id in the path." }),
+    ticket_not_found: () =>
+      new TicketNotFound({
+        detail:
+          "The project has no ticket with the id in the path. No operation lists tickets: they come from the project file."
+      }),
     ticket_not_rateable: () =>
       new TicketNotRateable({ detail: `A ticket can be rated once it is ${rateable.join(" or ")}.` }),
     rating_customer_owned: () => new RatingCustomerOwned({ detail: "A rating by the customer cannot be replaced." })

@@ -3,10 +3,11 @@ import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { MessageReceipt } from "../api/messaging/Messaging.ts"
-import { ConversationNotFound, MessageNotFound, type ServiceUnavailable } from "../api/Problems.ts"
+import { type ConversationNotFound, MessageNotFound, type ServiceUnavailable } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { lookupBy, plannedOnce } from "../platform/database/Lookups.ts"
+import { noSuchConversation } from "./Sources.ts"
 
 export class Receipts extends Context.Service<
   Receipts,
@@ -47,7 +48,7 @@ export class Receipts extends Context.Service<
             ? yield* new MessageNotFound({
                 detail: "The conversation in the path has no message with the id in the path."
               })
-            : yield* new ConversationNotFound({ detail: "The project has no conversation with the id in the path." })
+            : yield* noSuchConversation()
         })
       }
     })

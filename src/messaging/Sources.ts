@@ -8,6 +8,12 @@ import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
 
+export const noSuchConversation = () =>
+  new ConversationNotFound({
+    detail:
+      "The project has no conversation with the id in the path. No operation lists conversations: they come from the project file."
+  })
+
 export class Sources extends Context.Service<
   Sources,
   {
@@ -40,9 +46,7 @@ export class Sources extends Context.Service<
         ofConversation: Effect.fnUntraced(function* (projectId, id) {
           const [found] = yield* statement(ofConversation(sql, projectId, id))
           if (found === undefined) {
-            return yield* new ConversationNotFound({
-              detail: "The project has no conversation with the id in the path."
-            })
+            return yield* noSuchConversation()
           }
           const { observedAt, ...row } = found
           return { conversationId: id, source: sourceOf(row), observedAt }

@@ -22,7 +22,7 @@ interface Urls {
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
-  if (known.length > 0) return [referenceAt(urls.service), consoleAt(urls.admin, "/console")]
+  if (known.length > 0) return [referenceAt(urls.service), consoleAt(urls.admin, "/console"), anotherToken]
 
   yield* (yield* Projects).apply(JSON.stringify(demo))
   const { keyId, token } = yield* (yield* ApiKeys).issue({
@@ -57,6 +57,8 @@ const addSamples = (sql: SqlClient.SqlClient, author: KeyId, at: string) => sql`
   ON CONFLICT DO NOTHING`
 
 const referenceAt = (service: string) => `reference at ${service}/docs`
+
+const anotherToken = "another token by: npm run --silent cli -- token issue --project demo --name tour --scope all"
 
 const consoleAt = (admin: string, path: string) => `console at ${admin}${path}`
 

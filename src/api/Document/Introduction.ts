@@ -22,12 +22,13 @@ meaning and its remedy.
 Every mutation takes an \`idempotency-key\`. It belongs to the project, is kept for 7 days, and identifies one command. The same
 command sent again gets its first answer, with \`idempotent-replayed: true\`, and has no second effect. So after a lost
 connection, 429, 500 or 503 it is safe to send it again with the same key. A refused command stores nothing, and its key may be
-used again. The same key with another request is \`idempotency_key_reused\`.
+used again. The same key with another request is \`idempotency_key_reused\`: after a change of the request, change its key.
 
 ## Versions
 
 A record's \`version\` starts at 1 and grows with each change; it is the \`ETag\` of its answers. Where a command has an
-\`expectedVersion\`, another version is \`version_conflict\` with \`currentVersion\`.
+\`expectedVersion\`, another version is \`version_conflict\` with \`currentVersion\`. \`If-Match\` is not read: the patch of a client or a
+deal changes the members that it names, whatever the version is.
 
 ## Pages
 

@@ -20,12 +20,14 @@ const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof o
     detail: "Start again without a cursor, or send the nextCursor of this list with the same filters."
   },
   deal_status_invalid: { detail: "Open the deal again before it moves between won and lost." },
-  webhook_reference_invalid: { detail: "The path names no delivery of this installation." },
+  webhook_reference_invalid: {
+    detail: "The path names no delivery of this installation: GET …/deliveries lists its deliveries."
+  },
   project_mismatch: { detail: "The token belongs to another project than expectedProjectId." },
   schedule_invalid: { detail: "2026-11-20T10:00 in Europe/Berlin is past." },
   credential_missing: { detail: "Send a project token as `Authorization: Bearer dk_…`." },
   credential_invalid: {
-    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
+    detail: "The token is empty, unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
   },
   entitlement_unavailable: { detail: "The project lacks the entitlement developer_api." },
   membership_unavailable: { detail: "The key is bound to the member mem_rosa." },
@@ -35,11 +37,19 @@ const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof o
   member_not_found: { detail: "The project has no member with the id in responsibleMemberId." },
   organization_not_found: { detail: "The project has no organization with the id in organizationId." },
   deal_not_found: { detail: "The project has no deal with the id in the path: GET …/crm/deals lists its deals." },
-  deal_reference_not_found: { detail: "The pipeline has no stage with the id in stageId." },
+  deal_reference_not_found: {
+    detail: "The pipeline has no stage with the id in stageId: GET …/crm/pipelines lists its stages."
+  },
   note_not_found: { detail: "The deal in the path has no note with the id in the path: GET …/notes lists its notes." },
-  ticket_not_found: { detail: "The project has no ticket with the id in the path." },
+  ticket_not_found: {
+    detail:
+      "The project has no ticket with the id in the path. No operation lists tickets: they come from the project file."
+  },
   installation_not_found: { detail: "The path names no installation of this project: GET …/integrations lists them." },
-  conversation_not_found: { detail: "The project has no conversation with the id in the path." },
+  conversation_not_found: {
+    detail:
+      "The project has no conversation with the id in the path. No operation lists conversations: they come from the project file."
+  },
   message_not_found: { detail: "The conversation in the path has no message with the id in the path." },
   webhook_not_found: { detail: "The installation has no webhook: configure one first." },
   delivery_not_found: {
@@ -94,9 +104,9 @@ const ofOperation = ({ module, policy, scope }: Access["Service"], { parameters 
 }
 
 const limits = {
-  read: 'The policy "read" allows 1200 requests per 60 s.',
-  write: 'The policy "write" allows 300 requests per 60 s.',
-  messages: 'The policy "messages" allows 60 requests per 60 s.'
+  read: 'The policy "read" allows 1200 requests per 60 s. Send it again after the seconds of Retry-After.',
+  write: 'The policy "write" allows 300 requests per 60 s. Send it again after the seconds of Retry-After.',
+  messages: 'The policy "messages" allows 60 requests per 60 s. Send it again after the seconds of Retry-After.'
 } as const satisfies Record<Access["Service"]["policy"], string>
 
 /** Returns a fault that a request with parameters at these locations can have. */

@@ -8,12 +8,12 @@ export const references = [client, organization, responsibleMember]
 
 /** The detail for each missing reference, by the word for it in a failure. */
 const missingDetails: Readonly<Record<string, string>> = {
-  clientId: "The project has no client with the id in clientId.",
+  clientId: "The project has no client with the id in clientId: GET …/crm/clients lists its clients.",
   organizationId: "The project has no organization with the id in organizationId.",
   responsibleMemberId: "The project has no member with the id in responsibleMemberId.",
-  pipelineId: "The project has no pipeline with the id in pipelineId.",
+  pipelineId: "The project has no pipeline with the id in pipelineId: GET …/crm/pipelines lists its pipelines.",
   defaultPipeline: "The project has no default pipeline: send a pipelineId.",
-  stageId: "The pipeline has no stage with the id in stageId."
+  stageId: "The pipeline has no stage with the id in stageId: GET …/crm/pipelines lists its stages."
 }
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>

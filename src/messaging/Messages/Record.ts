@@ -2,10 +2,11 @@
 import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/schema/Ids.ts"
 import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
-import { ConversationNotFound } from "../../api/Problems.ts"
+import type { ConversationNotFound } from "../../api/Problems.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import type { Mutation } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
+import { noSuchConversation } from "../Sources.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -96,8 +97,7 @@ export const create = (
       'address', address, 'config', encode(config, 'hex'))
     FROM conversation)`,
   problems: {
-    conversation_not_found: () =>
-      new ConversationNotFound({ detail: "The project has no conversation with the id in the path." })
+    conversation_not_found: noSuchConversation
   }
 })
 

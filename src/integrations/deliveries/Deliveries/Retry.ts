@@ -10,15 +10,17 @@ type Sql = SqlClient.SqlClient
 
 /** Why a delivery cannot be retried, in words for people, by the value of `refusal`. */
 export const notRetriable: Readonly<Record<string, string>> = {
-  state: "Only a dead delivery can be retried.",
+  delivered: "Only a dead delivery can be retried: this one is delivered.",
+  pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
   disabled: "The webhook is disabled: configure it again first.",
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
 
 /** Why a delivery cannot be retried, from `target`, `webhook` and `events`; NULL if it can be retried. */
 const refusal = `CASE
-  WHEN target.status <> 'dead' THEN 'state'
+  WHEN target.status = 'delivered' THEN 'delivered'
   WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
+  WHEN target.status <> 'dead' THEN 'pending'
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`
 
@@ -72,8 +74,10 @@ export const retry = (
   problems: {
     installation_not_found,
     webhook_reference_invalid: () =>
-      new WebhookReferenceInvalid({ detail: "The path names no delivery of this installation." }),
-    webhook_state_conflict: ({ faults: [fault = "state"] }) =>
+      new WebhookReferenceInvalid({
+        detail: "The path names no delivery of this installation: GET …/deliveries lists its deliveries."
+      }),
+    webhook_state_conflict: ({ faults: [fault = "pending"] }) =>
       new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })
   }
 })

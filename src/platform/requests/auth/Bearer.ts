@@ -93,7 +93,7 @@ const missing = () => new CredentialMissing({ detail: "Send a project token as `
 /** Makes the same problem for every token that is not accepted, so that it does not reveal which tokens exist. */
 const invalid = () =>
   new CredentialInvalid({
-    detail: "The token is unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
+    detail: "The token is empty, unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
   })
 
 /** Checks entitlement, module, membership and scope, in the order of the contract. Undefined if the access is allowed. */

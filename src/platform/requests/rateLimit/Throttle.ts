@@ -38,7 +38,7 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
         count(policy, decision.allowed ? "allowed" : "refused")
         setHeaders(request.headers, bucket, decision)
         if (decision.allowed) return Effect.void
-        const detail = `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s.`
+        const detail = `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s. Send it again after the seconds of Retry-After.`
         return Effect.fail(new RateLimitExceeded({ detail }))
       })
     )

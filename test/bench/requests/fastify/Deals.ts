@@ -36,7 +36,7 @@ const noSuchReference: Readonly<Record<string, string>> = {
   responsibleMemberId: "The project has no member with the id in responsibleMemberId.",
   pipelineId: "The project has no pipeline with the id in pipelineId.",
   defaultPipeline: "The project has no default pipeline: send a pipelineId.",
-  stageId: "The pipeline has no stage with the id in stageId."
+  stageId: "The pipeline has no stage with the id in stageId: GET …/crm/pipelines lists its stages."
 }
 
 const create = {
