@@ -5,7 +5,7 @@ import { ETag, text } from "./schema/Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 
 const meaning =
-  "Names this command. Sent again within 7 days, it answers the first outcome and has no second effect; another command needs another key."
+  "Names this command. For 7 days, the same request with the same key gets the outcome of the first one and has no second effect. Use another key for another command."
 
 /** Makes a required key. The reference describes its form at each operation. */
 const key = (pattern: RegExp, form: string) =>
@@ -31,7 +31,7 @@ export const ResourceId = text(1, 160).annotate({
 })
 
 export const Changed = Schema.Boolean.annotate({
-  description: "Whether the command changed the record; false if everything was already as it asks."
+  description: "Whether the command changed the record; false if the record was already as requested."
 })
 
 /** The receipt of a mutation (contract §1). */

@@ -10,7 +10,7 @@ import { MessageId } from "./schema/Ids.ts"
 
 /** The faults at each location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`). */
 export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String)).annotate({
-  description: "The faults of the request: for each location, such as `body/amountMinor`, what must hold there."
+  description: "The faults of the request: for each location, such as `body/amountMinor`, the rules that are not met."
 })
 export type Faults = typeof Faults.Type
 
@@ -128,7 +128,7 @@ export class MethodNotAllowed extends problem<MethodNotAllowed>()("method_not_al
 export class IdempotencyKeyReused extends problem<IdempotencyKeyReused>()("idempotency_key_reused") {}
 export class VersionConflict extends problemWith<VersionConflict>()("version_conflict", {
   currentVersion: Schema.NullOr(Version).annotate({
-    description: "The current version of the record, from 1; null where nothing exists yet."
+    description: "The current version of the record, from 1; null if there is no record yet."
   })
 }) {}
 export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>()("contact_capacity_exhausted") {}

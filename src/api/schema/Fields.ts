@@ -81,12 +81,12 @@ export const Phone = Schema.String.check(
 )
 
 export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })).annotate({
-  description: "The version of the record: 1 at first, and 1 more with each change that changed something."
+  description: "The version of the record. It starts at 1 and grows by 1 with each change that alters the record."
 })
 
 /** The version that a command expects; any other version is refused with `version_conflict`. */
 export const ExpectedVersion = Version.annotate({
-  description: "The version that the caller has read, from 1; at any other version the command is refused."
+  description: "The version that the caller has read, from 1. The command is refused if the record has another version."
 })
 
 export const CreatedAt = Timestamp.annotate({
