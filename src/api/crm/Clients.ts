@@ -34,7 +34,7 @@ export const clientFields = {
     description: "The last name: 1 to 100 characters; null if it is unknown."
   }),
   email: Schema.NullOr(Email).annotate({
-    description: "The mail address, at most 254 characters, which several clients may share; null if it is unknown."
+    description: "The mail address, at most 254 characters. Several clients may share it. Null if it is unknown."
   }),
   phone: Schema.NullOr(Phone).annotate({
     description: "The phone number in E.164 form, `+` and 2 to 15 digits; null if it is unknown."
@@ -130,7 +130,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "List clients")
       .annotate(
         OpenApi.Description,
-        "Finds clients: pages of the project's clients, newest first, by `status`. There is no search by name."
+        "Lists the project's clients, newest first. `status` filters them. There is no search by name."
       ),
     HttpApiEndpoint.post("createClient", path, {
       headers: RecordMutationHeaders,
@@ -144,7 +144,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "Create a client")
       .annotate(
         OpenApi.Description,
-        "Adds an active client, unless the project's contact capacity is exhausted. Equal clients are not looked for."
+        "Creates an active client, unless the project's contact capacity is exhausted. Duplicates are not searched for."
       ),
     HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
@@ -176,8 +176,8 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "Change a client")
       .annotate(
         OpenApi.Description,
-        "Sets the members that are given: an absent member keeps its value, `null` clears it. An archived client accepts only exactly " +
-          '`{"status":"active"}`, within the contact capacity. A patch that changes nothing answers `changed: false`.'
+        "Changes the given members of a client. An absent member keeps its value, `null` clears it. An archived client accepts only the body " +
+          '`{"status":"active"}`, and only if the contact capacity allows another active client. A patch that changes nothing answers `changed: false`.'
       )
   )
   .annotate(OpenApi.Title, "CRM clients")

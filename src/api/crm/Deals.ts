@@ -47,7 +47,7 @@ export const dealFields = {
   }),
   currency: Schema.NullOr(Currency).annotate({
     description:
-      "The currency of `amountMinor`, a current code of ISO 4217 in capitals; null if and only if the amount is null."
+      "The currency of `amountMinor`, a current code of ISO 4217 in capitals; null exactly when `amountMinor` is null."
   }),
   expectedCloseDate: Schema.NullOr(CalendarDate).annotate({
     description: "The date on which the deal is expected to close, `YYYY-MM-DD`; null if none is expected."
@@ -56,8 +56,7 @@ export const dealFields = {
     description: "The id of the member who is responsible for the deal; null if nobody is."
   }),
   lostReason: Schema.NullOr(text(1, 500)).annotate({
-    description:
-      "Why the deal was lost: 1 to 500 characters; null if no reason is given, and always unless the deal is lost."
+    description: "Why the deal was lost: 1 to 500 characters; null if no reason is given or the deal is not lost."
   })
 }
 
@@ -175,7 +174,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "List deals")
       .annotate(
         OpenApi.Description,
-        "Finds deals: pages of the project's deals, newest first. `lifecycle` is `active` unless given, `status` is `all`."
+        "Lists the project's deals, newest first. By default, `lifecycle` is `active` and `status` is `all`."
       ),
     HttpApiEndpoint.post("createDeal", path, {
       headers: RecordMutationHeaders,
@@ -189,8 +188,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Create a deal")
       .annotate(
         OpenApi.Description,
-        "Adds an open deal: on the project's default pipeline unless `pipelineId` names another, on the pipeline's first " +
-          "stage unless `stageId` does. Amount and currency are set together or not at all. Emits `crm.deal.created.v1`."
+        "Creates an open deal. Without `pipelineId`, it is on the project's default pipeline; without `stageId`, on the first " +
+          "stage of the pipeline. Amount and currency are set together or not at all. Emits `crm.deal.created.v1`."
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
@@ -214,11 +213,11 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Change a deal")
       .annotate(
         OpenApi.Description,
-        "Sets the members that are given, for example the stage: an absent member keeps its value, `null` clears it. Rules " +
+        "Changes the given members of a deal, for example its stage. An absent member keeps its value, `null` clears it. Rules " +
           "between members apply to the resulting deal. The status " +
-          `moves ${moves}: closing sets \`closedAt\`, opening again clears it and \`lostReason\`. ` +
-          "A new `pipelineId` alone moves the deal to that pipeline's first stage. Emits `crm.deal.updated.v1`, and " +
-          "`crm.deal.stage_changed.v1` too when the stage changed. A patch that changes nothing answers `changed: false`."
+          `can move ${moves}. A move to \`won\` or \`lost\` sets \`closedAt\`; a move to \`open\` clears \`closedAt\` and \`lostReason\`. ` +
+          "A new `pipelineId` without a `stageId` moves the deal to the first stage of that pipeline. A change emits `crm.deal.updated.v1`, and " +
+          "also `crm.deal.stage_changed.v1` if the stage changed. A patch that changes nothing answers `changed: false`."
       )
   )
   .annotate(OpenApi.Title, "CRM deals")

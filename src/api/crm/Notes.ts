@@ -63,7 +63,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [noteExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the notes of a deal")
-      .annotate(OpenApi.Description, "Reads what was written about a deal: pages of its notes, newest first."),
+      .annotate(OpenApi.Description, "Lists the notes of a deal, newest first."),
     HttpApiEndpoint.post("createNote", path, {
       params: { dealId: DealId },
       headers: MutationHeaders,
@@ -95,8 +95,8 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       .annotate(OpenApi.Summary, "Change a note")
       .annotate(
         OpenApi.Description,
-        "Replaces the text of the note at `expectedVersion` (its `version`, or the ETag of the last answer). At any " +
-          "other version it answers `version_conflict` with `currentVersion`. With the same text `changed` is false."
+        "Replaces the text of a note. `expectedVersion` is its `version`, or the ETag of the last answer. If the note has another " +
+          "version, the answer is `version_conflict` with `currentVersion`. If the text is the same, `changed` is false."
       ),
     HttpApiEndpoint.delete("deleteNote", `${path}/:noteId`, {
       params: { dealId: DealId, noteId: NoteId },
@@ -111,8 +111,8 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       .annotate(OpenApi.Summary, "Delete a note")
       .annotate(
         OpenApi.Description,
-        "Removes the note at `expectedVersion`; at any other version it answers `version_conflict` with " +
-          "`currentVersion`. The ETag is the version that was removed."
+        "Deletes a note. If the note has another version than `expectedVersion`, the answer is `version_conflict` with " +
+          "`currentVersion`. The ETag is the version that was deleted."
       )
   )
   .annotate(OpenApi.Title, "CRM deal notes")

@@ -15,14 +15,14 @@ export const Pipeline = Schema.Struct({
   id: PipelineId,
   name: text(1, 160).annotate({ description: "The name of the pipeline: 1 to 160 characters." }),
   isDefault: Schema.Boolean.annotate({
-    description: "Whether a new deal is on this pipeline unless it names another."
+    description: "Whether this is the pipeline of a new deal that names no pipeline."
   }),
   stages: Schema.Array(
     Schema.Struct({
       id: StageId,
       name: text(1, 160).annotate({ description: "The name of the stage: 1 to 160 characters." })
     })
-  ).annotate({ description: "The stages in their order; a new deal is on the first unless it names another." })
+  ).annotate({ description: "The stages in their order. A new deal that names no stage is on the first." })
 }).annotate({ identifier: "DeveloperPipeline" })
 export type Pipeline = typeof Pipeline.Type
 
@@ -49,8 +49,7 @@ export class PipelinesGroup extends HttpApiGroup.make("pipelines")
       .annotate(OpenApi.Summary, "List the pipelines")
       .annotate(
         OpenApi.Description,
-        "Finds the ids of pipelines and stages for deals: all pipelines of the project in the order of their ids, each with " +
-          "its stages."
+        "Lists the project's pipelines, ordered by id, each with its stages. A deal names its pipeline and its stage by their ids."
       )
   )
   .annotate(OpenApi.Title, "CRM pipelines")

@@ -54,8 +54,8 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       .annotate(OpenApi.Summary, "Rate a ticket")
       .annotate(
         OpenApi.Description,
-        `Records the operator's feedback on a ticket that is ${rateable.map((state) => `\`${state}\``).join(" or ")}, in ` +
-          "place of the operator's earlier one and its comment. The same rating again is `changed: false`. A rating by the " +
+        `Records the operator's rating of a ticket that is ${rateable.map((state) => `\`${state}\``).join(" or ")}. ` +
+          "It replaces the operator's earlier rating and comment. If both are the same, `changed` is false. A rating by the " +
           "customer cannot be replaced. `resourceId` is the ticket's id."
       )
   )
