@@ -35,7 +35,7 @@ export const Source = Schema.Struct({
   providerType: ProviderType.annotate({ description: "The type of the provider that carries the messages." }),
   displayName: text(1, 160).annotate({ description: "The name under which the source is shown: 1 to 160 characters." }),
   status: ChannelStatus.annotate({
-    description: "Whether messages can be sent over the channel; a revoked one sends none."
+    description: "Whether messages can be sent over the channel: a revoked channel sends none."
   }),
   capabilities: Schema.Struct({
     textReply: Schema.Boolean.annotate({ description: "Whether a text reply can be sent; false for a revoked source." })
@@ -60,7 +60,8 @@ export type ConversationSource = typeof ConversationSource.Type
 
 const expectedProjectId = Schema.optionalKey(
   ProjectId.annotate({
-    description: "The id of the project that the caller expects: a token of another project is `project_mismatch`."
+    description:
+      "The id of the project that the caller expects. A token of another project is refused with `project_mismatch`."
   })
 )
 
@@ -83,15 +84,15 @@ export const MessageAttempt = Schema.Struct({
   }),
   status: AttemptStatus.annotate({
     description:
-      "The outcome: `accepted` or `rejected` by the provider, `retrying` if it has certainly not accepted the message, " +
-      "`unknown` if it may have, `pending` while the attempt runs."
+      "The outcome. `accepted`, `rejected`: the provider has answered so. `retrying`: the provider has certainly not accepted the " +
+      "message. `unknown`: the provider may have accepted it. `pending`: the attempt runs."
   }),
   startedAt: Timestamp.annotate({ description: "When the attempt began: RFC 3339, in UTC, with milliseconds." }),
   finishedAt: Schema.NullOr(Timestamp).annotate({ description: "When the attempt ended; null while it runs." }),
   providerMessageId: Schema.NullOr(Schema.String).annotate({
     description: "The id that the provider gave the message; null if it gave none."
   }),
-  errorCode: Schema.NullOr(Schema.String).annotate({ description: "Why the attempt failed; null if it did not." }),
+  errorCode: Schema.NullOr(Schema.String).annotate({ description: "Why the attempt failed; null if it did not fail." }),
   nextAttemptAt: Schema.NullOr(Timestamp).annotate({
     description: "When the next attempt is due; null if none follows."
   })
@@ -105,13 +106,13 @@ export const MessageReceipt = Schema.Struct({
   sourceId: SourceId.annotate({ description: "The id of the source over which the message is sent." }),
   deliveryStatus: MessageStatus.annotate({
     description:
-      "The state of the message: only `sent` is confirmed; `pending` and `retrying` are still under way, `failed` was " +
-      "not sent, and of `unknown` the provider may have accepted it."
+      "The state of the message. `sent`: confirmed. `pending`, `retrying`: not finished. `failed`: not sent. `unknown`: the " +
+      "provider may have accepted it."
   }),
   createdAt: CreatedAt,
   updatedAt: UpdatedAt,
   attempts: Schema.Array(MessageAttempt).annotate({
-    description: "The attempts to send it, the first one first: at most 5."
+    description: "The attempts to send the message, the oldest first: at most 5."
   })
 }).annotate({ identifier: "DeveloperMessageReceipt" })
 export type MessageReceipt = typeof MessageReceipt.Type
@@ -165,7 +166,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "List the conversation sources")
       .annotate(
         OpenApi.Description,
-        "Finds the conversations that texts can be sent into: their sources, newest first, one for each channel, revoked ones included."
+        "Lists the sources of conversations, newest first, one for each channel, including revoked ones."
       ),
     HttpApiEndpoint.get("getConversationSource", `${conversation}/source`, {
       params: { conversationId: ConversationId },
@@ -184,7 +185,7 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "Get the source of a conversation")
       .annotate(
         OpenApi.Description,
-        "Reads over which channel a reply would be sent: the latest stored source of the conversation."
+        "Reads the source over which a reply would be sent: the latest that is stored for the conversation."
       ),
     HttpApiEndpoint.post("sendMessage", `${conversation}/messages`, {
       params: { conversationId: ConversationId },
@@ -199,10 +200,10 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "Send a text reply")
       .annotate(
         OpenApi.Description,
-        "Sends a text to the person in the conversation over its source, once. 200 with `deliveryStatus` `sent` is confirmed. With " +
-          "`retrying` the provider has certainly not accepted it yet, and it is retried, with five attempts in all. After 503 " +
-          "`provider_outcome_unknown` send the request again with the same `idempotency-key`: it does not send the message " +
-          "again, and answers its state: `pending` (200) or unknown (503), later `sent` (200) or `provider_conflict` (409). " +
+        "Sends a text once to the person in the conversation, over its source. 200 with `deliveryStatus` `sent` is confirmed. " +
+          "`retrying`: the provider has certainly not accepted the message yet; it is retried, with at most five attempts in all. After 503 " +
+          "`provider_outcome_unknown`, send the request again with the same `idempotency-key`. This does not send the message " +
+          "again. The answer has its state: 200 `pending` or `retrying`, 503 while it is unknown, later 200 `sent` or 409 `provider_conflict`. " +
           "A new key is a new message."
       ),
     HttpApiEndpoint.get("getMessage", `${conversation}/messages/:messageId`, {
@@ -216,8 +217,8 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(OpenApi.Summary, "Get a message")
       .annotate(
         OpenApi.Description,
-        "Follows a message to its end: its receipt with the state now, and its attempts. It is settled when `deliveryStatus` is `sent` or `failed`; " +
-          "one that stays `unknown` is settled by an operator."
+        "Reads a message: its state and its attempts. The states `sent` and `failed` are final. An operator settles a message that " +
+          "stays `unknown`."
       )
   )
   .annotate(OpenApi.Title, "Messaging")
