@@ -22,30 +22,34 @@ const StatusCode = Schema.NullOr(Schema.Int)
 const ErrorCode = Schema.NullOr(Schema.String)
 
 const deliveryFields = {
-  id: DeliveryId.annotate({ description: "The id of the delivery, the `webhook-id` of its attempts." }),
+  id: DeliveryId.annotate({
+    description:
+      "The id of the delivery. The `webhook-id` of its attempts is this id, or `replayOf` if the delivery is a replay."
+  }),
   eventId: EventId,
   eventType: Schema.Literals(eventTypes).annotate({ description: "The type of the event." }),
   status: DeliveryStatus.annotate({
-    description: "The state: `pending` while attempts are made, `delivered` after a 2xx, `dead` when none follows."
+    description:
+      "The state. `pending`: attempts are made. `delivered`: an attempt got 2xx. `dead`: no further attempt follows."
   }),
-  attempts: Schema.Int.annotate({ description: "The number of attempts, the one under way included." }),
+  attempts: Schema.Int.annotate({ description: "The number of attempts, including one that still runs." }),
   nextAttemptAt: Schema.NullOr(Timestamp).annotate({
     description:
-      "The earliest time of the next attempt, with the pauses of the endpoint; null unless the delivery is pending at an enabled webhook."
+      "The earliest time of the next attempt, pauses of the endpoint included; null if the delivery is finished or the webhook is disabled."
   }),
   lastStatusCode: StatusCode.annotate({
-    description: "The status of the last answer; null if the last attempt got none, or there was no attempt."
+    description: "The status of the answer to the last attempt; null if it got no answer, or there was no attempt."
   }),
   lastErrorCode: ErrorCode.annotate({
     description:
-      "Why the last attempt got no answer, or why none followed (`expired`, `disabled`, `cancelled`); null if there is no such reason."
+      "Why the last attempt got no answer, or why no attempt followed (`expired`, `disabled`, `cancelled`); null in all other cases."
   }),
   replayOf: Schema.NullOr(DeliveryId).annotate({
-    description: "The id of the delivery that this one repeats for an operator; null unless it is a replay."
+    description: "The id of the delivery that an operator sent again as this one; null if this is not a replay."
   }),
   createdAt: CreatedAt,
   finishedAt: Schema.NullOr(Timestamp).annotate({
-    description: "When it was delivered or dead-lettered; null while it is pending."
+    description: "When the delivery was delivered or dead-lettered; null while it is pending."
   })
 }
 
@@ -58,16 +62,17 @@ const DeliveryAttempt = Schema.Struct({
   startedAt: Timestamp.annotate({ description: "When the attempt began: RFC 3339, in UTC, with milliseconds." }),
   finishedAt: Timestamp.annotate({ description: "When the attempt ended: RFC 3339, in UTC, with milliseconds." }),
   durationMs: Schema.NullOr(Schema.Int).annotate({
-    description: "How long the attempt took, in milliseconds; null if its process ended before it was known."
+    description:
+      "How long the attempt took, in milliseconds; null if the process that made the attempt ended before it recorded this."
   }),
   statusCode: StatusCode.annotate({ description: "The status of the answer; null if there was none." }),
   errorCode: ErrorCode.annotate({ description: "Why there was no answer, such as `timeout`; null if there was one." }),
   endpointUrl: Schema.NullOr(Schema.String).annotate({
-    description: "The URL that was called; null if its process ended before it was known."
+    description: "The URL that was called; null if the process that made the attempt ended before it recorded this."
   }),
   responseBody: Schema.NullOr(Schema.String).annotate({
     description:
-      "The start of the answer to a failed attempt, at most 1024 bytes, as text; null after a success and without an answer."
+      "The start of the answer to a failed attempt, at most 1024 bytes, as text; null if the attempt succeeded or got no body."
   })
 }).annotate({ identifier: "DeveloperDeliveryAttempt" })
 export type DeliveryAttempt = typeof DeliveryAttempt.Type
@@ -84,7 +89,7 @@ export const DeliveryDetails = Schema.Struct({
     })
   }).annotate({ description: "The event, as it is sent." }),
   attemptLog: Schema.Array(DeliveryAttempt).annotate({
-    description: "The attempts that have ended, the first one first."
+    description: "The attempts that have ended, the oldest first."
   })
 }).annotate({ identifier: "DeveloperDeliveryDetails" })
 export type DeliveryDetails = typeof DeliveryDetails.Type
@@ -157,8 +162,8 @@ export const listDeliveries = HttpApiEndpoint.get("listDeliveries", path, {
   .annotate(OpenApi.Summary, "List the deliveries")
   .annotate(
     OpenApi.Description,
-    "Finds what was sent to the installation's webhook: deliveries of events, newest first, pending ones and finished ones " +
-      "for 30 days. The id of a dead one is what `retryDelivery` takes."
+    "Lists the deliveries of events to the installation's webhook, newest first. Finished deliveries are kept for 30 days. " +
+      "`retryDelivery` takes the `id` of a dead delivery."
   )
 
 export const getDelivery = HttpApiEndpoint.get("getDelivery", `${path}/:deliveryId`, {
@@ -171,6 +176,6 @@ export const getDelivery = HttpApiEndpoint.get("getDelivery", `${path}/:delivery
   .annotate(OpenApi.Summary, "Get a delivery")
   .annotate(
     OpenApi.Description,
-    "Shows why an event has not arrived: its delivery with the log of the attempts. It has ended when `status` is `delivered` or `dead`. " +
-      "`deliveryId` is an `id` of `listDeliveries`, which has none before an event to which the webhook subscribes."
+    "Reads a delivery with its event and the log of its attempts, which shows why an event has not arrived. The delivery has ended when `status` is `delivered` or `dead`. " +
+      "`deliveryId` is an `id` of `listDeliveries`. That list is empty until an event occurs to which the webhook subscribes."
   )

@@ -16,10 +16,12 @@ const Task = Schema.Struct({
     description: "The id of the client whom the task is about; null if there is none."
   }),
   assigneeId: Schema.NullOr(MemberId).annotate({
-    description: "The id of the member who is to do it; null if nobody is."
+    description: "The id of the member who has to do the task; null if there is none."
   }),
-  dueAt: Schema.NullOr(Timestamp).annotate({ description: "When it is due; null if it has no such time." }),
-  completedAt: Schema.NullOr(Timestamp).annotate({ description: "When it was completed; null while it is open." }),
+  dueAt: Schema.NullOr(Timestamp).annotate({ description: "When the task is due; null if it has no due time." }),
+  completedAt: Schema.NullOr(Timestamp).annotate({
+    description: "When the task was completed; null while it is open."
+  }),
   createdAt: CreatedAt
 }).annotate({ identifier: "DeveloperTask" })
 type Task = typeof Task.Type
@@ -30,7 +32,7 @@ const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 const previous = Schema.Struct(Struct.map({ ...dealFields, closedAt: Deal.fields.closedAt }, Schema.optionalKey))
   .annotate({
     description:
-      "The members of the deal that the change altered, with their values before it, `version` and `updatedAt` left out. Older events lack it."
+      "The values that the altered members had before the change, without `version` and `updatedAt`. Older events have no `previous`."
   })
   .pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
 
@@ -38,7 +40,7 @@ const taskOf = Task.annotateKey({ description: "The task after the change." })
 
 const dataWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
   Schema.Struct(fields).annotate({
-    description: "The record that the event is about, as it was at the time of the event."
+    description: "The record of the event, with the values at the time of the event."
   })
 
 const deal = { ...dealExample, stageId: "stage_offer", version: 2 }
@@ -107,7 +109,7 @@ export const eventBody = <Type extends EventType>(type: Type) =>
     id: EventId.annotate({ description: "The id of the event, the same for every installation: 1 to 160 characters." }),
     type: Schema.Literal(type).annotate({ description: "The type of the event, with its version." }),
     timestamp: Timestamp.annotate({ description: "When the change was made: RFC 3339, in UTC, with milliseconds." }),
-    projectId: ProjectId.annotate({ description: "The id of the project in which it happened." }),
+    projectId: ProjectId.annotate({ description: "The id of the project in which the event occurred." }),
     installationId: InstallationId.annotate({ description: "The id of the installation that this delivery is for." }),
     data: dataOf(type)
   }).annotate({ identifier: events[type].identifier })

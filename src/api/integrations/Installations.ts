@@ -43,7 +43,7 @@ export class InstallationsGroup extends HttpApiGroup.make("installations")
       .annotate(OpenApi.Summary, "List the installations")
       .annotate(
         OpenApi.Description,
-        "Finds the ids of installations: those of the project in the order of their ids, each with its webhook if it has one."
+        "Lists the installations of the project, ordered by id, each with its webhook if it has one."
       )
   )
   .annotate(OpenApi.Title, "Integrations")

@@ -31,7 +31,7 @@ export const UnsupportedField = Schema.Struct({
   }),
   reason: UnsupportedReason.annotate({
     description:
-      "Why it is not imported. `not_mapped`: the profile has no mapping for it; `restricted`: the profile excludes it; `unsupported_type`: at " +
+      "Why the field is not imported. `not_mapped`: the profile has no mapping for it; `restricted`: the profile excludes it; `unsupported_type`: at " +
       "least one of its values does not fit the field that it is mapped to."
   })
 })
@@ -91,13 +91,14 @@ export class PreviewGroup extends HttpApiGroup.make("preview")
       .annotate(
         OpenApi.Description,
         "Previews the import of the installation's staged records and changes nothing. A record is a duplicate " +
-          "when an earlier one has its entity type and external id, or, of contacts, its email in any letter case or its " +
-          "phone; it would be skipped. A contact is matched to the oldest client with its external id, else its email, " +
-          "else its phone, and updates it where a mapped field differs. Everything else would be created. Values that do " +
-          "not fit their field are ignored; of several fields that are mapped to one, the first by name with a value " +
-          "that fits is used. `fingerprint` identifies the batch: the SHA-256 of the canonical JSON (RFC 8785) of " +
-          "`{installationId, profileVersion, records}`, each record `{entityType, externalId, fields}`, sorted by its own " +
-          "canonical form."
+          "if an earlier record of the batch has the same entity type and external id. A contact is also a duplicate if an " +
+          "earlier contact has the same email (in any letter case) or phone. Duplicates would be skipped. A contact matches the " +
+          "oldest client with the same external id, else the same email, else the same phone. It would update that client if a " +
+          "mapped field differs, and be skipped otherwise. All other records would be created. Values that do " +
+          "not fit their field are ignored. If several fields are mapped to one, the first by name with a value " +
+          "that fits is used. `fingerprint` identifies the batch: it is the SHA-256 of the canonical JSON (RFC 8785) of " +
+          "`{installationId, profileVersion, records}`. Each record is `{entityType, externalId, fields}`, and the records are " +
+          "sorted by their canonical form."
       )
   )
   .annotate(OpenApi.Title, "Integration import preview")

@@ -34,31 +34,31 @@ const LastFailure = Schema.Struct({
 const Health = Schema.Struct({
   state: HealthState.annotate({
     description:
-      "The state after the last attempt: `unused` before the first; `parked` after ten failures in a row, with one attempt at a time; `resting` until the time that its `Retry-After` names."
+      "The state after the last attempt. `unused`: before the first attempt. `parked`: after ten failures in a row, one attempt at a time. `resting`: no attempt until the time in `Retry-After`."
   }),
   failuresInARow: Schema.Int.annotate({
-    description: "The number of attempts that have failed since the last success."
+    description: "The number of attempts that have failed since the last success or `configureWebhook`."
   }),
   failingSince: Schema.NullOr(Timestamp).annotate({
-    description: "When the first of these failed; null if there is none."
+    description: "When the first failure since the last success or `configureWebhook` occurred; null if there is none."
   }),
   lastSuccessAt: Schema.NullOr(Timestamp).annotate({
-    description: "When an attempt last succeeded; null if none has."
+    description: "When an attempt last succeeded; null if no attempt has succeeded."
   }),
   nextAttemptAt: Schema.NullOr(Timestamp).annotate({
     description:
-      "The earliest time at which anything is sent to the endpoint, with its pauses; null if nothing is pending or the webhook is disabled."
+      "The earliest time of the next attempt, pauses of the endpoint included; null if nothing is pending or the webhook is disabled."
   }),
-  pending: Schema.Int.annotate({ description: `The number of pending deliveries, counted to ${pendingMax}.` }),
+  pending: Schema.Int.annotate({ description: `The number of pending deliveries, counted up to ${pendingMax}.` }),
   lastFailure: Schema.NullOr(LastFailure).annotate({
-    description: "The last attempt that failed, which stays after a success; null if none has failed."
+    description: "The last attempt that failed, kept after a later success; null if no attempt has failed."
   })
 })
 
 const Secret = Schema.Struct({
   createdAt: CreatedAt,
   signsUntil: Schema.NullOr(Timestamp).annotate({
-    description: "When the overlap of an earlier secret ends; null for the current one, which has no end."
+    description: "When an earlier secret stops signing; null for the current secret."
   })
 })
 
@@ -74,15 +74,15 @@ export const Webhook = Schema.Struct({
   }),
   disabledReason: Schema.NullOr(DisabledReason).annotate({
     description:
-      "Why it is disabled: it answered 410 (`gone`), all attempts have failed for days (`failing`), or an `operator` did it; null while it is enabled."
+      "Why the webhook is disabled: `gone` (the endpoint answered 410), `failing` (all attempts failed for days) or `operator`; null while it is enabled."
   }),
   version: Version,
   updatedAt: UpdatedAt,
   secrets: Schema.Array(Secret).annotate({
     description:
-      "The secrets that sign deliveries now, the newest first, at most 3; only answers to commands have a secret itself."
+      "The secrets that sign deliveries now, newest first, at most 3, without their values. Only the answer to a command has a value."
   }),
-  health: Health.annotate({ description: "How the endpoint has answered, and what waits for it." })
+  health: Health.annotate({ description: "How the endpoint has answered, and which deliveries are pending." })
 }).annotate({ identifier: "DeveloperOutboundWebhook" })
 export type Webhook = typeof Webhook.Type
 
@@ -125,6 +125,6 @@ export const getWebhook = HttpApiEndpoint.get(
   .annotate(OpenApi.Summary, "Get the outbound webhook")
   .annotate(
     OpenApi.Description,
-    "Shows whether events arrive: the installation's webhook with the health of its endpoint, without its secrets. The `etag` is its version, for " +
-      "`expectedVersion`."
+    "Reads the installation's webhook, without the values of its secrets. The health of its endpoint shows whether events arrive. " +
+      "The `etag` is the version of the webhook: commands take it as `expectedVersion`."
   )

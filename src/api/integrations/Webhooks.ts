@@ -26,7 +26,7 @@ const EndpointUrl = text(1, 2048).check(
 /** The subscribed event types, as a set: order and repeats have no meaning. */
 const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
-  .annotate({ description: "The types of events to send: 1 to 20, in which order and repeats do not count." })
+  .annotate({ description: "The types of events to send, 1 to 20. Order and repeats have no meaning." })
   .pipe(
     Schema.decode({
       decode: SchemaGetter.transform((types: ReadonlyArray<EventType>) => [...new Set(types)].toSorted()),
@@ -59,7 +59,7 @@ const WebhookReceipt = Schema.Struct({
   signingSecret: Schema.optionalKey(
     Schema.String.annotate({
       description:
-        "The secret that signs deliveries, `whsec_` and base64; only the first answer has it, a replay does not."
+        "The secret that signs deliveries: `whsec_` and base64. Only the first answer has it; a replay does not."
     })
   )
 }).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
@@ -92,9 +92,10 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Configure the outbound webhook")
       .annotate(
         OpenApi.Description,
-        "Creates the installation's webhook (`expectedVersion` null), or changes the one at `expectedVersion`. A " +
-          "webhook that was disabled is enabled again. The endpoint is `https` at a public address, or at one that the operator allows, without credentials " +
-          "and fragment. The first answer has the signing secret in force: new for a new webhook, otherwise unchanged."
+        "Creates the installation's webhook if `expectedVersion` is null; otherwise changes the webhook that has this version. A " +
+          "disabled webhook is enabled again. The endpoint is a URL without credentials and fragment: `https` at a public address, or an " +
+          "address that the operator allows. The first answer has the current signing secret. A new webhook gets a new secret; a changed " +
+          "webhook keeps its own."
       ),
     // `getWebhook` follows the operation that creates the webhook, because samples are tried in this order.
     getWebhook,
@@ -114,9 +115,8 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Rotate the signing secret")
       .annotate(
         OpenApi.Description,
-        "Replaces a secret that others may know: makes a new signing secret, which signs at once. For 24 hours deliveries " +
-          "also have a signature of the old secret. " +
-          "Only the first answer has the secret."
+        "Replaces the signing secret, for example because others may know it. The new secret signs at once. For 24 hours deliveries " +
+          "also have a signature of the old secret. Only the first answer has the new secret; a replay does not."
       ),
     listDeliveries,
     getDelivery,
@@ -131,9 +131,9 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(OpenApi.Summary, "Retry a dead delivery")
       .annotate(
         OpenApi.Description,
-        "Sends a dead delivery again: returns it to the queue, with a new retry schedule, while the webhook is enabled and " +
-          "still subscribes to its event type. A pending delivery cannot be retried: it is sent at " +
-          "its `nextAttemptAt`. `deliveryId` is an `id` of `listDeliveries` with `status` `dead`. `resourceId` is the delivery's id, the `webhook-id` of its attempts."
+        "Sends a dead delivery again: returns it to the queue, with a new retry schedule. The webhook must be enabled and " +
+          "still subscribe to the type of the event. A pending delivery cannot be retried: it is sent at " +
+          "its `nextAttemptAt`. `deliveryId` is an `id` of `listDeliveries` with `status` `dead`. `resourceId` is the id of the delivery."
       )
   )
   .annotate(OpenApi.Title, "Integration webhooks")

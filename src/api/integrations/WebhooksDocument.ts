@@ -21,7 +21,10 @@ const header = (name: string, description: string) => ({
 })
 
 const headers = [
-  header("webhook-id", "The id of the delivery, the same for each attempt: it identifies a repeated delivery."),
+  header(
+    "webhook-id",
+    "The same for each attempt of a delivery and for each replay of it. It identifies a repeated delivery."
+  ),
   header(
     "webhook-timestamp",
     "Seconds since 1970 at this attempt. Refuse deliveries that are older than five minutes."
@@ -29,9 +32,9 @@ const headers = [
   header(
     "webhook-signature",
     "Standard Webhooks: for each signing secret, separated by spaces, `v1,` and the base64 HMAC-SHA-256 of " +
-      "`{webhook-id}.{webhook-timestamp}.{body}`. For 24 hours after a rotation there are two."
+      "`{webhook-id}.{webhook-timestamp}.{body}`. For 24 hours after a rotation there are two, after several rotations at most three."
   ),
-  header("traceparent", "In the trace of the request that caused the event (W3C Trace Context).")
+  header("traceparent", "The trace context (W3C) of the request that caused the event.")
 ]
 
 const responses = {
@@ -41,8 +44,8 @@ const responses = {
   },
   default: {
     description:
-      "Not accepted: redirects are not followed, and every answer but 2xx is retried, with eleven attempts in all over three " +
-      "days. `Retry-After` on 429 and 503 is honoured. Then the delivery is dead, until it is retried by operation."
+      "Not accepted. Redirects are not followed. Every answer other than 2xx and 410 is retried, with at most eleven attempts in " +
+      "about three days. `Retry-After` of 429 and 503 is honoured. After the last attempt the delivery is dead until `retryDelivery`."
   }
 }
 
