@@ -21,32 +21,34 @@ export const AudienceFilter = Schema.Struct({
   segmentId: Schema.NullOr(text(1, 160))
     .annotate({
       default: null,
-      description: "The id of the segment of the candidates, 1 to 160 characters; null for all clients of the project."
+      description:
+        "The id of the segment whose clients are the candidates, 1 to 160 characters; null for all clients of the project."
     })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
   providerTypes: ids.annotate({
     description:
-      "The types of providers over whose channels a client must be reachable: at most 100; empty does not filter."
+      "A client must be reachable over a channel of one of these provider types: at most 100, each of 1 to 160 characters; empty does not filter."
   }),
   requiredTags: ids.annotate({
-    description: "The tags that a client must all have: at most 100 of 1 to 160 characters; empty does not filter."
+    description:
+      "The tags that a client must have, all of them: at most 100, each of 1 to 160 characters; empty does not filter."
   }),
   stageIds: ids.annotate({
     description:
-      "The stages on one of which a client must have an active open deal: at most 100; empty does not filter."
+      "A client must have an active open deal on one of these stages: at most 100 ids of 1 to 160 characters; empty does not filter."
   }),
   loyaltyCardRequired: Schema.Boolean.annotate({
     default: false,
     description: "Whether a client must have a loyalty card; false does not filter."
   }).pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
-  loyaltyLevelIds: oneOf("The loyalty levels of which a client must have one"),
+  loyaltyLevelIds: oneOf("A client must have one of these loyalty levels"),
   minimumLoyaltyBalance: Schema.NullOr(balance)
     .annotate({
       default: null,
-      description: "The loyalty points that a client must have at least, from 0 to 1,000,000,000; null does not filter."
+      description: "The minimum loyalty balance of a client, in points from 0 to 1,000,000,000; null does not filter."
     })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
-  readyStampOfferIds: oneOf("The stamp offers of which one must be ready for a client")
+  readyStampOfferIds: oneOf("One of these stamp offers must be ready for the client")
 }).annotate({ identifier: "DeveloperCampaignAudienceFilter" })
 export type AudienceFilter = typeof AudienceFilter.Type
 
@@ -77,7 +79,7 @@ export const Audience = Schema.Struct({
     merged: countOf("clients that were merged into others"),
     filter_mismatch: countOf("clients that the filter leaves out"),
     channel_unavailable: countOf("clients without an address on an active channel of one of `providerTypes`"),
-    duplicate: countOf("clients that share an address with an earlier one")
+    duplicate: countOf("clients that share an address with an earlier eligible client")
   } satisfies Record<Exclusion, typeof count>).annotate({
     description: "The candidates that are left out, each counted under the first reason that applies."
   })
@@ -85,6 +87,8 @@ export const Audience = Schema.Struct({
 export type Audience = typeof Audience.Type
 
 export const CampaignAudience = Schema.Struct({
-  audience: Schema.NullOr(Audience).annotate({ description: "The audience that was frozen last; null until one is." })
+  audience: Schema.NullOr(Audience).annotate({
+    description: "The audience that was frozen last; null if none was frozen."
+  })
 }).annotate({ identifier: "DeveloperCampaignAudienceCurrentResponse" })
 export type CampaignAudience = typeof CampaignAudience.Type

@@ -25,9 +25,9 @@ const count = (what: string) => Schema.Int.annotate({ description: `The number o
 
 export const Progress = Schema.Struct({
   recipients: count("in all, the sum of the other members"),
-  pending: count("that are not settled, those to whom a message is being sent included"),
+  pending: count("that are not settled, including those to whom a message is being sent"),
   sent: count("whose provider has accepted the message"),
-  failed: count("that no route reaches, or whose providers refused the message"),
+  failed: count("that no route reaches, or whose message the providers refused"),
   unknown: count("whose provider may have accepted the message"),
   skipped: count("that withdrew consent, were suppressed, archived or merged after the freeze")
 })
@@ -37,24 +37,25 @@ export const Campaign = Schema.Struct({
   id: CampaignId,
   name: text(1, 160).annotate({ description: "The name of the campaign: 1 to 160 characters." }),
   status: CampaignStatus.annotate({
-    description: "The state, which decides the commands that are allowed. `completed` and `cancelled` are final."
+    description: "The state. It decides which commands are allowed. `completed` and `cancelled` are final."
   }),
-  primaryRoute: Route.annotate({ description: "The route of each send; null until any part of it is bound." }),
+  primaryRoute: Route.annotate({ description: "The route that is tried first; null until a part of it is bound." }),
   fallbackRoute: Route.annotate({
-    description: "The route that is tried when the primary route refuses; null if there is none."
+    description:
+      "The route that is tried if the primary route refuses, has no address or is revoked; null if there is none."
   }),
   scheduledForLocal: Schema.NullOr(Schema.String).annotate({
     description:
-      "The time that it was scheduled for, `YYYY-MM-DDThh:mm` in the project's time zone; null if it is not scheduled, or was scheduled for now."
+      "The scheduled time, `YYYY-MM-DDThh:mm` in the project's time zone; null if the campaign is not scheduled or was scheduled for now."
   }),
   sendsPerMinute: Schema.NullOr(Schema.Int).annotate({
-    description: "The number of sends per minute, 1 to 60000; null until it is scheduled."
+    description: "The maximum number of messages sent per minute, 1 to 60000; null until the campaign is scheduled."
   }),
-  startedAt: Schema.NullOr(Timestamp).annotate({ description: "When it began to send; null if it has not." }),
+  startedAt: Schema.NullOr(Timestamp).annotate({ description: "When the campaign began to send; null before that." }),
   endedAt: Schema.NullOr(Timestamp).annotate({
-    description: "When it was completed or cancelled; null if it is neither."
+    description: "When the campaign was completed or cancelled; null if it is neither."
   }),
-  progress: Progress.annotate({ description: "The recipients by state; all 0 until it runs." }),
+  progress: Progress.annotate({ description: "The number of recipients by state; all 0 until the campaign runs." }),
   version: Version,
   createdAt: CreatedAt,
   updatedAt: UpdatedAt
@@ -96,10 +97,7 @@ export const listCampaigns = HttpApiEndpoint.get("listCampaigns", path, {
   .annotate(Access, reading)
   .annotate(Examples, { answer: { items: [example], nextCursor: null } })
   .annotate(OpenApi.Summary, "List campaigns")
-  .annotate(
-    OpenApi.Description,
-    "Finds campaigns: pages of the project's campaigns, newest first, each with its state and progress."
-  )
+  .annotate(OpenApi.Description, "Lists the project's campaigns, newest first, each with its state and progress.")
 
 export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaignId`, {
   params: { campaignId: CampaignId },
@@ -111,6 +109,6 @@ export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaign
   .annotate(OpenApi.Summary, "Get a campaign")
   .annotate(
     OpenApi.Description,
-    "Follows a campaign to its end: reads its state and progress. The `etag` is its version, for `expectedVersion`. It has ended when `status` is " +
-      "`completed` or `cancelled`. A campaign with the id `audience-segments` can only be listed."
+    "Reads a campaign: its state and its progress. The states `completed` and `cancelled` are final. The `etag` is the version of the " +
+      "campaign: commands take it as `expectedVersion`. This operation cannot read a campaign with the id `audience-segments`; `listCampaigns` shows it."
   )

@@ -109,7 +109,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(OpenApi.Summary, "List the audience segments")
       .annotate(
         OpenApi.Description,
-        "Finds the ids of segments, from which an audience can select its candidates, newest first."
+        "Lists the segments, newest first. An audience can have the clients of a segment as its candidates."
       ),
     listCampaigns,
     getCampaign,
@@ -123,8 +123,8 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(OpenApi.Summary, "Get the frozen audience")
       .annotate(
         OpenApi.Description,
-        "Shows how many recipients a campaign has: the counts of the audience that it froze last, without the identities of recipients. The `etag` is the " +
-          "version of the campaign, for `expectedVersion`."
+        "Reads how many recipients a campaign has: the counts of the audience that was frozen last, without the identities of recipients. The `etag` is the " +
+          "version of the campaign: commands take it as `expectedVersion`."
       ),
     HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
       params: { campaignId: CampaignId },
@@ -153,13 +153,13 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
         OpenApi.Description,
         "Changes, schedules, pauses, resumes, cancels, copies or deletes a campaign: runs the command that `operation` " +
           "selects. Each command is allowed in these states, and moves the campaign as " +
-          `shown:\n\n${table}\n\nEvery other state is \`campaign_state_conflict\`. A command that ` +
-          "changes nothing answers `changed: false`; `freeze_audience` always takes a new snapshot. Of several conflicts " +
-          "the first is reported: state, version, references (missing ones, then a revoked channel), schedule, readiness.\n\n" +
+          `shown:\n\n${table}\n\nIn every other state the command answers \`campaign_state_conflict\`. A command that ` +
+          "changes nothing answers `changed: false`; `freeze_audience` always takes a new snapshot. If there are several conflicts, " +
+          "the first in this order is reported: state, version, references (missing ones, then a revoked channel), schedule, readiness.\n\n" +
           "`schedule` takes a time in the project's time zone, or null for now. A past time, an impossible date, or a " +
-          "time that a change to daylight-saving time skips is `schedule_invalid`; a time that occurs twice is the earlier " +
-          "one. `schedule` needs a primary route and a frozen audience with eligible recipients. `duplicate` copies the " +
-          "name, with ` copy` unless the command has another, and the routes: `resourceId` and `etag` are the new campaign's."
+          "time that a change to daylight-saving time skips is `schedule_invalid`; of a time that occurs twice, the earlier " +
+          "one is meant. `schedule` needs a complete primary route and a frozen audience with eligible recipients. `duplicate` copies the " +
+          "routes. Without a `name`, the copy gets the old name with ` copy` added. `resourceId` and `etag` belong to the copy."
       )
   )
   .annotate(OpenApi.Title, "Campaigns")

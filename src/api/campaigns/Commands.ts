@@ -19,7 +19,7 @@ const LocalTime = Schema.String.check(
 
 const sendsPerMinute = Schema.Int.check(
   Schema.isBetween({ minimum: 1, maximum: 60_000 }, { expected: "an integer from 1 to 60000" })
-).annotate({ description: "The messages that are sent in a minute at most: from 1 to 60000." })
+).annotate({ description: "The maximum number of messages sent per minute: 1 to 60000." })
 
 /** The schema name of a command: `set_primary_route` is `DeveloperCampaignSetPrimaryRoute`. */
 const identifier = (operation: string) =>
@@ -47,14 +47,15 @@ export const CampaignCommand = variants("operation", [
   }),
   variant("schedule", {
     scheduledForLocal: Schema.NullOr(LocalTime).annotate({
-      description: "When to start, `YYYY-MM-DDThh:mm` in the time zone of the project; null is now."
+      description: "When to start, `YYYY-MM-DDThh:mm` in the time zone of the project; null to start now."
     }),
     sendsPerMinute
   }),
   variant("duplicate", {
     name: Schema.optionalKey(
       text(1, 160).annotate({
-        description: "The name of the copy, 1 to 160 characters; absent for the old one with ` copy`."
+        description:
+          "The name of the copy, 1 to 160 characters. If absent: the name of the campaign with ` copy` added, cut to 160 characters."
       })
     )
   }),
