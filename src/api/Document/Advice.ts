@@ -28,9 +28,9 @@ const remedies: Readonly<Record<OperationCode, string>> = {
   validation_failed: "`errors` names each location and its rule. Correct the request; the same key may be used again.",
   malformed_json: "Send one JSON document in UTF-8, without a byte order mark.",
   cursor_invalid: "Start again with the first page, or send the cursor with the filters of its list.",
-  deal_status_invalid: "Open the deal again first: won and lost are reached only from open.",
+  deal_status_invalid: "Open the deal again first: only an open deal can be won or lost.",
   webhook_reference_invalid:
-    "Configure: send an `https` URL of a public host without credentials or fragment. Retry: send a delivery of this installation.",
+    "With `configureWebhook`, send an `https` URL of a public host, without credentials or fragment. With `retryDelivery`, send the id of a delivery of this installation.",
   project_mismatch: "Use a credential of the expected project. Nothing was read or sent.",
   schedule_invalid: "Send a future time that exists in the project's time zone.",
   // 401
@@ -60,28 +60,31 @@ const remedies: Readonly<Record<OperationCode, string>> = {
   campaign_not_found: "Check the id. A deleted campaign gets the same answer.",
   campaign_reference_not_found: "Check the segment, the template with its version, and the channel.",
   // 409
-  idempotency_key_reused: "Send a new key with a new request; keep a key for repeats of the same one.",
-  version_conflict: "Read the record again, and send the command for `currentVersion` with a new key.",
+  idempotency_key_reused: "Use a new key for a new request. Use the same key only to repeat the same request.",
+  version_conflict:
+    "Read the record again. Then send the command with `currentVersion` as its `expectedVersion`, and with a new key.",
   contact_capacity_exhausted: "Archive a client, or ask the operator for more capacity.",
-  client_archived: 'Send `{"status": "active"}` alone first.',
+  client_archived: 'First send `{"status": "active"}`, without other members.',
   organization_archived: "Choose another organization.",
   campaign_state_conflict: "The description of the operation lists the states in which each command is allowed.",
   campaign_not_ready: "Set or freeze the parts in `missing` first.",
   provider_conflict: "The message is stored as failed. Remove the cause, then send a new message with a new key.",
-  webhook_state_conflict: "Configure the webhook first, or enable it by configuring it again.",
+  webhook_state_conflict: "Configure the webhook first. If it is disabled, configure it again: this enables it.",
   ticket_not_rateable: "Wait until the ticket is resolved or closed.",
   rating_customer_owned: "A customer's rating cannot be replaced.",
   installation_not_ready: "The installation must be active, with an import profile and staged records.",
   // 413, 415, 429
   body_too_large: "A body has at most 256 KiB.",
   unsupported_media_type: "Send `content-type: application/json`.",
-  rate_limit_exceeded: "Wait `Retry-After` seconds, then send it again with the same key. Nothing happened.",
+  rate_limit_exceeded: "Nothing happened. Wait `Retry-After` seconds, then send the request again with the same key.",
   // 5xx
   internal: "The failure is logged with this `x-request-id`. Send the request again with the same key.",
-  rate_limiter_unavailable: "Wait `Retry-After` seconds, then send it again with the same key. Nothing happened.",
-  service_unavailable: "Wait `Retry-After` seconds, then send it again with the same key: it has at most one effect.",
+  rate_limiter_unavailable:
+    "Nothing happened. Wait `Retry-After` seconds, then send the request again with the same key.",
+  service_unavailable:
+    "Wait `Retry-After` seconds, then send the request again with the same key. It has at most one effect.",
   provider_outcome_unknown:
-    "Wait `Retry-After` seconds and send it again with the same key: the message is not sent again, and the answer has its state."
+    "Wait `Retry-After` seconds, then send the request again with the same key. This does not send the message again. The answer has its state."
 }
 
 export const advice: Readonly<Record<string, string | undefined>> = remedies

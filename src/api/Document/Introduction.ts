@@ -32,7 +32,7 @@ deal changes the members that it names, whatever the version is.
 
 ## Pages
 
-Lists are ordered by creation, newest first, but pipelines and installations by id. \`nextCursor\`, and \`Link: <…>; rel="next"\`, lead to the next page. A cursor
+Lists are ordered by creation, newest first. Pipelines and installations are ordered by id. \`nextCursor\`, and \`Link: <…>; rel="next"\`, lead to the next page. A cursor
 belongs to its list and filters; \`limit\` may change. Walking the pages never repeats or skips a record that existed at the
 start.
 
@@ -52,6 +52,6 @@ code points. Nothing is trimmed. A body has at most 256 KiB.
 
 Deliveries are signed by [Standard Webhooks](https://www.standardwebhooks.com) and arrive at least once: \`webhook-id\` is the
 same for every attempt. Answer 2xx within 15 s. After 410 the webhook is disabled; after any other answer that is not 2xx, the delivery is retried for days.
-Operators can deliver stored events again, under the \`webhook-id\` that they had, and send \`webhook.test.v1\` events: these
-are signed like all others, have an empty \`data\`, and mean nothing; answer 2xx.
+Operators can send stored events again, with the same \`webhook-id\`. They can also send \`webhook.test.v1\` events, which are signed
+like all others and have an empty \`data\`. Answer these with 2xx, and do nothing else.
 `.trim()

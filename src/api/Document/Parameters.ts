@@ -20,7 +20,7 @@ const parameters: Readonly<Record<string, Explained>> = {
   "query/cursor": {},
   "query/expectedVersion": {
     description:
-      "The `version` that the caller has read, from 1 (the ETag of the last answer); another version is refused.",
+      "The `version` that the caller has read, from 1 (the ETag of the last answer). The command is refused if the record has another version.",
     // Only deleteNote has this parameter. The sample before it has changed the same note.
     example: 2
   },
@@ -29,7 +29,7 @@ const parameters: Readonly<Record<string, Explained>> = {
   "path/dealId": { description: "The id of the deal: 1 to 160 characters.", example: "deal_espresso" },
   "path/noteId": {
     description:
-      "The id of the note: 1 to 160 characters. createNote answers it as `resourceId`, and listNotes lists it.",
+      "The id of the note: 1 to 160 characters. It is the `resourceId` that createNote answers, and an `id` of listNotes.",
     example: noteExample.id
   },
   "path/ticketId": {
@@ -43,14 +43,14 @@ const parameters: Readonly<Record<string, Explained>> = {
     example: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
   },
   "path/messageId": {
-    description: "The id of the message: 1 to 160 characters. sendMessage answers it as `messageId`.",
+    description: "The id of the message: 1 to 160 characters. It is the `messageId` that sendMessage answers.",
     example: messageExample.messageId
   },
   "path/campaignId": { description: "The id of the campaign: 1 to 160 characters.", example: "cmp_roastery" },
   "path/installationId": { description: "The id of the installation: 1 to 160 characters.", example: "ins_till" },
   "path/deliveryId": {
     description:
-      "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters. Replace the example by an `id` of listDeliveries.",
+      "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters. Use an `id` of listDeliveries instead of the example.",
     example: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8"
   }
 }
@@ -61,8 +61,8 @@ const requestId: OpenApi.OpenAPISpecParameter = {
   in: "header",
   required: false,
   description:
-    "Returned as the `x-request-id` of the answer and logged: 1 to 128 characters of A-Z a-z 0-9 . _ -. If it is absent " +
-    "or has another form, the service makes one.",
+    "The id of the request, for the `x-request-id` of the answer and the logs: 1 to 128 characters of A-Z a-z 0-9 . _ -. If it is " +
+    "absent or has another form, the service makes one.",
   schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 }
 
