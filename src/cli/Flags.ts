@@ -69,10 +69,10 @@ const rangeWith = <Name extends "before" | "after">(flag: Name, description: str
 })
 
 /** The flags of a page of a list that is newest first. */
-export const range = rangeWith("before", "Only items after this one in the list, which are older: `next` of a list")
+export const range = rangeWith("before", "Only items older than this one: the `next` of the page before")
 
 /** The flags of a page of a list in the order of ids. */
-export const rangeById = rangeWith("after", "Only items after this one in the list: `next` of a list")
+export const rangeById = rangeWith("after", "Only items after this one: the `next` of the page before")
 
 export const installation = Flag.String("installation").pipe(
   Flag.withMetavar("ID"),

@@ -46,6 +46,6 @@ export const consoleLink = Command.make(
     }
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("Print a link to the console on the admin port, which works once, for 10 minutes"),
+  Command.withDescription("Print a link to the console on the admin port. It works once, within 10 minutes"),
   Command.withExamples([{ command: `${cli} console` }])
 )

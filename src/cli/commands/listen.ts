@@ -43,7 +43,7 @@ const signalled = Effect.callback<void>((resume) => {
 /** A malformed secret is not repeated in the message. */
 const secret = Flag.Redacted("secret").pipe(
   Flag.withMetavar("SECRET"),
-  Flag.withDescription("The signing secret, whsec_…: verifies the deliveries"),
+  Flag.withDescription("The signing secret (whsec_…) by which deliveries are verified"),
   Flag.mapEffect((given) =>
     /^whsec_[A-Za-z0-9+/_-]{8,}={0,2}$/.test(Redacted.value(given))
       ? Effect.succeed(given)
@@ -71,12 +71,12 @@ export const listen = Command.make(
     ),
     forwardTo: Flags.decodedFlag("forward-to", url("http:", "https:")).pipe(
       Flag.withMetavar("URL"),
-      Flag.withDescription("Sends each accepted delivery on to this URL, with its signature"),
+      Flag.withDescription("Send each accepted delivery on to this URL, with its signature"),
       Flag.optional
     ),
     secret,
     fail: Flags.integer("fail", 0, 1_000_000).pipe(
-      Flag.withDescription("Answers so many deliveries with 500 first, so that they are retried"),
+      Flag.withDescription("Number of deliveries to answer with 500 first, so that they are retried; 0 if not given"),
       Flag.withDefault(0)
     )
   },

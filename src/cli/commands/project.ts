@@ -43,7 +43,7 @@ const apply = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Create or update a project and its records: all of the file, or none when anything is wrong"
+    "Create or update a project and its records. If anything in the file is wrong, nothing is written"
   ),
   Command.withExamples([
     { command: `${cli} project apply acme.json` },
@@ -88,7 +88,7 @@ const exportCommand = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Write a project as a project file, without the secrets of its channels: as it is at one moment, while it is in use"
+    "Write a project as a project file: its state at one moment, without the secrets of its channels. The project stays in use"
   ),
   Command.withExamples([
     { command: `${cli} project export --project acme --output acme.json` },
@@ -142,9 +142,9 @@ const moveCommand = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    to: databaseUrl("to").pipe(Flag.withDescription("The database of the other cell (required)")),
+    to: databaseUrl("to").pipe(Flag.withDescription("The URL of the other cell's database (required)")),
     source: databaseUrl("source").pipe(
-      Flag.withDescription("This database as the other one reaches it; DATABASE_URL if not given"),
+      Flag.withDescription("The URL by which the other database reaches this one; DATABASE_URL if not given"),
       Flag.optional
     ),
     abort: Flag.Boolean("abort").pipe(

@@ -33,7 +33,7 @@ const reseal = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Seal the stored secrets of SECRET_KEY_PREVIOUS under SECRET_KEY; safe to repeat, and while the service runs"
+    "Seal anew with SECRET_KEY the secrets that keys of SECRET_KEY_PREVIOUS have sealed. Safe to repeat, and while the service runs"
   ),
   Command.withExamples([
     {

@@ -12,7 +12,7 @@ export const serveAs = <const Name extends string>(name: Name) =>
       role: Flag.Literals("role", ["all", "api", "worker"]).pipe(
         Flag.withMetavar("ROLE"),
         Flag.withDescription(
-          "api: HTTP and no background work; worker: the background work, and of HTTP only /healthz and /readyz; all, if not given: both"
+          "api: HTTP without background work; worker: background work, and only /healthz and /readyz over HTTP; all: both; all if not given"
         ),
         Flag.withDefault("all")
       )

@@ -30,7 +30,7 @@ const issue = Command.make(
     ),
     scopes: Flag.Literals("scope", [...scopes, "all"]).pipe(
       Flag.withMetavar("SCOPE"),
-      Flag.withDescription("A scope of the key (required); once for each scope, or all"),
+      Flag.withDescription("A scope of the key (required): repeat the flag for each scope, or give all"),
       Flag.atLeast(1)
     ),
     expiresIn: Flags.duration("expires-in").pipe(
@@ -115,7 +115,9 @@ const rotate = Command.make(
     yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
   }, onKeys)
 ).pipe(
-  Command.withDescription("Issue a key of the same rights and lifetime in place of another"),
+  Command.withDescription(
+    "Issue a new key with the rights and lifetime of an old key, which ends after the grace period"
+  ),
   Command.withExamples([
     { command: `${cli} token rotate --key 4fGh8Kp2LmQx` },
     { command: `${cli} token rotate --key 4fGh8Kp2LmQx --grace 1m`, description: "End the old key in a minute" }

@@ -18,15 +18,15 @@ export const replay = Command.make(
     json: Flags.json,
     project: Flags.project,
     installationId: Flags.installation,
-    since: Flags.time("since", "Deliveries that were created at this time or later (required)"),
-    until: Flags.time("until", "Deliveries that were created before this time (required)"),
+    since: Flags.time("since", "Only deliveries that were created at this time or later (required)"),
+    until: Flags.time("until", "Only deliveries that were created before this time (required)"),
     eventTypes: Flag.Literals("type", eventTypes).pipe(
       Flag.withMetavar("TYPE"),
-      Flag.withDescription("Events of this type; once for each type, all if not given"),
+      Flag.withDescription("Only events of this type: repeat the flag for each type; all types if not given"),
       Flag.atLeast(0)
     ),
     filter: Flag.Literals("status", filterNames).pipe(
-      Flag.withDescription("Deliveries in this state; dead ones if not given"),
+      Flag.withDescription("Only deliveries in this state; dead if not given"),
       Flag.withDefault("dead" as const)
     ),
     pace: Flags.integer("pace", 1, highestPace).pipe(
@@ -55,7 +55,7 @@ export const replay = Command.make(
     yield* answer(json, started, text)
   }, onReplays)
 ).pipe(
-  Command.withDescription("Send stored events to a webhook again, after live ones"),
+  Command.withDescription("Send stored events to a webhook again. Live events are sent first"),
   Command.withExamples([
     {
       command: `${cli} deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --dry-run`,
