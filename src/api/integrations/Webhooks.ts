@@ -37,7 +37,7 @@ const EventTypes = Schema.Array(Schema.Literals(eventTypes))
 export const WebhookConfigure = Schema.Struct({
   endpointUrl: EndpointUrl.annotate({
     description:
-      "The URL to which events are sent: `https` at a public address, or an address that the operator allows; at most 2048 characters."
+      "The URL to which events are sent: `https` at a public address, `https` or `http` at an address that the operator allows; at most 2048 characters."
   }),
   eventTypes: EventTypes,
   expectedVersion: Schema.NullOr(Version).annotate({
