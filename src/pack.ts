@@ -57,6 +57,9 @@ const objects = new Map(
   )
 )
 
+/** The objects of a problem that no operation declares. The document does not have it, but its members are those of all problems. */
+const undeclaredProblem = objects.get("internal") ?? []
+
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
 
 /** A type literal in a declaration: the line of each member by name, and the objects that the type may describe. */
@@ -86,7 +89,7 @@ const documentMembers = (declaration: string): string => {
     const name = /^ +(?:readonly )?"?([\w-]+)"?\??: /.exec(line)?.[1]
     if (name !== undefined) open.at(-1)?.lines.set(name, index)
     for (const [, name = ""] of line.matchAll(/(?:HttpApiEndpoint<|ProblemClass<\w+, |^ +(?="\w+\.))"([\w.]+)"/g))
-      candidates = objects.get(name) ?? []
+      candidates = objects.get(name) ?? undeclaredProblem
     if (line.endsWith("{")) open.push({ lines: new Map(), candidates })
   }
   return lines
@@ -96,6 +99,19 @@ const documentMembers = (declaration: string): string => {
     })
     .join("\n")
 }
+
+/**
+ * Declares the members of RFC 9457 in each class of a problem. The classes inherit them from the framework's declaration,
+ * which has no texts.
+ */
+const declareProblemMembers = (declaration: string): string =>
+  declaration.replaceAll(/^export declare class \w+ extends (\w+_base) \{$/gm, (line, base) => {
+    const inherited = (name: string) => `InstanceType<typeof ${base}>["${name}"]`
+    const required = ["type", "status", "title"].map((name) => `    readonly ${name}: ${inherited(name)};`)
+    // An indexed type would add `undefined` to these.
+    const optional = ["detail", "instance"].map((name) => `    readonly ${name}?: string;`)
+    return [line, ...required, ...optional].join("\n")
+  })
 
 /** Adds an interface with the texts of all operations to a declaration, and makes it a part of both types of clients. */
 const documentOperations = (declaration: string): string => {
@@ -123,6 +139,7 @@ const edit = (file: string, change: (text: string) => string) => {
 rmSync(dist, { recursive: true, force: true })
 const { status } = spawnSync("tsc", ["--project", client], { stdio: "inherit" })
 if (status !== 0) process.exit(1)
+edit("api/Problems.d.ts", declareProblemMembers)
 for (const file of ["Api", "Problems", "integrations/Events"]) edit(`api/${file}.d.ts`, documentMembers)
 edit("client/Operations.d.ts", documentOperations)
 cpSync(join(client, "../../LICENSE"), join(client, "LICENSE"))

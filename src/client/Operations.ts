@@ -47,7 +47,9 @@ type Slot<Name extends string, Value> = [Value] extends [never]
 type RequestTo<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
   ? Types.Simplify<
       Slot<"params", Declared<Endpoint["~Params"]>["Encoded"]> &
-        ([Endpoint["~Query"]] extends [never] ? unknown : Slot<"query", QueryOf<Declared<Endpoint["~Query"]>>>) &
+        ([Endpoint["~Query"]] extends [never]
+          ? unknown
+          : Slot<"query", Types.Simplify<QueryOf<Declared<Endpoint["~Query"]>>>>) &
         Slot<"headers", Partial<Declared<Endpoint["~Headers"]>["Encoded"]>> &
         ([Endpoint["~Payload"]] extends [never]
           ? unknown
@@ -104,11 +106,14 @@ export type OperationItem<Group extends GroupName, Name extends OperationName<Gr
 /** The arguments of a method. A request without required members is optional. */
 type Arguments<Request> = Partial<Request> extends Request ? [request?: Request] : [request: Request]
 
-/** An operation as an Effect. A list also has `items`, the records of all pages from the requested one on. */
+/** An operation as an Effect. A list also has `items`. */
 type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect.Effect<Answer, Failure>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown
-    : { readonly items: (...args: Arguments<Request>) => Stream.Stream<ItemOf<Answer>, Failure> })
+    : {
+        /** The records of all pages of the list, from the requested page on. Each page is read when it is needed. */
+        readonly items: (...args: Arguments<Request>) => Stream.Stream<ItemOf<Answer>, Failure>
+      })
 
 /** Every operation of the API, by group and name. */
 export type Operations = {
@@ -121,11 +126,17 @@ export type Operations = {
   }
 }
 
-/** An operation as a Promise. A list also has `items`, the records of all pages, to be read with `for await`. */
+/** An operation as a Promise. A list also has `items`. */
 type PromiseMethod<Request, Answer> = ((...args: [...Arguments<Request>, options?: CallOptions]) => Promise<Answer>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown
-    : { readonly items: (...args: [...Arguments<Request>, options?: CallOptions]) => AsyncIterable<ItemOf<Answer>> })
+    : {
+        /**
+         * The records of all pages of the list, from the requested page on, to be read with `for await`. Each page is
+         * read when it is needed.
+         */
+        readonly items: (...args: [...Arguments<Request>, options?: CallOptions]) => AsyncIterable<ItemOf<Answer>>
+      })
 
 /** Options of one call. */
 export interface CallOptions {

@@ -12,7 +12,7 @@ export class UnexpectedProblem extends Data.TaggedError("UnexpectedProblem")<{
   /** The HTTP status. */
   readonly status: number
   readonly title: string
-  /** A description for a person. */
+  /** What happened in this request, for people. */
   readonly detail?: string | undefined
   /** The request: `urn:developer-api:request:<x-request-id>`. */
   readonly instance?: string | undefined

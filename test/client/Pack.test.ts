@@ -23,7 +23,7 @@ const timeout = 300_000
 /** The compiler whose language service answers what an editor shows. */
 const compiler = join(judges, "typescript")
 
-/** Prints the texts that an editor shows for the last names of these expressions. */
+/** Prints what an editor shows for the last names of these expressions: the texts, and the types. */
 const hovers = `
   const [, , compiler, file, ...asked] = process.argv
   const ts = require(compiler)
@@ -40,7 +40,8 @@ const hovers = `
   })
   const text = ts.sys.readFile(file)
   const shown = asked.map((name) => service.getQuickInfoAtPosition(file, text.indexOf(name) + name.length - 1))
-  console.log(JSON.stringify(shown.map((info) => ts.displayPartsToString(info?.documentation))))
+  const print = (part) => shown.map((info) => ts.displayPartsToString(info?.[part]))
+  console.log(JSON.stringify({ texts: print("documentation"), types: print("displayParts") }))
 `
 
 let home: string
@@ -189,7 +190,7 @@ describe("what editors show for the packed client", () => {
         `import { createClient, DeveloperApi, isProblem, type WebhookEvent } from "developer-api/client"
          import { Effect } from "effect"
          const api = createClient({ baseUrl: "https://api.example.com", token: "dk_1" })
-         export const calls = Effect.map(DeveloperApi, (effects) => [effects.notes.createNote])
+         export const calls = Effect.map(DeveloperApi, (effects) => [effects.notes.createNote, effects.deals.listDeals.items])
          const { body: deal, headers } = await api.deals.getDeal({ params: { dealId: "deal_1" } })
          const { body: page } = await api.deals.listDeals({ query: { status: "won" } })
          for await (const listed of api.deals.listDeals.items()) console.log(listed.stageId)
@@ -197,7 +198,9 @@ describe("what editors show for the packed client", () => {
          await api.deals.createDeal({ payload: { title: "", currency: "EUR" }, headers: { "idempotency-key": "k" } })
          const versionOf = (error: unknown) => (isProblem(error, "version_conflict") ? error.currentVersion : undefined)
          export const shown = [deal.amountMinor, headers.etag, page.nextCursor, page.items[0]?.closedAt, versionOf]
-         export const counts = preview.counts
+         const reasonsOf = (failed: unknown) =>
+           isProblem(failed, "deal_not_found") ? [failed.status, failed.title, failed.detail, failed.instance] : []
+         export const counts = [preview.counts, reasonsOf]
          export const idOf = (event: WebhookEvent) =>
            event.type === "crm.deal.created.v1" ? event.data.deal.clientId : event.id`
       )
@@ -206,6 +209,8 @@ describe("what editors show for the packed client", () => {
       const texts = {
         "effects.notes.createNote": /^Write a note on a deal\. \w/,
         "api.deals.getDeal": /^Get a deal\. \w/,
+        "api.deals.listDeals.items": /^The records of all pages .*`for await`/,
+        "effects.deals.listDeals.items": /^The records of all pages/,
         "deal.amountMinor": /^The amount in minor units of `currency`, .*; null if there is no amount\.$/,
         "headers.etag": /^The version of the record/,
         "page.nextCursor": /next page/,
@@ -216,18 +221,31 @@ describe("what editors show for the packed client", () => {
         "query: { status": /\w/,
         currency: /^The currency of `amountMinor`/,
         "error.currentVersion": /\w/,
+        "failed.status": /^The HTTP status/,
+        "failed.title": /one fixed sentence/,
+        "failed.detail": /^What happened in this request/,
+        "failed.instance": /identifies the request/,
         "deal.clientId": /^The id of the client/,
         "event.id": /installation/
       }
       const asked = Object.keys(texts)
-      const shown: unknown = JSON.parse(await run(process.execPath, script, compiler, program, ...asked))
-      assertMatches(shown, Object.values(texts))
+      const shown: { readonly texts: ReadonlyArray<string>; readonly types: ReadonlyArray<string> } = JSON.parse(
+        await run(process.execPath, script, compiler, program, ...asked)
+      )
+      assertMatches(shown.texts, Object.values(texts))
+      // Requests are shown by their members, not by the schemas that declare them.
+      assert.deepStrictEqual(
+        shown.types.filter((type) => /Struct<|QueryOf</.test(type)),
+        []
+      )
     },
     timeout
   )
 
-  it("describes every member of the operations", () => {
-    const declarations = readFileSync(join(home, "node_modules/developer-api/dist/api/Api.d.ts"), "utf8").split("\n")
+  it("describes every member of the operations and of the problems", () => {
+    const declarations = ["Api", "Problems"].flatMap((file) =>
+      readFileSync(join(home, `node_modules/developer-api/dist/api/${file}.d.ts`), "utf8").split("\n")
+    )
     const members = declarations.flatMap((line, index) =>
       /^ +(?:readonly )?"?[\w-]+"?\??: /.test(line) ? [index] : []
     )
