@@ -358,7 +358,7 @@ describe("the example programs of the README", () => {
         params: { installationId: "ins_shop" },
         payload: {
           endpointUrl: `http://127.0.0.1:${port}/hooks`,
-          eventTypes: ["crm.deal.created.v1"],
+          eventTypes: ["crm.deal.created.v1", "crm.deal.stage_changed.v1"],
           expectedVersion: null
         }
       })
@@ -367,8 +367,10 @@ describe("the example programs of the README", () => {
         SECRET: secret
       })
       await receiver.prints(/waiting for events/)
-      await api.deals.createDeal({ payload: { title: "Ten more cups" } })
+      const { body: created } = await api.deals.createDeal({ payload: { title: "Ten more cups" } })
       await receiver.prints(/^New: Ten more cups$/m)
+      await api.deals.patchDeal({ params: { dealId: created.resourceId }, payload: { stageId: "stage_offer" } })
+      await receiver.prints(/^Received: crm\.deal\.stage_changed\.v1$/m)
       const forged = await fetch(`http://127.0.0.1:${port}/hooks`, { method: "POST", body: "{}" })
       assert.strictEqual(forged.status, 400)
       await receiver.prints(/^Refused: header_missing$/m)
