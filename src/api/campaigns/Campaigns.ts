@@ -124,7 +124,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(
         OpenApi.Description,
         "Reads how many recipients a campaign has: the counts of the audience that was frozen last, without the identities of recipients. The `etag` is the " +
-          "version of the campaign: commands take it as `expectedVersion`."
+          "version of the campaign, which `rename` and `delete` take as `expectedVersion`."
       ),
     HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
       params: { campaignId: CampaignId },
