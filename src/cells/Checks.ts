@@ -85,9 +85,14 @@ export const check = Effect.fnUntraced(function* (
   if (mark.peer !== null && mark.peer !== targetId) {
     faults.push("The project is being moved to another database: name that one by --to, or run there with --abort")
   }
-  const unreadable = yield* Effect.provideService(unreadableAll(sealed), SqlClient.SqlClient, target)
-  if (unreadable > 0) {
-    faults.push(`SECRET_KEY opens none of the ${unreadable} secrets at the target: cells share SECRET_KEY`)
+  for (const [side, sql] of [
+    ["source", source],
+    ["target", target]
+  ] as const) {
+    const unreadable = yield* Effect.provideService(unreadableAll(sealed), SqlClient.SqlClient, sql)
+    if (unreadable > 0) {
+      faults.push(`SECRET_KEY opens none of the ${unreadable} secrets at the ${side}: cells share SECRET_KEY`)
+    }
   }
   if (faults.length > 0) return yield* refused(...faults)
 })
