@@ -61,7 +61,7 @@ export const newRequestState = (
   }
 }
 
-/** Runs a part of a request, such as a call to a provider, in which each statement has the whole time of a request. */
+/** Runs a part of a request, such as a call to a provider. Each statement of the part has the whole time of a request. */
 export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))
 

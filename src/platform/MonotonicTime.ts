@@ -10,7 +10,6 @@ export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.mono
 interface Options<A> {
   /** Maximum number of entries; the oldest are dropped. */
   readonly capacity: number
-  /** Time for which a result is kept. */
   readonly timeToLive: (result: A) => Duration.Duration
 }
 

@@ -17,7 +17,7 @@ export interface Pool {
   readonly readOnly?: boolean
   /** Whether the pool needs sessions. It then connects to `DATABASE_DIRECT_URL` if that is set, not to the pooler. */
   readonly direct?: boolean
-  /** Time without an answer after which a connection counts as dead; null: no limit. Default: 5 s. */
+  /** A connection counts as dead after this time without an answer; null: never. Default: 5 s. */
   readonly deadAfter?: Duration.Duration | null
 }
 
@@ -153,7 +153,6 @@ export type PoolId = keyof typeof pools
 const defaults: Readonly<Record<PoolId, number>> = Record.map(pools, ({ size }) => size)
 const ids = Record.keys(defaults)
 
-/** The default of `DATABASE_MAX_CONNECTIONS`. */
 export const defaultConnections = Object.values(defaults).reduce((sum, size) => sum + size, 0)
 
 /** The minimum of `DATABASE_MAX_CONNECTIONS` (contract §14): one connection for each pool, two for maintenance. */

@@ -109,7 +109,6 @@ const defaultRetrySchedule = [
 const redacted = (text: string | undefined) => Option.map(Option.fromUndefinedOr(text), (value) => Redacted.make(value))
 const withoutTrailingSlashes = (text: string) => text.replace(/\/+$/, "")
 
-/** The settings, with defaults for the variables that are absent. */
 const settingsOf = (given: typeof Variables.Type) => ({
   host: given.HOST ?? "127.0.0.1",
   /** 0 lets the system choose. */
@@ -147,11 +146,11 @@ const settingsOf = (given: typeof Variables.Type) => ({
   webhooks: {
     /** Maximum duration of a delivery attempt, from DNS to the end of the answer. */
     timeout: given.WEBHOOK_TIMEOUT ?? Duration.seconds(15),
-    /** Time after a rotation for which deliveries are also signed with the old secret. */
+    /** After a rotation, deliveries are also signed with the old secret for this time. */
     secretOverlap: given.WEBHOOK_SECRET_OVERLAP ?? Duration.hours(24),
     /** The delay before each retry. After the last retry a delivery is dead. */
     retrySchedule: given.WEBHOOK_RETRY_SCHEDULE ?? defaultRetrySchedule,
-    /** Time without a success after which the webhook of a failing endpoint is disabled. */
+    /** A webhook is disabled when its endpoint has failed for this time without a success. */
     disableAfter: given.WEBHOOK_DISABLE_AFTER ?? Duration.days(5),
     /** Maximum number of deliveries in flight to one endpoint, over all replicas. */
     endpointConcurrency: given.WEBHOOK_ENDPOINT_CONCURRENCY ?? 4,

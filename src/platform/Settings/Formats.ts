@@ -64,7 +64,6 @@ export const url = (...protocols: ReadonlyArray<string>) =>
     })
   )
 
-/** A URL that contains `{traceId}`. */
 export const TraceUrl = Schema.String.check(
   Schema.makeFilter((text: string) => text.includes("{traceId}") && /^https?:\/\//.test(text) && URL.canParse(text), {
     expected: "a URL with {traceId} in it, such as https://traces.example.com/{traceId}"

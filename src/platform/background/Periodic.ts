@@ -15,7 +15,7 @@ interface Options {
 /** Minimum of the default of `stalledAfter`. A run may wait for the database this long. */
 const minStall = Duration.minutes(1)
 
-/** Bounds of the maximum backoff after a failed run, without jitter. Within the bounds, the maximum is the interval. */
+/** The backoff after failed runs, before jitter, is at most the interval, clamped to these bounds. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {

@@ -14,7 +14,6 @@
 import { Clock, Duration, Effect } from "effect"
 
 export interface Options {
-  /** Number of all permits. */
   readonly total: number
   /** Maximum limit of a key. */
   readonly perKey: number
@@ -40,7 +39,6 @@ export interface Permit {
 interface KeyLimit {
   readonly tenant: string
   readonly key: string
-  /** Permits that may be taken now. */
   readonly free: number
 }
 
@@ -59,7 +57,7 @@ export interface Slots {
   readonly limits: () => Limits
 }
 
-/** Time since the end of a key's last call after which the key is forgotten, if no permit of it is taken. */
+/** A key is forgotten this long after the end of its last call, if none of its permits is taken. */
 const forgetAfter = Duration.minutes(10)
 
 interface Entry {

@@ -33,7 +33,6 @@ export class Supervisor extends Context.Service<
       options: Options,
       loop: Loop<E, R>
     ) => Effect.Effect<Fiber.Fiber<void>, never, Exclude<R, Scope.Scope> | Scope.Scope>
-    /** Returns the names of the stalled loops. */
     readonly stalled: () => ReadonlyArray<string>
   }
 >()("developer-api/platform/background/Supervisor") {

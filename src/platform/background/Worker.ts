@@ -41,7 +41,7 @@ export class Worker extends Context.Service<
     readonly id: bigint
     /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
-    /** Returns an SQL condition: the worker in this column (bigint, nullable) is dead. Reads pg_locks once a statement. */
+    /** Returns an SQL condition: the worker in this column (bigint, nullable) is dead. Reads pg_locks once per statement. */
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
   }
 >()("developer-api/platform/background/Worker") {

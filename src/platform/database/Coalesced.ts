@@ -15,7 +15,7 @@ interface Call<Input, Output, E> {
   interrupted: boolean
 }
 
-/** Time, in milliseconds, by which a call may exceed its own limit. So most calls need no timer of their own. */
+/** A call may exceed its own limit by this time, in milliseconds. So most calls need no timer of their own. */
 const tolerance = 100
 
 /**

@@ -95,7 +95,6 @@ export const alteredObject = (columns: Columns, before: string, after: string): 
   )`
 }
 
-/** Returns the column list of an INSERT. */
 export const insertList = (columns: Columns): string =>
   listOf(columns)
     .map(({ column }) => column)
@@ -122,7 +121,6 @@ export const qualifiedList = (columns: Columns, row: string): string =>
     .map(({ column }) => `${row}.${column}`)
     .join(", ")
 
-/** Returns an SQL condition: the rows called `one` and `other` differ. */
 export const differ = (columns: Columns, one: string, other: string): string =>
   `(${qualifiedList(columns, one)}) IS DISTINCT FROM (${qualifiedList(columns, other)})`
 

@@ -72,10 +72,10 @@ export const timeLeft = (context: Context.Context<never>): number => {
   return arrivedAt === undefined ? timeout : Math.max(0, timeout - (performance.now() - arrivedAt))
 }
 
-/** Time without an answer after which a connection counts as dead. No statement of a request may take that long. */
+/** A connection counts as dead after this time without an answer. No statement of a request may take that long. */
 const deadAfter = Duration.seconds(5)
 
-/** Returns the driver's options for the address of a pool. With these options, its connections are counted and watched. */
+/** Returns the driver's options for a pool: the address, and a `stream` that counts and watches the pool's connections. */
 const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
   const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
   const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
@@ -152,10 +152,9 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
 export const unavailable = () =>
   new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
 
-/** A statement changed nothing because of concurrent statements. */
+/** A statement changed nothing because of concurrent statements. A retry may succeed. */
 export class Contended extends Data.TaggedError("Contended") {}
 
-/** Whether a statement changed nothing because of concurrent statements. A retry may then succeed. */
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
   error._tag === "Contended" || contentions.has(error.reason._tag)
 
@@ -222,7 +221,7 @@ export const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Eff
   )
 
 /**
- * Starts a statement in a new fiber, and interrupts it when its context has no time left. Calls `onExit` once. Returns a
+ * Starts a statement in a new fiber, and interrupts it when its context has no time left. Calls `onExit` exactly once. Returns a
  * function that interrupts the statement.
  */
 export const startWithTimeout = <A, E, R>(

@@ -10,10 +10,9 @@ export const DatabaseClock = Context.Reference<(sql: Sql) => Effect.Effect<State
   { defaultValue: () => (sql) => Effect.succeed(sql`statement_timestamp()`) }
 )
 
-/** Returns the clock as an effect. A service resolves it once, when the service is built. */
+/** Returns the clock as an effect. A service resolves the clock when the service is built. */
 export const databaseNow = (sql: Sql): Effect.Effect<Effect.Effect<Statement.Fragment>> =>
   Effect.map(DatabaseClock, (clock) => Effect.suspend(() => clock(sql)))
 
-/** Returns an SQL expression: the time `millis` milliseconds after `from`, or NULL if `millis` is null. */
 export const later = (sql: Sql, from: Statement.Fragment, millis: number | null): Statement.Fragment =>
   sql`(${from} + ${millis}::float8 * interval '1 millisecond')`

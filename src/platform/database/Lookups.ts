@@ -19,12 +19,11 @@ interface Key {
  */
 export const plannedOnce = "ordinal + 0 = ordinal"
 
-/** Maximum number of records that one statement looks up. */
 const maxBatch = 64
 
 /**
- * Makes a function that looks up one record of a table; it returns `undefined` for a missing record. The look-ups of one turn
- * of the event loop are one statement. It returns one row for each key, in order, with null columns for a missing record.
+ * Makes a function that looks up one record of a table, and returns `undefined` for a missing record. The look-ups of one turn
+ * of the event loop are one statement, which returns a row for each key, in order. All columns of a missing record are null.
  */
 export const lookup = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
@@ -51,7 +50,7 @@ export const lookup = <Row extends { readonly id: string }>(
       (rows) => rows.map((row) => (row.id === null ? undefined : row))
     )
 
-  // PostgreSQL answers a single look-up faster in its plain form.
+  // A single look-up is faster in the plain form.
   return coalesce(maxBatch, (keys) => {
     const [first] = keys
     return keys.length === 1 && first !== undefined ? one(first) : many(keys)

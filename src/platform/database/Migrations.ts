@@ -21,7 +21,7 @@ const loader = fromFileSystem(directory)
 /** The key of the advisory lock that lets one process migrate at a time: "dev-api!" in ASCII. */
 const lock = 7_234_304_496_243_601_697n
 
-/** A statement that waits for the lock of a table blocks all later statements on it. So it gives up, and is tried again. */
+/** A statement that waits for a table's lock blocks all later ones on the table. So it fails after this time and is retried. */
 const lockTimeout = "2s"
 const again = { schedule: Schedule.spaced(Duration.seconds(1)), times: 60 }
 
@@ -114,7 +114,6 @@ export const migrateFrom = (directory: string) =>
     )
   }).pipe(Effect.withSpan("migrate"), Effect.provide(NodeServices.layer))
 
-/** Applies the pending migrations of `migrations/`, and returns their ids and names. */
 export const migrate = migrateFrom(directory)
 
 /** Migrations have not been applied. The message names the command that applies them. */

@@ -1,7 +1,6 @@
 /** The statement of a mutation. It claims the keys of its commands, applies the changes, and returns a row per command. */
 import type { SqlClient, Statement } from "effect/sql"
 
-/** The result of one command. */
 export interface Attempt<Returned> {
   readonly ord: number
   readonly failure: string | null
@@ -26,7 +25,7 @@ interface Parts {
   readonly decided: Statement.Fragment
   /** The columns of `decided` that `claim` needs. */
   readonly claim: Statement.Fragment
-  /** Common table expressions that apply the changes of the commands in `claim`, whose keys this statement has inserted. */
+  /** Common table expressions that apply the changes of `claim`: the commands whose keys this statement has inserted. */
   readonly effect: Statement.Fragment
   /** An expression for a value that only the first run of a command returns; it is not stored. */
   readonly returning?: Statement.Fragment | undefined
@@ -36,7 +35,7 @@ interface Parts {
  * Returns a row for each command, except for commands of a project that a project file or a move locks or has changed since
  * the statement began. `enter_project` takes the shared advisory lock that a project file takes exclusively, and returns the
  * current revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. The
- * statement never waits for the lock, so a project file that waits for it goes first.
+ * statement never waits for that advisory lock, so a project file that waits for the lock goes first.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the

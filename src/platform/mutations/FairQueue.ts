@@ -6,7 +6,6 @@
  */
 export const capacity = 8_192
 
-/** An item of the queue. */
 export interface Queued {
   readonly projectId: string
   /** Hashes of the item's names: the key of a command, and the record that it changes. Items in service share no name. */
@@ -34,7 +33,7 @@ export class FairQueue<Item extends Queued> {
     return this.size >= capacity && own >= capacity / this.waiting.size
   }
 
-  /** Whether an item waits, and no item in service shares a name with it. So only its turn is missing. */
+  /** Whether an item waits only for its turn: no item in service shares a name with it. */
   isDelayed(item: Item): boolean {
     const isWaiting = this.waiting.get(item.projectId)?.includes(item) ?? false
     return isWaiting && !item.names.some((name) => this.served.includes(name))
@@ -47,7 +46,6 @@ export class FairQueue<Item extends Queued> {
     else items.push(item)
   }
 
-  /** Removes an item if it waits. */
   remove(item: Item): void {
     const items = this.waiting.get(item.projectId)
     const index = items?.indexOf(item) ?? -1
@@ -82,7 +80,6 @@ export class FairQueue<Item extends Queued> {
     return taken
   }
 
-  /** Ends the service of an item. */
   done(item: Item): void {
     for (const name of item.names) this.served.splice(this.served.indexOf(name), 1)
   }

@@ -56,7 +56,6 @@ export interface Kind<Args, Problem> {
 
 const undecided = "undecided"
 
-/** Makes the function that runs commands of a kind. */
 export const makeGrouped = <Args, Problem, Returned = null>(
   client: MutationClient,
   kind: Kind<Args, Problem>

@@ -4,13 +4,12 @@ import { ServiceUnavailable } from "../../api/Problems.ts"
 import { type Contended, startWithTimeout, timeLeft, unavailable } from "../database/Database.ts"
 import { FairQueue, type Queued } from "./FairQueue.ts"
 
-/** Maximum number of requests in a group. */
 const maxGroup = 32
 /** Maximum number of groups of a kind in flight. More groups would wait for each other in the database. */
 const maxGroups = 2
 
 /**
- * Part of a caller's time for which a request may wait for its turn. Then it is refused. The wait is long because a refusal
+ * Share of the caller's time after which a request that still waits for its turn is refused. The wait is long because a refusal
  * takes as much CPU time as an answer. The rest of the time is enough for the statement.
  */
 const queueShare = 3 / 4
@@ -28,8 +27,8 @@ interface Waiting<Request, Answer> extends Queued {
 
 /**
  * Makes the function that runs a request. `group` returns one answer for each request, in order, or undefined for an undecided
- * request; it needs no timeout. `alone` runs an undecided request. A request is sent at the end of the current turn of the event
- * loop (`setImmediate`), or with the next group if two groups are in flight. A caller waits at most for the time that its
+ * request. `group` needs no timeout. `alone` runs an undecided request. A request is sent at the end of the current turn of the
+ * event loop (`setImmediate`), or with the next group if two groups are in flight. A caller waits at most for the time that its
  * context has left. A request that was sent runs to its end, even if its caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
@@ -59,7 +58,7 @@ export const groups = <Request extends Queued, Answer>({
     })
   }
 
-  /** Runs a group. `context` is the one with the most time left, because each entry has its own timer. */
+  /** Runs a group, in the `context` of the entry with the most time left. Each entry has its own timer. */
   const runGroup = (entries: ReadonlyArray<Entry>, context: Context.Context<never>) => {
     inFlight++
     const answers = group(entries.map(({ request }) => request))

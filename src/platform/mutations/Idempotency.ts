@@ -8,7 +8,6 @@ import { hash as oneShotHash } from "node:crypto"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
 
-/** A mutating request: its project, key and fingerprint. */
 export interface Command {
   readonly projectId: ProjectId
   readonly key: string
@@ -16,7 +15,6 @@ export interface Command {
   readonly fingerprint: Uint8Array
 }
 
-/** Makes the command of a decoded request. */
 export const command = (
   projectId: ProjectId,
   request: {
@@ -60,7 +58,6 @@ export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Pr
 
 /** A mutation for `mutate`, as SQL: common table expressions before the claim of the key (`verdict`) and after it (`effect`). */
 export interface Mutation<Problem> {
-  /** The time of the change. */
   readonly at: Date
   /**
    * Locks the records, checks the guards, and ends in one row of `verdict (failure text, resource_id text, changed

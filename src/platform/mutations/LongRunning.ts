@@ -9,7 +9,6 @@ export class LongRunning extends Context.Service<
   {
     /** Mutates on the connections of the long-running pool. */
     readonly mutations: MutationClient
-    /** Runs a mutation with the longer timeout. */
     readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   }
 >()("developer-api/platform/mutations/LongRunning") {

@@ -8,7 +8,6 @@ import { capacityOf, clients, retryContended } from "../database/Database.ts"
 import { plannedOnce } from "../database/Lookups.ts"
 import { hashOf } from "./NameHash.ts"
 
-/** A key of a project. */
 interface Key {
   readonly projectId: ProjectId
   readonly key: string
@@ -29,7 +28,6 @@ export interface MutationClient {
    * not take the permits that other projects ask for.
    */
   readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
-  /** Looks up the outcome of a key's first run. */
   readonly stored: (key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>
   /** The keys under which this process has recently found or stored an outcome. A command with such a key is a repetition. */
   readonly keys: RecentKeys
@@ -84,7 +82,6 @@ class RecentKeys {
   }
 }
 
-/** Maximum number of outcomes that one statement looks up. */
 const maxBatch = 64
 
 /** Makes a function that looks up the stored outcome of a key. The look-ups of one turn of the event loop are one statement. */

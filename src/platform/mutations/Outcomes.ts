@@ -49,7 +49,7 @@ export const outcomeOf = <Problem, Returned>(
       client.keys.add(command)
       return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
     }
-    // A stored outcome takes precedence over a failed guard: the guard may fail only because of the first run.
+    // A stored outcome takes precedence over a failed guard: the guard may fail because of the first run's effect.
     return Effect.flatMap(client.stored(command), (first) => {
       if (first !== undefined) {
         client.keys.add(command)

@@ -6,7 +6,6 @@ import { Settings } from "../Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { isAwake } from "../Moves.ts"
 
-/** Maximum number of outcomes that one statement deletes. */
 export const batch = 1_000
 const pause = Duration.minutes(1)
 

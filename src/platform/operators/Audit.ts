@@ -33,7 +33,7 @@ interface Audited {
   /** Id of the record that the action changes. */
   readonly target: string
   readonly detail?: Readonly<Record<string, unknown>>
-  /** Columns of the changed rows that are added to the detail. The keys are the names of the members there. */
+  /** Columns of the changed rows to add to the detail. Each key is the name of a member of the detail. */
   readonly columns?: Readonly<Record<string, string>>
 }
 

@@ -19,14 +19,14 @@ export interface Found<Item> {
   readonly next: string | null
 }
 
-/** Makes a page of up to `limit + 1` records. */
+/** Makes a page from up to `limit + 1` records: the additional one shows that the list goes on. */
 export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (item: Item) => string): Found<Item> => {
   const items = rows.slice(0, limit)
   const last = items.at(-1)
   return { items, next: rows.length > limit && last !== undefined ? idOf(last) : null }
 }
 
-/** Makes a page of a search. `scanned` is the number of records that the statement has read, and `last` the last id of these. */
+/** Makes a page of a search. `scanned` is the number of records that the statement has read, `last` the id of the last one. */
 export const foundOf = <Item>(
   rows: ReadonlyArray<Item>,
   limit: number,

@@ -35,7 +35,7 @@ export const destinationOf = (url: URL, addresses?: ReadonlyArray<string>): Dest
  */
 export interface Connection {
   readonly client: Client
-  /** The key of its destination. */
+  /** The key of the destination. */
   readonly key: string
   /** Whether the connection stays open after the answer. */
   readonly isKept: boolean
@@ -46,7 +46,7 @@ export interface Connection {
     served: number
     /** Time at which the connection became idle, in milliseconds of `performance.now()`. */
     idleSince: number
-    /** Makes the socket skip interim answers again. To be called before each request. */
+    /** Makes the socket skip the interim answers of the next request. To be called before each request. */
     expectAnswer: () => void
   }
 }
@@ -61,14 +61,14 @@ export interface Connections {
 /** Maximum size of an answer's header section, and of its trailers, in bytes. */
 const headerLimit = 16_384
 
-/** Time in ms after which the next address is tried. The last address has the time until the deadline. */
+/** The next address is tried after this time in ms. The last address has the time until the deadline. */
 const attemptTimeout = 1_000
 
 /** Limits of idle connections: the time in ms, the number for each destination key, and the total number. */
 const idleFor = 15_000
 const idlePerOrigin = 8
 const idleInAll = 256
-/** Delay in ms before idle connections beyond these numbers are closed. */
+/** Idle connections beyond these numbers are closed after this delay in ms. */
 const trimAfter = 100
 
 /** Closes a connection in any phase. */

@@ -6,13 +6,12 @@ import type { Dispatcher } from "undici"
 import manifest from "../../../package.json" with { type: "json" }
 import { type Connection, type Connections, type Destination, destroy, type Phase } from "./Connections.ts"
 
-/** An outbound POST. */
 export interface Post {
   readonly to: Destination
   readonly headers: Readonly<Record<string, string>>
   /** Text is sent as UTF-8, in one write with the headers. */
   readonly body: string | Uint8Array
-  /** Size in bytes from which the body of the answer is cut off. */
+  /** Maximum size in bytes of the answer's body. The rest is cut off. */
   readonly bodyLimit: number
   /** Deadline of the answer, in milliseconds of `performance.now()`. Undefined: the caller interrupts the request. */
   readonly until?: number
@@ -183,7 +182,6 @@ const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => 
   return code.startsWith("ERR_SSL_") ? "tls_failed" : state.phase
 }
 
-/** The `user-agent` of outbound requests. */
 export const userAgent = `developer-api/${manifest.version}`
 
 /**

@@ -26,7 +26,6 @@ export type Notice = typeof Notice.Type
 const Payload = Schema.fromJsonString(Notice)
 const encode = Schema.encodeSync(Payload)
 
-/** Decodes the payload of a NOTIFY. */
 export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decodeUnknownOption(Payload)
 
 /** Maximum number of queued notices. The sweep finds the deliveries of a dropped notice. */
@@ -35,7 +34,7 @@ const maxNotices = 10_000
 /** Maximum number of bytes of the installations in one payload. A payload has less than 8,000 bytes, its project's id included. */
 const installationBytes = 6_500
 
-/** Maximum wait for a notice, after which the notifier reports progress. */
+/** The notifier reports progress after this time without a notice. */
 const idleAfter = Duration.seconds(5)
 const stalledAfter = Duration.seconds(30)
 

@@ -16,12 +16,10 @@ export interface EventContext {
   readonly traceparent: string
 }
 
-/** Returns the context of the current request or command. */
 export const eventContext = Effect.fnUntraced(function* (projectId: ProjectId): Effect.fn.Return<EventContext> {
   return { projectId, at: new Date(yield* Clock.currentTimeMillis), traceparent: yield* currentOrNewTraceparent }
 })
 
-/** An event type as an SQL literal. */
 export const eventType = (sql: SqlClient.SqlClient, type: EventType): Statement.Fragment => sql.literal(`'${type}'`)
 
 /** The installations for which a statement has appended deliveries. */

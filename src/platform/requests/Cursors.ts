@@ -15,7 +15,7 @@ export interface Position {
   readonly id: string
 }
 
-/** The position in a cursor. Instead of an id that is too long for a cursor, it has the id's first characters and SHA-256. */
+/** The position in a cursor. The first characters and the SHA-256 of an id stand for an id that is too long. */
 export type Place = Position | { readonly createdAt: Date; readonly idStart: string; readonly idDigest: Uint8Array }
 
 /** The list that a cursor belongs to. `filters` contains the default of each filter that the request omits. */

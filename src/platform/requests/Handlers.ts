@@ -28,7 +28,6 @@ type HandlerOf<Endpoint> = Endpoint extends HttpApiEndpoint.Constraint
     >
   : never
 
-/** The handlers of a group: one for each endpoint. */
 export type HandlersOf<Group extends keyof Groups> = {
   readonly [Name in keyof Groups[Group]["endpoints"]]: HandlerOf<Groups[Group]["endpoints"][Name]>
 }
@@ -39,7 +38,6 @@ export const handlersOf = <const Group extends keyof Groups, E, R>(
   make: (define: (handlers: HandlersOf<Group>) => HandlersOf<Group>) => Effect.Effect<HandlersOf<Group>, E, R>
 ): Effect.Effect<HandlersOf<Group>, E, R> => make((handlers) => handlers)
 
-/** Makes a handler that answers a page of a list. */
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(
     list: (projectId: ProjectId, request: Request) => Effect.Effect<Page<Item>, E, R>
@@ -49,7 +47,6 @@ export const pageHandler =
       Effect.flatMap(list(projectId, request), (page) => pageAnswer(page, request.request))
     )
 
-/** Makes a handler that answers a record with a version. */
 export const recordHandler =
   <Request, Item extends { readonly version: number }, E, R>(
     get: (projectId: ProjectId, request: Request) => Effect.Effect<Item, E, R>
@@ -57,7 +54,6 @@ export const recordHandler =
   (request: Request) =>
     Principal.use(({ projectId }) => Effect.map(get(projectId, request), recordAnswer))
 
-/** Makes a handler that runs a command and answers its receipt. */
 export const commandHandler =
   <Request extends Parameters<typeof command>[1], E, R>(
     run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Outcome<unknown>, E, R>

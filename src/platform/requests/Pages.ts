@@ -5,7 +5,6 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { CursorInvalid } from "../../api/Problems.ts"
 import { Cursors, type List, type Place, type Position } from "./Cursors.ts"
 
-/** The items of a page, and the cursor of the next page. */
 export interface Page<Item> {
   readonly items: ReadonlyArray<Item>
   readonly nextCursor: string | null
@@ -114,7 +113,7 @@ const idOf = (
 ): Statement.Fragment => ("id" in after ? sql`(SELECT ${after.id}::text)` : longId(sql, table, projectId, after, order))
 
 /**
- * Returns a query of the id of a position that has only the start of the id. If the record no longer exists, the query returns
+ * Returns a query of the whole id for a position that has only its start. If the record no longer exists, the query returns
  * a bound before all ids with this start. Records with the same start and time may then be repeated, but none is missed.
  */
 const longId = (

@@ -5,7 +5,6 @@ import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 /** The boundaries are those that OpenTelemetry's semantic conventions advise for HTTP, in seconds. */
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
-/** One answered request. */
 interface Measurement {
   /** The route's template; empty for an unknown route. */
   readonly route: string

@@ -12,7 +12,6 @@ export const PublicUrl = Context.Reference<string | undefined>("developer-api/pl
   defaultValue: () => undefined
 })
 
-/** Answers a record, with its version as `ETag`. */
 export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
   HttpApiSchema.withHeaders({ body: item, headers: { etag: etag(item.version) } })
 
@@ -22,7 +21,6 @@ interface ReplayHeader {
   readonly "idempotent-replayed"?: "true"
 }
 
-/** The header that marks an answer as the replay of an earlier one. */
 export const replayHeader = (replayed: boolean): ReplayHeader => (replayed ? { "idempotent-replayed": "true" } : {})
 
 /** Answers the receipt of a command on a record without a version. */

@@ -10,7 +10,7 @@ interface Place {
   readonly version: number
 }
 
-/** A sealed secret of a row. Its owner, as in `SecretBox`, is the kind of the table, the project and the id. */
+/** A sealed secret of a row. The owner of the secret (see `SecretBox`) is the kind of the table, the project and the id. */
 export interface SealedValue extends Place {
   readonly sealed: Uint8Array
 }
@@ -26,7 +26,6 @@ interface Replacements {
 
 type Query<A> = Effect.Effect<A, SqlError.SqlError>
 
-/** A table with a column of sealed values. */
 export interface SealedTable {
   /** The first part of the owner of the table's values. */
   readonly kind: string
@@ -39,7 +38,6 @@ export interface SealedTable {
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
 
-/** Number of values of tables by key. */
 interface KeyCounts {
   /** The number of values of each key, in the order of `SecretBox.keyIds`. */
   readonly byKey: ReadonlyArray<number>
@@ -47,7 +45,6 @@ interface KeyCounts {
   readonly unreadable: ReadonlyArray<string>
 }
 
-/** Number of values that one statement reads or replaces. */
 const batch = 500
 
 const first: Place = { projectId: "", id: "", version: -1 }

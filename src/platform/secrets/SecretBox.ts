@@ -18,7 +18,6 @@ export class SecretUnreadable extends Data.TaggedError("SecretUnreadable") {}
 /** The record that holds a secret: kind, project and id. A value opens only for the owner that it was sealed for. */
 type Owner = ReadonlyArray<string>
 
-/** A secret and the key that sealed it. */
 export interface Opened {
   readonly secret: Redacted.Redacted
   /** 0: `SECRET_KEY`; from 1: the keys of `SECRET_KEY_PREVIOUS`. */
@@ -42,7 +41,6 @@ export class SecretBox extends Context.Service<
     /** Seals a secret under the current key. The result differs each time. */
     readonly seal: (owner: Owner, secret: Redacted.Redacted) => Effect.Effect<Uint8Array>
     readonly open: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
-    /** Opens a secret, and also returns the key that sealed it. */
     readonly examine: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Opened, SecretUnreadable>
     /** The ids of the keys in hex, the current one first. */
     readonly keyIds: Array.NonEmptyReadonlyArray<string>

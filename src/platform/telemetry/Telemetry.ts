@@ -22,7 +22,7 @@ export const layer = Layer.unwrap(
 export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Renames the server span of a request, and adds attributes to it. Called once the route is known. */
+/** Renames the server span of a request, and adds attributes to it. Called as soon as the route is known. */
 export const nameServerSpan = (
   context: Context.Context<never>,
   name: string,

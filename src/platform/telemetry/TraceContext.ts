@@ -13,7 +13,6 @@ export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith
   )
 })
 
-/** Formats a span as `traceparent`. */
 export const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan): string =>
   `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
 

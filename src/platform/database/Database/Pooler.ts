@@ -38,7 +38,7 @@ type Run = <A>(
   sql: string
 ) => Effect.Effect<A, SqlError.SqlError>
 
-/** Makes a connection whose statements are run by `run`. A statement is prepared if the caller wants it and it is possible. */
+/** Makes a connection whose statements are run by `run`. A statement is prepared if caller and pooler allow it. */
 const connectionOf = (run: Run, connection: Connection): SqlConnection.Connection => {
   const result = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
     run(wanted, (prepare) => connection.query(sql, params, prepare), sql)
@@ -92,7 +92,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
       ? Effect.tap(keepsStatements(connection), (keeps) => Effect.sync(() => void (prepares = keeps)))
       : Effect.succeed(prepares)
 
-  /** Runs a statement. It is uninterruptible: if only some parts were sent, the transaction would stay open. */
+  /** Runs a statement uninterruptibly: if only some parts were sent, the transaction would stay open. */
   const run = <A>(
     connection: Connection,
     wanted: boolean,

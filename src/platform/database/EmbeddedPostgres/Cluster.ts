@@ -24,7 +24,6 @@ export interface Cluster extends Privileges.Privileges {
   readonly flags: Readonly<Record<string, string>>
 }
 
-/** Returns the URL of a database on the server that listens on `port`. */
 export const urlOf = ({ password }: Cluster, port: number, database: string): Redacted.Redacted =>
   Redacted.make(`postgres://postgres:${Redacted.value(password)}@127.0.0.1:${port}/${database}`)
 
@@ -105,7 +104,7 @@ const create = (place: Place) =>
     (staging) => Effect.sync(() => removeAll(staging))
   )
 
-/** Runs `make`, which makes something that another process may make concurrently. Ignores a failure if `file` exists then. */
+/** Runs `make`, which makes `file`. Ignores its failure if `file` exists then, because another process has made the file. */
 const unlessMade = (file: string, make: () => void) => {
   try {
     make()

@@ -11,16 +11,15 @@ interface Account {
 }
 
 export interface Privileges {
-  /** Makes PostgreSQL's user the owner of a directory and its content. Does nothing if this user owns the directory. */
+  /** Makes PostgreSQL's user the owner of a directory and its content. Does nothing if that user owns the directory already. */
   readonly give: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
   /** Words that are put before a command to run it as PostgreSQL's user. */
   readonly prefix: ReadonlyArray<string>
 }
 
 /**
- * Finds the user that runs PostgreSQL. If this process does not run as root, it is the user of this process. Otherwise it is
- * the first of:
- *  - the owner of `data`, the directory of the cluster, if that exists;
+ * Finds the user that runs PostgreSQL: the user of this process, unless that is root. For a process of root, the first of:
+ *  - the owner of `data`, the directory of the cluster, if the directory exists;
  *  - the user `postgres`;
  *  - the user `nobody`.
  *

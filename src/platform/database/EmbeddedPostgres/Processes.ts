@@ -82,7 +82,6 @@ export const isRunning = (pid: number): boolean => {
   return signal(pid, 0) && !/^\) [ZX]/.test(state.slice(state.lastIndexOf(")")))
 }
 
-/** Waits until the process has ended. Checks every `interval`. */
 export const untilEnded = (pid: number, interval: Duration.Input): Effect.Effect<void> =>
   Effect.sync(() => isRunning(pid)).pipe(
     Effect.repeat({ while: (running) => running, schedule: Schedule.spaced(interval) }),

@@ -23,8 +23,8 @@ export const find = Effect.fnUntraced(function* (
   const { isReady, pid, port } = parse(text)
   if (!isRunning(pid)) return undefined
   if (!worksIn(pid, cluster.data)) {
-    // PostgreSQL replaces only the lock of a dead process, so this lock has to be removed here. It is read again first, because
-    // another process may have removed it and started a server in the meantime.
+    // PostgreSQL replaces only the lock of a dead process, so this lock has to be removed here. Its text is compared
+    // before the removal, because another process may have removed the lock and started a server in the meantime.
     if (textOf(path) === text) rmSync(path, { force: true })
     return undefined
   }
@@ -36,8 +36,8 @@ export const find = Effect.fnUntraced(function* (
 })
 
 /**
- * Starts the server, on `port` if given. Stops it again if `use` fails or is interrupted. If two processes start it at once,
- * PostgreSQL's own lock lets one of them succeed, and the other fails as `Busy`.
+ * Starts the server, on `port` if given. Stops the server if `use` fails or is interrupted. If two processes start the server
+ * concurrently, PostgreSQL's own lock lets one of them succeed, and the other fails as `Busy`.
  */
 export const start = Effect.fnUntraced(function* <R>(
   cluster: Cluster,
@@ -57,7 +57,7 @@ export const start = Effect.fnUntraced(function* <R>(
   }
   const options = Object.entries(settings).map(([name, value]) => `--${name}=${value}`)
   const before = textOf(lockOf(cluster))
-  // In a container, a server may get the process id that it had before a crash. So this id can also be in the old lock.
+  // In a container, the server before a crash may have had the same process id, so the old lock may contain this id, too.
   const untilReady = (pid: number) =>
     Effect.sync(() => parse(textOf(lockOf(cluster)))).pipe(
       Effect.delay("25 millis"),
@@ -74,8 +74,8 @@ export const start = Effect.fnUntraced(function* <R>(
   )
 })
 
-// SIGINT has a long limit, because the last checkpoint of a large database takes time. If it is cut off, the next start takes
-// longer, because it recovers from the write-ahead log.
+// SIGINT has a long limit, because the last checkpoint of a large database takes time. If the checkpoint is cut off, the
+// next start takes longer, because it recovers from the write-ahead log.
 const stopSignals = [
   ["SIGINT", "60 seconds"],
   ["SIGQUIT", "10 seconds"],
@@ -91,14 +91,14 @@ export const stop = Effect.fnUntraced(function* (pid: number) {
   }
 })
 
-/** Size in bytes above which a start empties the log. A program that still has the log open appends to the empty file. */
+/** A start empties a log of more bytes than this. A program that still has the log open appends to the empty file. */
 const maxLogSize = 10 * 1024 * 1024
 
 // The ports are below the ephemeral range. A client that reconnects while the server is down gets an ephemeral port. If it were
 // the server's port, the client would connect to itself.
 const newPort = Random.nextIntBetween(20_000, 30_000)
 
-/** The file with the arguments of the last start. PostgreSQL writes it once it listens on its port. */
+/** The file with the arguments of the last start. PostgreSQL writes the file as soon as it listens on its port. */
 const argumentsOf = ({ data }: Cluster) => Path.join(data, "postmaster.opts")
 
 /** Returns the port of the last start. After a crash of the server, clients may still try to connect to this port. */
@@ -127,8 +127,8 @@ const worksIn = (pid: number, data: string): boolean => {
   }
 }
 
-// What PostgreSQL logs if another process started first, if sessions of a killed server still hold shared memory, or if the
-// port is taken.
+// What PostgreSQL logs if another process has started it already, if sessions of a killed server still hold shared memory, or
+// if the port is taken.
 const busy =
   /lock file "postmaster\.pid" (already exists|is empty)|shared memory block .* is still in use|could not create any TCP/
 

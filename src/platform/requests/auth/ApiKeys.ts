@@ -64,7 +64,6 @@ export class KeyUnusable extends Data.TaggedError("KeyUnusable")<{
   }
 }
 
-/** The default lifetime of a key. */
 export const defaultLifetime = Duration.days(90)
 
 const maxLifetime = Duration.days(366)

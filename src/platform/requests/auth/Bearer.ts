@@ -16,7 +16,7 @@ import { present, type Presented } from "./Token.ts"
 type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
 type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
 
-/** Verifies the token of an `Authorization` header. `now` is the monotonic time of its arrival, in milliseconds. */
+/** Verifies the token of an `Authorization` header. `now` is the monotonic arrival time of the request, in milliseconds. */
 type Authenticate = (
   authorization: string | undefined,
   connection: object,
@@ -73,8 +73,8 @@ interface LastToken {
 }
 
 /**
- * The last token of each connection. While the requests of a connection have the same token, it is parsed and hashed once, and is
- * verified again only after the end of its last verification (`Verified.until`).
+ * The last token of each connection. While the requests of a connection have the same token, only the first request parses and
+ * hashes the token. The token is verified again when its last verification has expired (`Verified.until`).
  */
 const lastTokens = new WeakMap<object, LastToken>()
 
@@ -90,7 +90,7 @@ const parse = (authorization: string, connection: object): LastToken | undefined
 
 const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
 
-/** Makes the same problem for every token that is not accepted, so that it does not reveal which tokens exist. */
+/** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
 const invalid = () =>
   new CredentialInvalid({
     detail: "The token is empty, unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."

@@ -1,7 +1,7 @@
 /**
- * Reads API keys from the database. Keys that this process has found recently are read at once. Other keys are unknown, and
+ * Reads API keys from the database. Keys that this process has found recently are read immediately. Other keys are unknown, and
  * each invented token has an unknown key. So that invented tokens do not cost a statement each, only a burst of unknown keys is
- * read at once. Beyond the burst, unknown keys wait for the next read, which is one statement for all waiting keys.
+ * read immediately. Beyond the burst, unknown keys wait for the next read, which is one statement for all waiting keys.
  *
  * Each network that callers connect from has its own burst and an equal share of the waiting keys. So invented tokens of one
  * network do not delay or refuse new tokens of other networks. Behind a load balancer, all callers share one address and so one
@@ -16,7 +16,6 @@ import { monotonicMillis } from "../../MonotonicTime.ts"
 import { RecentSet } from "./RecentSet.ts"
 import { TokenBuckets } from "../rateLimit/TokenBuckets.ts"
 
-/** The row of a key, if the key exists, and the duration of the read. */
 interface Found<Row> {
   readonly row: Option.Option<Row>
   readonly took: Duration.Duration
@@ -24,7 +23,7 @@ interface Found<Row> {
 
 type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<Row>, ServiceUnavailable>
 
-/** The burst of one network: 20 unknown keys are read at once, then 10 a second. */
+/** The burst of one network: 20 unknown keys are read immediately, then 10 a second. */
 const atOnce = { limit: 20, windowSeconds: 2 }
 
 /** The burst of all networks together. */
@@ -33,7 +32,7 @@ const atOnceInAll = { limit: 200, windowSeconds: 2 }
 /** Time between the first waiting key and the read of all waiting keys. */
 const pause = Duration.millis(50)
 
-/** Number of waiting keys at which a network with its equal share adds no more. A process gets fewer requests in `pause`. */
+/** While this many keys wait, a network with an equal share of them adds none. A process gets fewer requests in `pause`. */
 const maxWaiting = 5_000
 
 const tooMany = () =>

@@ -16,7 +16,6 @@ const cookie = "developer_api_console"
 
 /** Maximum time between two requests of a session. */
 const idleTimeout = Duration.toMillis(Duration.hours(1))
-/** Maximum duration of a session. */
 const maxDuration = Duration.toMillis(Duration.hours(8))
 
 const Content = Schema.fromJsonString(
@@ -31,7 +30,6 @@ export interface Session {
   readonly startedAt: number
   /** Time of the current request, in milliseconds since 1970. */
   readonly now: number
-  /** The token of the forms of the session. */
   readonly csrf: string
 }
 
@@ -50,7 +48,6 @@ export class OperatorSessions extends Context.Service<
     readonly extend: (session: Session, response: Response) => Response
     /** Ends a session on every replica. */
     readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
-    /** Whether a CSRF token belongs to the session. */
     readonly hasToken: (session: Session, csrf: string) => boolean
   }
 >()("developer-api/platform/requests/auth/OperatorSessions") {

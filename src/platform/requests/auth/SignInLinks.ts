@@ -3,7 +3,6 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createHash, randomBytes } from "node:crypto"
 
-/** Lifetime of a link. */
 const lifetime = "10 minutes"
 
 /** The path of a link. A GET only shows a form, and its POST redeems the link. So software that previews links redeems none. */

@@ -26,7 +26,6 @@ const redisStore = (url: Redacted.Redacted) =>
     )
   )
 
-/** The bucket of a project and a policy. */
 export interface Bucket extends RateLimit {
   readonly policy: Policy
   readonly key: string
@@ -34,7 +33,6 @@ export interface Bucket extends RateLimit {
   readonly description: string
 }
 
-/** Returns the buckets of a project with given limits. */
 export const bucketsOf = (
   projectId: ProjectId,
   limits: Readonly<Record<Policy, RateLimit>>
@@ -100,8 +98,8 @@ const takeShared =
   ({ key, limit, windowSeconds }) => {
     const perToken = (windowSeconds * 1_000) / limit
     return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-      // `resetAfter` is the time until the bucket is full. Without the time for all missing tokens except one, it is the time
-      // until the next token.
+      // `resetAfter` is the time until all missing tokens are added. The time until the first of them is shorter by the time
+      // for each of the others.
       Effect.map(({ remaining, resetAfter }): Decision => ({
         allowed: true,
         remaining,

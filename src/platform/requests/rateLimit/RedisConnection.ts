@@ -1,4 +1,4 @@
-/** The connection to Redis: to the server at `REDIS_URL`, or to its whole cluster if it is a node of one. */
+/** The connection to Redis: to the server at `REDIS_URL`, or to the whole cluster if that server is a node of a cluster. */
 import * as NodeRedis from "@effect/platform-node/NodeRedis"
 import { Context, Duration, Effect, Exit, Layer, Redacted, Schedule, Scope } from "effect"
 import { Redis } from "effect/persistence"

@@ -1,10 +1,8 @@
 /** Token buckets in the memory of this process. */
 import type { RateLimit } from "../../../api/Authentication.ts"
 
-/** The result of an attempt to take a token. */
 export interface Decision {
   readonly allowed: boolean
-  /** Number of tokens that are left. */
   readonly remaining: number
   /** Time until the next token is added, in milliseconds. */
   readonly nextAfter: number
@@ -19,7 +17,7 @@ interface Bucket {
   readonly limit: number
 }
 
-/** Minimum number of buckets from which full buckets are dropped. A full bucket is the same as a new one. */
+/** Full buckets are dropped only from this number of buckets on. A full bucket is the same as a new one. */
 const minSweep = 10_000
 
 export class TokenBuckets {
@@ -43,7 +41,7 @@ export class TokenBuckets {
     return bucket
   }
 
-  /** Drops full buckets. The next sweep comes when the number of buckets has doubled, so its cost per bucket stays small. */
+  /** Drops full buckets. The number of buckets has to double before the next sweep, so the cost per bucket stays small. */
   private sweep(now: number) {
     for (const [key, bucket] of this.buckets) {
       refill(bucket, now)
