@@ -17,7 +17,6 @@ export const writable = {
   status: "status"
 } as const
 
-/** The columns that a create can set. */
 export const creatable = Struct.omit(writable, setByPatch)
 
 export const columns = {

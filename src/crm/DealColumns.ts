@@ -19,7 +19,6 @@ export const writable = {
   lostReason: "lost_reason"
 } as const
 
-/** The columns that a create can set. */
 export const creatable = Struct.omit(writable, setByPatch)
 
 export const columns = {
@@ -34,7 +33,6 @@ export const columns = {
 /** The columns that a patch can alter, without `version` and `updatedAt`, which every change alters. */
 const alterable = { ...writable, closedAt: columns.closedAt } as const
 
-/** The columns that a project file can set. */
 export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) } as const
 
 /** Returns the member `deal` of an event's data, for json_build_object. `row` names a row that a create or a patch returns. */

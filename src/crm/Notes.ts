@@ -22,7 +22,6 @@ import { pageCondition, pageLimit, type Page, Pages, type Window } from "../plat
 
 type Sql = SqlClient.SqlClient
 
-/** The ids of a note and of its deal. */
 interface NotePath {
   readonly dealId: DealId
   readonly id: NoteId

@@ -19,7 +19,6 @@ import { client, deal, missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The fields of a new task. */
 export interface NewTask {
   readonly title: string
   readonly dealId: DealId | null

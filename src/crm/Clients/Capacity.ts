@@ -3,7 +3,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
- * Locks the rows of `projects`, a query of distinct ids of projects with a limit, in order. Reads the free capacity of each.
+ * Locks the rows of projects and reads the free capacity of each. `projects` is a query of the distinct ids, in lock order.
  * The lock comes before the read, so the second of two concurrent statements counts the clients of the first.
  */
 export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`

@@ -6,7 +6,7 @@ import { client, organization, responsibleMember } from "../References.ts"
 
 export const references = [client, organization, responsibleMember]
 
-/** The detail for each missing reference, by the word for it in a failure. */
+/** The detail for each missing reference, by the word that stands for the reference in `failure`. */
 const missingDetails: Readonly<Record<string, string>> = {
   clientId: "The project has no client with the id in clientId: GET …/crm/clients lists its clients.",
   organizationId: "The project has no organization with the id in organizationId.",
@@ -19,6 +19,5 @@ const missingDetails: Readonly<Record<string, string>> = {
 export const deal_reference_not_found = ({ faults }: Refusal) =>
   new DealReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") })
 
-/** Whether the pipeline of the row `next` exists in its project. */
 export const pipelineExists = (sql: SqlClient.SqlClient) => sql`
   EXISTS (SELECT FROM pipelines WHERE pipelines.project_id = next.project_id AND pipelines.id = next.pipeline_id)`
