@@ -43,7 +43,7 @@ const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
 /** A move needs one slot for its changes, and one for each table that is copied at the same time (two by default). */
 const slots = 3
 
-/** Fails with the faults of both sides. A move that continues is checked again, but it has its slots already. */
+/** Fails with the faults of both sides. A move that continues needs no free slots, because it has its slots already. */
 export const check = Effect.fnUntraced(function* (
   { projectId, source, sourceId, target, targetId }: Sides,
   sealed: ReadonlyArray<SealedTable>,

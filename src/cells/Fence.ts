@@ -11,8 +11,8 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * Maximum age of a transaction that has written nothing and is waited for. Only a long-running mutation reads for longer before
- * it writes. It holds the lock that mutations share, and `fence` waits for that lock.
+ * A transaction that has written nothing is waited for only up to this age. Only a long-running mutation reads for longer before
+ * it writes: such a mutation holds the lock that mutations share, and `fence` waits for that lock.
  */
 const oldest = "5 seconds"
 
@@ -37,10 +37,10 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
 type Calls = "claimed" | "all"
 
 /**
- * Counts the attempts of deliveries and messages (also of campaigns) whose lease has not ended. Attempts of dead processes move
- * along once their leases have ended, and the target takes them over. `claimed` leaves out the messages without the id of a
- * worker: a request sends them itself and may do so while the project rests, or a worker has claimed them after it has lost its
- * lock.
+ * Counts the attempts of deliveries and messages (also of campaigns) whose lease has not ended. Attempts of dead processes do not
+ * count after their leases have ended: the target takes these attempts over. `claimed` leaves out the messages without the id of
+ * a worker: a request sends them itself and may do so while the project rests, or a worker has claimed them after it has lost
+ * its lock.
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(

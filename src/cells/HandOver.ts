@@ -10,8 +10,8 @@ const keysCachedFor = Duration.seconds(1)
 
 /**
  * Hands the project over. The source has closed the project, but statements that began earlier may still commit, and their
- * changes are replicated. The wait for them is usually short, because the fence has waited for older ones. After it nothing of
- * the project changes at the source, and the target opens the project with the values of its row.
+ * changes are replicated. The wait for them is usually short, because the fence has waited for older ones. After the wait,
+ * nothing of the project changes at the source, and the target opens the project with the values of its row.
  */
 export const handOver = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides

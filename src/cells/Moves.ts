@@ -39,7 +39,7 @@ import { verify } from "./Verify.ts"
 
 export interface Moved {
   readonly projectId: ProjectId
-  /** `switched`: the target serves it. `cleaned`: nothing is left at the source. `aborted`: the source serves it. */
+  /** `switched`: the target serves the project. `cleaned`: nothing of it is at the source. `aborted`: the source serves it. */
   readonly state: "switched" | "cleaned" | "aborted"
   /** Number of rows that this run has compared; null if it has compared none. */
   readonly rows: number | null
@@ -49,7 +49,7 @@ export interface Moved {
 
 /** Maximum duration of a fence. If a call is in flight for longer, the run fails, and a later run waits for the call again. */
 const longestFence = Duration.seconds(45)
-/** The copy ends once the target is less than this number of bytes of the log behind the source. */
+/** The copy ends when the part of the source's log that the target has not confirmed is smaller, in bytes. */
 const closeBehind = 1_000_000
 
 /** Fails while the project is being moved, and after the switch until the project is deleted at the source. */
@@ -154,7 +154,7 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.drained(sides)
 })
 
-/** Lifts the fence and ends the replication, once the target serves the project. */
+/** Lifts the fence and ends the replication. The target already serves the project. */
 const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* lift(sides)
   yield* Replication.drop(sides)
@@ -164,7 +164,7 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
 /** Deletes the project at the source. Fails if the target has not taken the project over. */
 const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   const { projectId, source, target } = sides
-  // The target may have deleted the project since the switch, or moved it on. If it still arrives, the target never served it.
+  // The target may have deleted the project since the switch, or moved it on. An `arriving` project was never served there.
   if (isArriving(yield* markOf(target, projectId), sides)) {
     return yield* refused(
       `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,

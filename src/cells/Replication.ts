@@ -2,9 +2,10 @@
  * The replication of a project's rows from the source to the target: a publication with row filters, and a subscription with
  * its slot. All three have one name. Each statement can be repeated after a crash of the mover.
  *
- * Every table that leads with `project_id` is copied, except `projects`. The row of the project is inserted at the target first.
- * It is closed until the target takes over and sets the values of the row. Replication fires no triggers and checks no foreign
- * keys at the target: the source has done both. Tables without `project_id`, sequences and rate limits are not copied.
+ * Every table that leads with `project_id` is copied, except `projects`. The row of the project is inserted at the target before
+ * the copy. The project is closed there until the target takes it over and sets the values of the row. Replication fires no
+ * triggers and checks no foreign keys at the target: the source has done both. Tables without `project_id`, sequences and rate
+ * limits are not copied.
  */
 import { Duration, Effect, Predicate, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
@@ -39,7 +40,7 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
   if (yield* resume(sides)) return
   // An earlier run may have created the slot without its subscription.
   yield* dropSlots(source, name)
-  // The target would log a failed statement, and the next one has the password of the source.
+  // The target would log a failed statement, and the next statement contains the source's password.
   yield* Effect.ignore(target`SELECT set_config('log_min_error_statement', 'panic', false)`)
   yield* target`
     CREATE SUBSCRIPTION ${sql(target, name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
@@ -86,8 +87,8 @@ export interface Progress {
 }
 
 /**
- * Reads how far the copy is. Fails with `Lost` if an error has disabled the subscription. The next attempt enables it again,
- * because the cause may have been the loss of the source.
+ * Reads how far the copy is. Fails with `Lost` if an error has disabled the subscription. The next attempt enables the
+ * subscription, because the cause may have been the loss of the source.
  */
 export const progress = Effect.fnUntraced(function* ({ name, source, target }: Sides) {
   const [there] = yield* target<Omit<Progress, "behind"> & { readonly enabled: boolean }>`

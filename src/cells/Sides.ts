@@ -65,7 +65,7 @@ export interface Options {
 /** Maximum number of further attempts after a run has lost a database. A second passes before each. */
 const attempts = 60
 
-/** Opens the sides and uses them. If a database is lost during the use, opens and uses them again once both answer. */
+/** Opens the sides and uses them. If a database is lost during the use, opens and uses them again as soon as both answer. */
 export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
   const lose = (error: unknown) =>
     Effect.andThen(
