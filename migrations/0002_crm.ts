@@ -63,9 +63,9 @@ export default Effect.gen(function* () {
       CHECK ((status = 'archived') = (archived_at IS NOT NULL)),
       CHECK (merged_into_client_id <> id)
     )`
-  // Here and below, each shape of a list has an index that only lists use: only they state its condition, which is always true
-  // (`platform/requests/Pages.ts`). Without the condition, a look-up by key that is planned while the table is empty could use
-  // the index instead of the primary key, and would read all records of a project.
+  // Here and below, each shape of a list has an index that only lists use: only lists state the condition of the index, which is
+  // always true (`platform/requests/Pages.ts`). Without the condition, a look-up by key that is planned while the table is empty
+  // could use the index instead of the primary key, and would read all records of a project.
   yield* sql`
     CREATE INDEX clients_by_age ON clients (project_id, created_at DESC, id DESC) WHERE created_at > '-infinity'`
   yield* sql`
@@ -128,7 +128,7 @@ export default Effect.gen(function* () {
       CHECK ((status = 'open') = (closed_at IS NULL)),
       CHECK (status = 'lost' OR lost_reason IS NULL)
     )`
-  // A list of both lifecycles merges two ranges of an index.
+  // An index without `lifecycle` is not needed: a list of both lifecycles merges two ranges of this index.
   yield* sql`
     CREATE INDEX deals_by_lifecycle ON deals (project_id, lifecycle, created_at DESC, id DESC)
     WHERE created_at > '-infinity'`

@@ -65,8 +65,8 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE INDEX deliveries_open ON deliveries (project_id, installation_id, available_at, id)
     WHERE finished_at IS NULL`
-  // For expiry only, which states the condition on the creation time, though it is always true. Without it, a claim that is
-  // planned while the table is empty could use this index, and would read and sort all open deliveries of a project.
+  // For expiry only, which states the condition on the creation time, though it is always true. Without the condition, a claim
+  // that is planned while the table is empty could use this index, and would read and sort all open deliveries of a project.
   yield* sql`
     CREATE INDEX deliveries_by_age_of_open ON deliveries (project_id, (greatest(created_at, retried_at)))
     WHERE finished_at IS NULL AND created_at > '-infinity'`

@@ -6,7 +6,7 @@ export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
   // A row for each installation with staged records: the digest of the records, and the results that depend only on the
-  // records and the profile. They are evaluated when either changes, not with every preview.
+  // records and the profile. The results are made when records or profile change, not with every preview.
   yield* sql`
     CREATE TABLE staged_batches (
       project_id         text COLLATE "C" NOT NULL REFERENCES projects,

@@ -30,7 +30,7 @@ export default Effect.gen(function* () {
       FOREIGN KEY (project_id, client_id) REFERENCES clients (project_id, id)
     )`
 
-  // A request may name any version up to 2^53.
+  // `version` is a bigint, because a request may name any version up to 2^53.
   yield* sql`
     CREATE TABLE templates (
       project_id text COLLATE "C" NOT NULL REFERENCES projects,
