@@ -41,7 +41,6 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
   WHERE project_id = ${projectId} ${pageConditionById(sql, "installations", projectId, window.after, "ASC")}
   ORDER BY id ${pageLimit(sql, window)}`
 
-/** Whether a project has an installation. */
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
   Effect.map(sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
 

@@ -29,7 +29,6 @@ export class WebhookControl extends Context.Service<
     readonly enable: (projectId: ProjectId, installationId: string) => Effect.Effect<Listed, Failure, Operator>
     /** Disables a webhook and dead-letters its pending deliveries. A disabled webhook is unchanged. */
     readonly disable: (projectId: ProjectId, installationId: string) => Effect.Effect<Disabled, Failure, Operator>
-    /** Shows a webhook with the number of its open deliveries and the time of its next attempt. */
     readonly show: (projectId: ProjectId, installationId: string) => Effect.Effect<Details, Failure>
   }
 >()("developer-api/integrations/WebhookControl") {

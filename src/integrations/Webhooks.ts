@@ -25,7 +25,7 @@ import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./deliveries/Deliveries/Retry.ts"
 import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 
-/** The outcome of a command, with the current signing secret unless it is a replay. */
+/** The outcome of a command, with the current signing secret unless the outcome is a replay. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
 
 export class Webhooks extends Context.Service<
@@ -166,7 +166,6 @@ interface WebhookKey {
   readonly id: InstallationId
 }
 
-/** The current secret of a webhook. */
 interface CurrentSecret {
   /** Null if there is no webhook. */
   readonly sealed: Uint8Array | null
@@ -176,7 +175,6 @@ interface CurrentSecret {
 
 const none: CurrentSecret = { sealed: null, opened: Option.none() }
 
-/** Adds the signing secret to an outcome, unless it is a replay. */
 const withSecret = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({
   ...outcome,
   returned: outcome.replayed ? null : secret

@@ -17,8 +17,9 @@ import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, from
- * which the secrets are read. If the locked webhook has another version, the command gets no verdict and is tried again.
+ * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot; the
+ * secrets are read from the same snapshot. If the locked webhook has another version, the command gets no verdict and is
+ * tried again.
  */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (
@@ -52,11 +53,10 @@ export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
 /** The current secret is not the one that was opened before. Nothing was changed. */
 export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
 
-/** The new state of a webhook. */
 interface Configuration extends WebhookConfigure {
   /** Why the URL is not allowed; none if it is allowed. */
   readonly fault: Option.Option<string>
-  /** The secret for the webhook, if it is new. */
+  /** The secret to store if the webhook is new. */
   readonly sealed: Uint8Array
   /** The current secret before the statement, and whether it could be opened; null if there was none. */
   readonly current: { readonly sealed: Uint8Array; readonly opens: boolean } | null
@@ -132,7 +132,6 @@ export const configure = (
   }
 })
 
-/** A new secret for a webhook. */
 interface Rotation {
   readonly expectedVersion: number
   readonly sealed: Uint8Array

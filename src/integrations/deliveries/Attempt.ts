@@ -11,7 +11,6 @@ import type { Claim } from "./DeliveryLoop/Claim.ts"
 import { errorOf, type Outcome, type Sender } from "../endpoints/Sender.ts"
 import { secretOwner } from "../endpoints/WebhookSecrets.ts"
 
-/** An event, addressed to one installation. */
 interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationId" | "occurredAt" | "projectId"> {
   readonly type: Claim["type"] | typeof testEventType
 }
@@ -22,7 +21,6 @@ export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, t
   return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
 
-/** The services that attempts use. */
 interface Parts {
   readonly secrets: Secrets
   readonly sender: Sender["Service"]
@@ -87,7 +85,6 @@ export const headersOf = (
   traceparent
 })
 
-/** Opens the secrets that sign a delivery. */
 export type Secrets = (
   claim: Pick<Claim, "projectId" | "installationId" | "secrets">
 ) => Effect.Effect<ReadonlyArray<Redacted.Redacted>>
@@ -96,7 +93,7 @@ export type Secrets = (
 const remembered = 10_000
 
 /**
- * Opens secrets, and caches the last ones of each endpoint: only a rotation changes them. If no key opens the secret in force,
+ * Opens secrets, and caches those of each endpoint, because only a rotation changes them. If no key opens the secret in force,
  * the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older secret that no key opens is left
  * out, because receivers also have the secret in force.
  */

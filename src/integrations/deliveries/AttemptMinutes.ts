@@ -6,7 +6,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** Number of ranges in which a duration doubles: a range ends 19 % above its start. */
+/** Number of ranges from a duration to its double: a range ends 19 % above its start. */
 const perDoubling = 4
 
 /** Returns the range of a duration. Range 0 ends at 1 ms. */
@@ -64,7 +64,7 @@ export interface Slice {
 
 const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
 
-/** Returns the end of the range in which the fraction `q` of the attempts is reached, in milliseconds. */
+/** Returns the quantile `q` of the durations, rounded up to the end of its range, in milliseconds. */
 const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
   let left = Math.ceil(q * sum(counted))
   const found = counted
@@ -73,7 +73,6 @@ const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => 
   return found === undefined ? null : endOf(found.bucket)
 }
 
-/** Adds up attempts by slice. */
 export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): ReadonlyArray<Slice> =>
   Array.from({ length: slices }, (_, slice) => {
     const own = counted.filter((one) => one.slice === slice)

@@ -21,7 +21,6 @@ export interface Details extends Delivery {
 const columns = `${columnsOf("deliveries")}, deliveries.attempt_log AS log, dead_code AS "deadCode",
   events.data AS "eventData", traceparent, ${selectList({ eventTime: ["occurred_at", "timestamptz"] })}`
 
-/** Looks up deliveries by project and id. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>
@@ -32,7 +31,7 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Returns the attempts of a delivery with all members, in the order of the contract, which jsonb does not keep. */
+/** Returns the attempts of a delivery with all members in the order of the contract. jsonb does not keep this order. */
 export const attemptsOf = ({ log }: Details): ReadonlyArray<DeliveryAttempt> =>
   log.map(
     ({

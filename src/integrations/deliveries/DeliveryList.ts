@@ -74,8 +74,8 @@ type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; 
 
 /**
  * Finds the deliveries of a page, newest first. With a filter by state or type it reads at most the next `scanLimit` deliveries.
- * Dead deliveries, and without such a filter the deliveries of an installation, are read by an index of their own. Only
- * the deliveries of the page are read with all columns.
+ * Two cases have an index of their own: dead deliveries and, without such a filter, the deliveries of an installation.
+ * Only the deliveries of the page are read with all columns.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -86,7 +86,7 @@ export const find = (
   const { installationId, since, status, type, until } = filter
   const isFiltered = type !== null || status !== null
   const isOfInstallation = installationId !== null && !isFiltered
-  // A missing end is left out of the text, so that a plan for any values is as good as a plan for these.
+  // A missing bound is left out of the SQL text, so that a generic plan is as good as a plan for these values.
   const ends = [after, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null)
   return sql<Row>`
     WITH scanned AS MATERIALIZED (
@@ -120,7 +120,6 @@ export const find = (
   )
 }
 
-/** The filter of a page of one installation. */
 export interface PageFilter {
   readonly status: DeliveryStatusFilter
   readonly eventType: EventType | undefined

@@ -13,13 +13,13 @@
  *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
  *
  * - waiting: until a result, a notice (new deliveries, a changed webhook) or the timer, whichever comes first.
- * - disabling: the webhooks whose endpoints answered 410 are disabled before the answers are recorded. A dead delivery of a
- *   webhook that is still enabled could be retried.
+ * - disabling: the webhooks whose endpoints answered 410 are disabled before the answers are recorded. Otherwise a delivery that
+ *   is dead could be retried while its webhook is still enabled.
  * - recording: one statement records a batch of results. Then webhooks that have failed for too long are disabled. If the
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
  *   is discarded. If another transaction has locked the row of an endpoint, only the results of this endpoint are held.
  * - claiming: as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints. A notice, a
- *   record that leaves a delivery due, or a short endpoint queue names an endpoint. Otherwise a claim runs every `pollEvery`.
+ *   record that leaves a delivery due, or a short endpoint queue names an endpoint. If none is, a claim runs after `pollEvery`.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
@@ -46,9 +46,9 @@ import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "../endpoints/Sender.ts"
 
-/** Interval of claims without a notice: half of the 500 ms within which a due retry starts (contract §10). */
+/** Interval of claims without a notice. It is half of 500 ms, because a due retry has to start within 500 ms (contract §10). */
 const pollEvery = Duration.millis(250)
-/** Pause before a claim visits an endpoint again after it found the row locked. */
+/** If a claim finds the row of an endpoint locked: pause before another claim visits the endpoint. */
 const lockedFor = Duration.millis(25)
 /** Time that a lease lasts beyond the timeout of its attempt. A lease is never extended. */
 const leaseMargin = Duration.seconds(15)
@@ -127,7 +127,7 @@ const make = Effect.gen(function* () {
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  /** Adds the result of an attempt. Returns the delivery to send next to the endpoint, if there is one. */
+  /** Adds the result of an attempt. Returns the next delivery for the endpoint, if there is one. */
   const endAttempt = (lease: Leased, outcome: Outcome) => {
     slots.release(lease)
     const at = monotonicMillis(clock)
@@ -201,7 +201,7 @@ const make = Effect.gen(function* () {
         queues.add(leases, monotonicMillis(clock))
         if (locked.length > 0) pollAt = elapsed + Duration.toNanosUnsafe(lockedFor)
         queues.name(locked)
-        // The claim may have read a webhook before it changed.
+        // The claim may have read a webhook before the change.
         for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
       }),
       Effect.uninterruptible

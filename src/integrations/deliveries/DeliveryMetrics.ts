@@ -77,7 +77,6 @@ const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: numbe
     coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
   FROM replays WHERE state IN ('running', 'cancelling')`
 
-/** Sets the gauges of the queue and of the replays. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* measureQueue(sql, maxDepth)
   yield* Metric.update(depth, queue?.depth ?? 0)

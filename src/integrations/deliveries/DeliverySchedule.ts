@@ -9,7 +9,7 @@ import { isSuccess, type Outcome } from "../endpoints/Sender.ts"
 /** Strikes of a failed attempt: three make an endpoint suspect. A timeout counts most, because it holds a slot for longest. */
 const strikesOf = { failure: 1, timeout: 3 }
 
-/** Maximum rest, in milliseconds, that an endpoint gets by `Retry-After`. */
+/** Maximum rest that an endpoint gets by `Retry-After`, in milliseconds. */
 const longestRetryAfter = 60 * 60_000
 
 /** Jitter of delays and pauses: 80 to 120 %. `random` is from 0 to 1. */
@@ -73,8 +73,8 @@ export const returnedBy = (
 export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
 
 /**
- * Returns the rule by which webhooks are disabled. Two attempts are at most the longest delay or pause apart, with jitter. A rest
- * that `Retry-After` requests, or a delay by other work, adds at most an hour.
+ * Returns the rule by which webhooks are disabled. `quietMillis` is the longest time between two attempts: the longest delay or
+ * pause, with jitter, and an hour for a rest that `Retry-After` requests or a delay by other work.
  */
 export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): Failing => ({
   forMillis: Duration.toMillis(disableAfter),

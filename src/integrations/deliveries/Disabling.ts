@@ -9,7 +9,7 @@ import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
 import { isGone } from "./DeliverySchedule.ts"
 
 /**
- * Common table expressions that disable a webhook if it is enabled and its row satisfies the condition, and mark its pending
+ * Common table expressions that disable a webhook if it is enabled and the condition holds, and mark its pending
  * deliveries for dead-lettering. `disabled` has a row if the webhook was disabled. The next claim reads `enabled`.
  */
 export const disableWebhook = (
@@ -39,8 +39,8 @@ export const disableGone = (sql: SqlClient.SqlClient, endpoint: Attempted) => sq
   WITH ${disableWebhook(sql, endpoint, "gone", sql`url_version = ${endpoint.urlVersion}::int`)} SELECT FROM disabled`
 
 /**
- * Disables the webhook of an endpoint that has failed for too long, unless it was configured meanwhile. Both rows are locked
- * before the condition is checked, in the same order as by the configure operation.
+ * Disables the webhook of an endpoint that has failed for too long, unless the webhook was configured meanwhile. Both rows are
+ * locked before the condition is checked, in the same order as by the configure operation.
  */
 export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, failing: Failing) => sql`
   WITH webhook AS MATERIALIZED (
@@ -56,7 +56,6 @@ export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, fa
   ),
   ${disableWebhook(sql, endpoint, "failing", sql`EXISTS (SELECT FROM failing)`)} SELECT FROM disabled`
 
-/** Returns the last result of each endpoint. */
 const lastOf = (batch: ReadonlyArray<Ended>) => new Map(batch.map(({ result }) => [keyOf(result), result]))
 
 /** Disables the webhooks whose endpoints answered 410. Returns the endpoints whose webhooks other transactions have locked. */

@@ -17,7 +17,6 @@ import { WebhookUnknown } from "../endpoints/WebhookUnknown.ts"
 
 export { filterNames } from "./Replays/Selection.ts"
 
-/** The id of a replay. */
 export const ReplayId = Schema.String.check(Schema.isPattern(/^rpl_[0-9a-f]{32}$/))
 export const newReplayId = newId("rpl")
 

@@ -36,7 +36,6 @@ export const { states } = deliveries
 export type State = (typeof states)[number]
 export type Move = keyof typeof deliveries.moves
 
-/** Returns the state that a move leads to. */
 export const after = (move: Move): State => stepOf(deliveries, move).to
 
 /** Returns the states that a move starts from and leads to, as literals of a statement. */

@@ -32,8 +32,8 @@ export interface Delivery {
 type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
 /**
- * `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. `body` is the text of a failure's answer that the
- * attempt log keeps; null for a success and for an answer without a body.
+ * `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. `body` is what the attempt log keeps of the answer's
+ * text; null for a success and for an answer without a body.
  */
 export type Outcome =
   | {
@@ -56,7 +56,6 @@ interface Target {
 /** Maximum number of URLs whose targets are cached. */
 const maxTargets = 10_000
 
-/** Whether the endpoint has accepted the delivery. */
 export const isSuccess = (outcome: Outcome): boolean => outcome._tag === "answered" && is2xx(outcome.status)
 
 const is2xx = (status: number) => status >= 200 && status < 300
@@ -161,7 +160,6 @@ export class Sender extends Context.Service<
 
   static readonly layer = (config: SenderConfig) => Sender.layerNoDeps(config).pipe(Layer.provide(Names.layer))
 
-  /** The sender with the timeout and the allowed networks of the settings. */
   static readonly layerOfSettings = Layer.unwrap(
     Effect.map(Settings, ({ webhooks }) =>
       Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })

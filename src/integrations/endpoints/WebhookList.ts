@@ -16,7 +16,6 @@ import { isAwake } from "../../platform/Moves.ts"
 /** The last failure of an endpoint. A failure that an earlier version has stored lacks `responseBody`. */
 type Failure = NonNullable<Webhook["health"]["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
 
-/** A webhook in a list. */
 export interface Listed {
   readonly installationId: InstallationId
   /** The name of the installation. */
@@ -39,7 +38,6 @@ export interface Listed {
   readonly restingUntil: string | null
 }
 
-/** A webhook with its secrets, the number of its open deliveries and the time of its next attempt. */
 export interface Details extends Listed {
   readonly id: InstallationId
   readonly secrets: Webhook["secrets"]
@@ -163,7 +161,6 @@ const due = `(
   SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
 )`
 
-/** Looks up webhooks by project and installation. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>
@@ -178,7 +175,6 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Returns the webhook as the API shows it. */
 export const webhookOf = ({ lastFailure, ...details }: Details): Webhook => ({
   installationId: details.installationId,
   endpointUrl: details.endpointUrl,

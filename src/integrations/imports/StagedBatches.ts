@@ -137,7 +137,7 @@ export const reevaluation = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const supervisor = yield* Supervisor
-    // The supervisor restarts a loop that ends, so the fiber only reports progress after the evaluation.
+    // The supervisor restarts a loop that ends. So after the evaluation the loop goes on, and only reports progress.
     yield* supervisor.supervise("preview evaluation", { stalledAfter }, (progress) =>
       Effect.andThen(reevaluate(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
     )

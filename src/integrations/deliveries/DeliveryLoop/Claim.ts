@@ -19,13 +19,12 @@ import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle,
 /** A leased delivery, to be attempted now. */
 export interface Claim extends Endpoint {
   readonly id: DeliveryId
-  /** The `webhook-id`: the id of the delivery or, if a replay has made it, of the delivery that it repeats. */
+  /** The `webhook-id`: the delivery's own id or, in a replay, the id of the repeated delivery. */
   readonly webhookId: DeliveryId
-  /** Number of the attempt. */
   readonly attempt: number
   /** End of the lease. With `attempt` it is the fence: no other lease of the delivery has the same two values. */
   readonly leasedUntil: Date
-  /** Number of delays of the retry schedule that are used up. */
+  /** Number of used delays of the retry schedule. */
   readonly retries: number
   /** Whether the endpoint is suspect: its attempts use the slots of suspect endpoints. */
   readonly suspect: boolean

@@ -7,11 +7,11 @@
 import type { Claim } from "./Claim.ts"
 import { type Endpoint, keyOf, type Named } from "./Visits.ts"
 
-/** Time, in milliseconds, after which a waiting delivery is returned unsent, because its webhook may have changed. */
+/** After this many milliseconds a waiting delivery is returned unsent, because its webhook may have changed. */
 const waitsAtMost = 1_000
-/** Duration, in milliseconds, below which an answer is quick. Deliveries are claimed ahead only for quick endpoints. */
+/** An answer is quick if it takes less than this many milliseconds. Deliveries are claimed ahead only for quick endpoints. */
 const quick = 50
-/** Time, in milliseconds, for which an endpoint counts as quick after a quick answer. */
+/** How long an endpoint counts as quick after a quick answer, in milliseconds. */
 const quickFor = 100
 /** Maximum number of leases of a quick endpoint, as a multiple of its concurrency. */
 const aheadFactor = 16
@@ -34,7 +34,6 @@ interface EndpointQueue<C> {
 }
 
 export interface EndpointQueues<C extends Claim> {
-  /** Names endpoints for the next claim. */
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
    * Names quick endpoints that may have more due, if at most half of the maximum number of leases are sending or waiting. Removes
@@ -45,7 +44,7 @@ export interface EndpointQueues<C extends Claim> {
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
-  /** Returns the delivery to send after an attempt, and deliveries to return: all after a failure, otherwise old ones. */
+  /** Returns the delivery to send next, and deliveries to return unsent: all after a failure, otherwise old ones. */
   readonly next: (
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
@@ -54,7 +53,6 @@ export interface EndpointQueues<C extends Claim> {
   readonly recorded: (claim: C) => void
   /** Takes the waiting deliveries of an endpoint, or of all endpoints. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
-  /** All leases without a recorded result. */
   readonly leased: () => ReadonlyArray<C>
 }
 

@@ -14,13 +14,12 @@ const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, s
   `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}` +
   (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
 
-/** The last failure of an endpoint, as JSON. */
 const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
 
 /**
- * The rule by which a failing endpoint has its webhook disabled. At least `attempts` attempts have failed, the first and the last
- * of them at least `forMillis` apart. A failure more than `quietMillis` after the previous failure begins another period,
+ * The rule by which the webhook of a failing endpoint is disabled. At least `attempts` attempts have failed, the first and the
+ * last of them at least `forMillis` apart. A failure more than `quietMillis` after the previous failure begins another period,
  * because a longer time without an attempt says nothing about the endpoint.
  */
 export interface Failing {
@@ -33,7 +32,6 @@ export interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   readonly failing: Failing
-  /** The worker that records. */
   readonly workerId: bigint
 }
 
@@ -49,7 +47,7 @@ export interface Recorded extends Endpoint {
   readonly isDue: boolean
   /** Whether the webhook of the endpoint is to be disabled. */
   readonly isFailing: boolean
-  /** Whether another statement has locked the row of the endpoint: its results are to be recorded again. */
+  /** Whether another statement has locked the row of the endpoint, so that its results are not recorded yet. */
   readonly isLocked: boolean
 }
 

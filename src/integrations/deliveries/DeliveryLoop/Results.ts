@@ -12,7 +12,7 @@ import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
-/** Pause before held results are recorded again. While any are held, it doubles from `first` to `longest`. */
+/** Pause before the next try to record held results. While any are held, the pause doubles from `first` to `longest`. */
 const holdFor = { first: Duration.toNanosUnsafe("25 millis"), longest: Duration.toNanosUnsafe("1 second") }
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
@@ -26,17 +26,16 @@ export interface Result extends Pick<
   readonly responseBody: string | null
   readonly startedAt: number
   readonly finishedAt: number
-  /** Delay until the next attempt, in milliseconds, if the schedule has one; otherwise 0. */
+  /** Milliseconds until the next attempt; 0 if the schedule has no further attempt. */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
   /** Strikes of a failed attempt (see `strikesOf`); otherwise 0. */
   readonly strikes: number
-  /** Factor of the pause, if the result parks the endpoint. */
+  /** If the result parks the endpoint, the pause is multiplied by this. */
   readonly jitter: number
 }
 
-/** The end of a lease. */
 export interface Ended {
   readonly lease: Leased
   readonly result: Result
@@ -47,13 +46,13 @@ export interface Results {
   readonly add: (ended: Ended) => boolean
   /** Queues results that were held long enough, and takes the next batch. Times are monotonic, in nanoseconds. */
   readonly take: (now: bigint) => ReadonlyArray<Ended>
-  /** Returns a batch that was not recorded to the start of the queue, except for its held results. */
+  /** Puts the results of a failed batch, except for held ones, back at the start of the queue. */
   readonly keep: (batch: ReadonlyArray<Ended>) => void
   /** Holds the results whose endpoints are `locked`, and returns the other results of the batch. */
   readonly hold: (batch: ReadonlyArray<Ended>, locked: ReadonlySet<string>, now: bigint) => ReadonlyArray<Ended>
   readonly isHeld: (ended: Ended) => boolean
   readonly isEmpty: () => boolean
-  /** When held results are to be recorded again; undefined if none are held. */
+  /** Time of the next try to record held results; undefined if none are held. */
   readonly heldUntil: () => bigint | undefined
   /** All results, queued and held. */
   readonly all: () => ReadonlyArray<Ended>
@@ -100,8 +99,8 @@ export const make = (): Results => {
 
 /**
  * Separates results. `endpoints` has each endpoint once, with its latest URL. `others` has the results that are not
- * successes, and the results for an earlier URL, which do not count for the health of the endpoint. If a later success clears
- * the strikes of a failure, they are 0. For each result, `places` has its place in `others` (from 1 on; 0 if it is not
+ * successes, and the results for an earlier URL (the latter do not count for the health of the endpoint). If a later success
+ * clears the strikes of a failure, they are 0. For each result, `places` has its place in `others` (from 1 on; 0 if it is not
  * there), and `at` has the place of its endpoint in `endpoints`.
  */
 export const separate = (results: ReadonlyArray<Result>) => {

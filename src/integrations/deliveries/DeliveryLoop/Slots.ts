@@ -3,10 +3,10 @@
  *
  * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a slot
  * of a pool while it holds fewer than `factor` times as many as are free. So a single project holds at most three quarters of a
- * pool, and the next project finds slots at once, even if the attempts of the first take long. If projects want more slots than
+ * pool, and another project finds slots at once, even if the attempts in flight take long. If projects want more slots than
  * the pool has, they hold equally many after some attempts have ended, and some slots stay free.
  *
- * An attempt that waits for its answer costs a connection and a timer, so there may be many.
+ * An attempt that waits for its answer costs only a connection and a timer, so there may be many slots.
  */
 import type { ProjectId } from "../../../api/schema/Ids.ts"
 
@@ -21,15 +21,14 @@ const factor = 3
 /** The slots of a pool that may be taken now. */
 export interface Room {
   readonly free: number
-  /** Slots that a project without any may take. */
+  /** Number of slots that a project without slots may take. */
   readonly newcomer: number
-  /** Slots that each project with at least one may still take. */
+  /** Number of slots that each project with slots may still take. */
   readonly holders: ReadonlyArray<{ readonly projectId: ProjectId; readonly room: number }>
 }
 
 export type Rooms = Readonly<Record<Pool, Room>>
 
-/** An attempt that takes a slot. */
 export interface Holder {
   readonly projectId: ProjectId
   readonly suspect: boolean

@@ -55,7 +55,7 @@ export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
 }
 
 /**
- * The due endpoints of a pool. `first_…` has the endpoints that are due for longest, at most one for each free slot. If there may
+ * The due endpoints of a pool. `first_…` has the endpoints that were due earliest, at most one for each free slot. If there may
  * be more, projects take turns (`turn_…`): the first endpoint of each project comes before the second endpoint of any project. So
  * a project with many due endpoints does not hide another project. Projects that may take no slot are left out.
  */

@@ -6,7 +6,6 @@ import { literalsOf } from "../States.ts"
 /** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000
 
-/** A batch: how many deliveries were dead-lettered, and whether there may be more. */
 export interface Batch {
   readonly count: number
   readonly more: boolean
@@ -50,9 +49,9 @@ export const discard = (sql: SqlClient.SqlClient) => {
 }
 
 /**
- * Dead-letters a batch of pending deliveries (error code `expired`) whose creation, and last retry command if any, was more than
- * `maxAgeMillis` ago. Deliveries in flight are left to their attempt. The bound of `created_at` is always true. It repeats the
- * condition of the index `deliveries_by_age_of_open`, so that PostgreSQL uses the index.
+ * Dead-letters a batch of pending deliveries that are older than `maxAgeMillis`, counted from the last retry command if there
+ * was one. The error code is `expired`. Deliveries in flight are left to their attempt. The bound of `created_at` is always
+ * true. It repeats the condition of the index `deliveries_by_age_of_open`, so that PostgreSQL uses the index.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
   const { from, to } = literalsOf(sql, "expired")

@@ -12,9 +12,9 @@ import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 const endpointsPerStatement = 5_000
 
 /**
- * Makes deliveries pending again whose worker is dead or whose lease has expired, and adds an entry to the attempt log. The
- * lease is gone, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the
- * endpoints with such a delivery. Returns the endpoints.
+ * Makes the deliveries of dead workers and of expired leases pending again, and adds an entry to the attempt log. The lease is
+ * gone, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the endpoints with
+ * such a delivery. Returns the changed endpoints.
  *
  * `deliveries` is read from the statement's snapshot. Each lease and each record of a delivery also changes the row of its
  * endpoint. So `gate` leaves out endpoints whose row has changed between the snapshot and the lock. The next run reads them.
@@ -68,7 +68,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
 }
 
-/** The deliveries in flight to an endpoint. They were due before the pending ones, so no pending delivery is read. */
+/** The deliveries in flight to an endpoint. They come before the pending ones in the index, so no pending delivery is read. */
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries
   WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id

@@ -39,11 +39,11 @@ interface Terms {
 
 /** Maximum number of deliveries that one statement reads. */
 const scanLimit = 2_000
-/** Maximum share of the time in which a replay keeps a quick endpoint busy. */
+/** A replay keeps a quick endpoint busy for at most this share of the time. */
 const busy = 0.05
-/** Number of latest deliveries of the endpoint that show how long its answers take. */
+/** Of this many latest deliveries of the endpoint, those of the replay show how long answers take. */
 const recent = 100
-/** Maximum time, in milliseconds, that a replay may catch up if it made fewer deliveries than its pace permits. */
+/** A replay that made fewer deliveries than its pace permits catches up at most this many milliseconds. */
 const savedUp = 250
 
 const exhausted = stepOf(replays, "exhausted")
@@ -148,7 +148,6 @@ const madeDeliveries = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
     FROM replay, room WHERE room > 0
   )`
 
-/** The number of deliveries of `replay` that are not finished. */
 const openCount = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   SELECT count(*) FROM deliveries
   WHERE project_id = ${projectId} AND replay_id = replay.id AND replay_id IS NOT NULL AND finished_at IS NULL`

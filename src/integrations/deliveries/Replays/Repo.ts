@@ -13,7 +13,6 @@ import { type EndReason, replays, type State } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A replay as operators see it. */
 export interface Listed {
   readonly replayId: string
   readonly installationId: InstallationId

@@ -25,7 +25,7 @@ export interface Selection {
   readonly filter: Filter
 }
 
-/** Maximum number of deliveries that one statement reads. Other statements wait behind it on its connection. */
+/** Maximum number of deliveries that one statement reads, because other statements wait for its connection. */
 const scanLimit = 5_000
 
 /**

@@ -16,5 +16,4 @@ export const replays = machine({
 })
 export type State = (typeof replays)["states"][number]
 
-/** Why a replay was cancelled. */
 export type EndReason = "operator" | "webhook_disabled"

@@ -21,7 +21,6 @@ const decode = (body: Uint8Array, limit: number) =>
     .decode(body.subarray(0, limit), { stream: body.byteLength > limit })
     .replaceAll("\u0000", "\uFFFD")
 
-/** Returns the part at the start that both texts have. */
 const commonStart = (one: string, other: string): string => {
   if (other.startsWith(one)) return one
   let end = 0

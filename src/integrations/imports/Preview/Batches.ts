@@ -9,13 +9,12 @@ import type { Mappings } from "./Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The installation of a batch. */
 export interface Batch {
   readonly projectId: ProjectId
   readonly installationId: InstallationId
 }
 
-/** An installation whose records, profile or rules are not the ones with which its batch was stored and evaluated. */
+/** An installation whose records, profile or rules have changed since its batch was stored and evaluated. */
 interface Outdated {
   readonly id: InstallationId
   readonly digest: string | null
@@ -91,7 +90,6 @@ export const readRecords = (sql: Sql, { installationId, projectId }: Batch, afte
     WHERE project_id = ${projectId} AND installation_id = ${installationId} AND rank >= ${after}
     ORDER BY rank LIMIT ${limit}`
 
-/** A contact with its mapped values. */
 export interface MappedContact {
   readonly position: number
   readonly external_id: string
@@ -116,7 +114,6 @@ export const withdraw = (sql: Sql, { installationId, projectId }: Batch) =>
       duplicate_count = NULL, unsupported_fields = NULL, fingerprint = NULL
     WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-/** The evaluation of a batch, with the profile and the rules that it used. */
 interface Verdict {
   readonly profileVersion: number
   readonly mappings: Mappings

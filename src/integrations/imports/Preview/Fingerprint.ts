@@ -8,7 +8,6 @@ import type { StagedRecord } from "./Evaluation.ts"
 export const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
   canonicalJson({ entityType, externalId, fields })
 
-/** A record with its position in the batch. */
 export interface PlacedRecord extends StagedRecord {
   readonly position: number
 }

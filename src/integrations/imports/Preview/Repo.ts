@@ -7,11 +7,10 @@ import { columns } from "../../../crm/ClientColumns.ts"
 import { listOf } from "../../../platform/database/Columns.ts"
 import { importFields } from "../ImportFields.ts"
 
-/** The evaluation of the batch, and its comparison with the clients. */
 interface Found {
   readonly status: "active" | "disabled"
   readonly hasProfile: boolean
-  /** The stored evaluation; null while the batch is not evaluated, or without a profile. */
+  /** The stored evaluation; null while the batch is not evaluated, or the installation has no profile. */
   readonly evaluation: Pick<
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
