@@ -12,7 +12,7 @@ type Sql = SqlClient.SqlClient
 /**
  * Leases an attempt for each row of `released`. Inserts a new message with its first attempt; if the message exists and waits,
  * leases its next attempt. Returns no row for a message that exists and does not wait. If a recipient in doubt has no
- * message, an earlier version has called its provider; this call becomes the first attempt of the log.
+ * message, an earlier version has called the provider; this call becomes the first attempt of the log.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
@@ -39,7 +39,6 @@ export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
   WHERE messages.project_id = abandoned.project_id AND messages.id = abandoned.message_id
     AND NOT attempting AND ${isWaiting(sql, "messages.status")}`
 
-/** Whether the provider may have processed `message`. */
 export const isInDoubt = (sql: Sql) => sql.literal(`message.${inDoubt}`)
 
 /** The time of the next attempt of `message`, if any. */

@@ -61,7 +61,7 @@ export type MessageFilter = (typeof messageFilters)[number]
 
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
-/** Finds the messages of a page, newest first. With a filter, reads at most `scanLimit`. Unknown messages have an index. */
+/** Finds the messages of a page, newest first. With a filter, reads at most `scanLimit`; unknown ones by their own index. */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
@@ -98,7 +98,6 @@ export const find = (
   )
 }
 
-/** A message with its attempts. */
 export interface Details extends Listed {
   readonly id: MessageId
   /** Null for a message of a conversation. */
@@ -119,7 +118,6 @@ const moreColumns = selectList(
   "found"
 )
 
-/** Looks up messages by project and id. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
   (key) =>
@@ -132,6 +130,5 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Whether a project has a message. */
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
   Effect.map(sql`SELECT FROM messages WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)

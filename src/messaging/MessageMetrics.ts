@@ -23,7 +23,6 @@ const oldest = Metric.gauge("message_oldest_due_seconds", {
   description: "For how long the oldest due message has waited"
 })
 
-/** Measures the queue depth, and how long the oldest due message has waited. */
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
   const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT count(*)::int AS depth,

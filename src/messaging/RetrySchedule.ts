@@ -6,10 +6,8 @@ import type { Move } from "./Messages/States.ts"
 /** Delays before the second attempt and later ones. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
-/** Maximum number of attempts. */
 export const maxAttempts = backoff.length + 1
 
-/** A finished attempt. */
 interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
@@ -20,7 +18,6 @@ interface Attempted {
   readonly campaignId: string | null
 }
 
-/** Result of an attempt. */
 export interface Result {
   readonly on: Exclude<Move, `given_up${string}` | `settled_${string}`>
   readonly providerMessageId: string | null

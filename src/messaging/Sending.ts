@@ -27,7 +27,7 @@ const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, Servic
     ({ detail = "" }) => new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId })
   )
 
-/** The current state of a message, and whether an earlier request has created it. */
+/** The current state of a message, and whether an earlier request has created the message. */
 export interface Sent {
   readonly message: Message
   readonly replayed: boolean
@@ -75,8 +75,8 @@ export class Sending extends Context.Service<
 
       // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
       const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      // The creation time is by the clock of the process that created the message, which may be ahead. So the end of the lease,
-      // by the database's clock, is checked as well.
+      // The creation time is by the clock of the process that created the message. This clock may be ahead. So the end of the
+      // lease, by the database's clock, is checked as well.
       const leaseLeft = Duration.toMillis(calls.lease) - longestWait
       const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
         deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft

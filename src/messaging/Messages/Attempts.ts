@@ -32,7 +32,6 @@ export interface Attempt {
   readonly traceparent: string
 }
 
-/** An attempt with the result of its call. */
 export interface Attempted {
   readonly attempt: Attempt
   readonly result: Result
@@ -67,7 +66,7 @@ const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted)
   return { projectId, messageId, number, from: before(on), to: after(on), entry, delayMillis }
 }
 
-/** A claimed message: its next attempt, or (`lost`) an attempt whose lease has ended, to record as unknown. */
+/** A claimed message: its next attempt, or, if `lost`, the attempt whose lease has ended, to record as unknown. */
 export interface Claim extends Attempt {
   readonly lost: boolean
   /** Milliseconds until the attempt is due. */
@@ -85,8 +84,8 @@ export interface Terms {
 
 /**
  * Claims due messages and leases them within the limits: fairly across projects, and across the channels of each
- * project. A lost attempt becomes unknown here, so that its new lease does not look like a call in flight. It needs no permit
- * of its channel. The attempts of a message end here if its channel was revoked or changed its provider.
+ * project. A lost attempt needs no permit of its channel. It becomes unknown here, so that its new lease does not look like a
+ * call in flight. The attempts of a message end here if its channel was revoked or changed its provider.
  *
  * Lock order: messages only, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping
  * through the index `messages_due`; the same index returns the due messages of a project in order.

@@ -54,13 +54,11 @@ export const attemptAfter: Readonly<Record<Exclude<Move, GivenUp>, AttemptStatus
   settled_failed: "unknown"
 }
 
-/** Returns the state that a move leads to. */
 export const after = (move: Move): MessageStatus => targetOf(messages, move)
 
-/** Returns the states that a move starts from. */
 export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-/** The condition that a message of this status waits for another attempt, if no attempt is in flight. */
+/** Returns SQL of whether a message of this status, without an attempt in flight, waits for another attempt. */
 export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.Fragment =>
   sql.literal(
     `${status} IN (${before("given_up_in_doubt")
@@ -68,6 +66,6 @@ export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.F
       .join(", ")})`
   )
 
-/** Returns SQL of the status of a message after which no attempt follows. */
+/** Returns SQL of the status that a message gets when no further attempt is made. */
 export const givenUp = (sql: SqlClient.SqlClient, inDoubt: string): Statement.Fragment =>
   sql.literal(`CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt")}' ELSE '${after("given_up")}' END`)

@@ -11,13 +11,11 @@ import { sandbox } from "./Connectors/Sandbox.ts"
 import { telegram } from "./Connectors/Telegram.ts"
 import type { Outcome } from "./Outcomes.ts"
 
-/** The connectors by type of provider. */
 export const connectors = { http, telegram, sandbox }
 
 /** The decoded config of each provider. */
 export type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
 
-/** A type of provider with its config. */
 export const ChannelConfig = Schema.Union([
   Schema.Struct({ providerType: Schema.Literal("http"), config: http.config }),
   Schema.Struct({ providerType: Schema.Literal("telegram"), config: telegram.config }),
@@ -36,7 +34,6 @@ export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields
 export class Connectors extends Context.Service<
   Connectors,
   {
-    /** Whether a provider's sends are idempotent. */
     readonly isIdempotent: (providerType: ProviderType) => boolean
     /** Calls the channel's provider once, with its connector. */
     readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
@@ -51,7 +48,7 @@ export class Connectors extends Context.Service<
   )
 }
 
-/** The connectors, in a type by which the compiler reports a type of provider without a connector. */
+/** By the type of this table the compiler reports a provider type that has no connector. */
 const table: {
   readonly [Type in ProviderType]: {
     readonly idempotent: boolean

@@ -28,7 +28,7 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
   { from: 100, to: 999, means: "unknown" }
 ]
 
-/** Outcomes by error code. A failure before the connection is established comes before the request is written. */
+/** Outcomes by error code. A failure before the connection is established is `postponed`, because no request was written. */
 export const failures = {
   /** The host name cannot be resolved. */
   dns_failed: "postponed",
@@ -51,7 +51,6 @@ export type Failure = keyof typeof failures
 /** Failures of a provider that is unreachable or hangs. */
 const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
 
-/** Whether a call ended without an answer. */
 export const isUnanswered = (outcome: Outcome): boolean =>
   outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)
 

@@ -9,7 +9,6 @@ import { ChannelConfig } from "./Connectors.ts"
 
 type Box = SecretBox["Service"]
 
-/** A channel as it is stored. */
 export interface SealedChannel {
   readonly projectId: ProjectId
   readonly channelId: ChannelId

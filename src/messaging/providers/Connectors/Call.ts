@@ -20,7 +20,6 @@ export interface Reply {
   readonly status: number
   /** None if the body exceeds 64 KiB. */
   readonly body: Option.Option<Uint8Array>
-  /** The delay of `Retry-After`. */
   readonly retryAfter: Option.Option<Duration.Duration>
 }
 

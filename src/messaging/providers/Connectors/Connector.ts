@@ -3,7 +3,6 @@ import type { Duration, Effect, Schema } from "effect"
 import type { ConversationId, MessageId } from "../../../api/schema/Ids.ts"
 import type { Outcome } from "../Outcomes.ts"
 
-/** A text and its recipient. */
 export interface Outgoing {
   /** The idempotency key of providers with idempotent sends. */
   readonly messageId: MessageId
@@ -15,7 +14,6 @@ export interface Outgoing {
 
 /** The protocol of one type of provider. */
 export interface Connector<Config extends Schema.Top> {
-  /** The schema of a channel's `config`. */
   readonly config: Config
   /** Members of `config` that a project file may omit, with their values in a new channel. */
   readonly defaults: Partial<Config["Type"]>
