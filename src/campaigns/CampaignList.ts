@@ -6,7 +6,7 @@ import { selectList } from "../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
 
 export interface Listed extends Campaign {
-  /** The number of recipients of its audience; null without an audience. */
+  /** The number of recipients in the audience; null without an audience. */
   readonly eligible: number | null
   readonly scheduledFor: string | null
 }
@@ -61,7 +61,6 @@ export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, which: Stat
   SELECT ${sql.literal(columns)} FROM campaigns ${sql.literal(audience)}
   WHERE campaigns.project_id = ${projectId} ${which}`
 
-/** Looks up campaigns by project and id. */
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Listed> =>
   (key) =>

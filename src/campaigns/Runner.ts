@@ -25,7 +25,7 @@ import { advance } from "./Runner/Progress.ts"
 import { collect } from "./Runner/Recipients.ts"
 import { release } from "./Runner/Release.ts"
 
-/** Time ahead of now for which sends are released, in ms. For this time, a paused campaign still sends. */
+/** How far ahead of now sends are released, in ms. A paused campaign still sends for so long. */
 const horizonMillis = 300
 const releaseEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)

@@ -41,14 +41,12 @@ const columns = { ...settable, status: "status" } as const
 const differs = differ(columns, "next", "target")
 const assignments = assignmentList(columns, "next")
 
-/** The records that a command references. */
 interface References {
   readonly templateId?: TemplateId
   readonly templateVersion?: number
   readonly channelId?: ChannelId
 }
 
-/** The start time of a schedule. */
 export interface Start {
   /** Null when there is a fault. */
   readonly at: Date | null
@@ -85,7 +83,6 @@ export const scheduling = (
   start
 })
 
-/** Returns the change of a command other than `schedule`. */
 export const changeOf = (
   command: CommandOf<Exclude<Operation, "delete" | "duplicate" | "freeze_audience" | "schedule">>
 ): Change => {
@@ -120,7 +117,7 @@ export const changeOf = (
 
 const none = (sql: Sql) => sql.literal("")
 
-/** The members whose reference does not exist, each after a space. Needs no locks: templates and channels are never removed. */
+/** The members whose reference does not exist, each preceded by a space. No lock, as templates and channels are never removed. */
 const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
   const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`
   return sql`concat(
@@ -144,7 +141,7 @@ const referenceConflicts = (sql: Sql, projectId: ProjectId, references: Referenc
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
   ) THEN 'campaign_state_conflict channel'`
 
-/** The parts without which the campaign cannot be scheduled, each after a space. */
+/** The missing parts of a campaign that cannot be scheduled yet, each preceded by a space. */
 const lacking = `concat(
   CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
   CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END

@@ -9,7 +9,6 @@ import * as Target from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A campaign's version, and the counts of its audience. */
 export interface Current {
   readonly version: number
   readonly audience: Audience | null

@@ -102,7 +102,6 @@ export const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-/** The detail of each missing reference, by the fault. */
 const missingDetails: Readonly<Record<string, string>> = {
   templateId: "The project has no template with the id in templateId.",
   templateVersion: "The template does not have the version in templateVersion.",

@@ -22,7 +22,7 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
     AND status = 'pending' AND ${isDue}`
 
-/** Returns SQL that is true or null. For EXISTS, a plan may read the open recipients of all campaigns at once. */
+/** Returns SQL that is true or null. It is not EXISTS, whose plan may read the open recipients of all campaigns at once. */
 const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
 
@@ -31,8 +31,8 @@ const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: State
 
 /**
  * Locks running campaigns whose next send is before `until`. The lock serializes the pace over all processes. A campaign is
- * left out if it has no open recipient, if its project has no permit, or if none of its channels has a permit. Otherwise it
- * would use up the limit. `quota` is the number of sends before `until`, evenly spaced. Missed sends are not caught up.
+ * left out if it has no open recipient, if its project has no permit, or if none of its channels has a permit: it would
+ * only use up the limit. `quota` is the number of sends before `until`, evenly spaced. Missed sends are not caught up.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   campaign AS MATERIALIZED (

@@ -45,7 +45,6 @@ export const open = ["pending", "sending"] as const satisfies ReadonlyArray<(typ
 
 const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${state}'`).join(", ")
 
-/** The condition that a status is not final. */
 export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(open)})`)
 
 /** Returns SQL of the state to which the column `move` leads; NULL if it is not one of `moves`. */
