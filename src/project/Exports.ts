@@ -101,7 +101,6 @@ const writePart = Effect.fnUntraced(function* <E>(
   return count
 })
 
-/** Writes the items of a record's list. */
 const writeItems = Effect.fnUntraced(function* <E, E2>(
   list: List,
   put: Write<E>,

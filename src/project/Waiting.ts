@@ -7,7 +7,6 @@ import { isAwake } from "../platform/Moves.ts"
 /** Maximum of each count, so that a long backlog is not read to its end. */
 export const maxCount = 10_000
 
-/** Numbers of dead deliveries, messages of unknown outcome, disabled webhooks and paused campaigns of a project. */
 export interface Waiting {
   readonly projectId: string
   readonly dead: number

@@ -78,7 +78,6 @@ const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
         set_config('enable_seqscan', 'off', true)`.pipe(Effect.andThen(statement))
   )
 
-/** Removes up to `limit` rows, and returns the number of removed rows. */
 export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: number) =>
   withinTimeouts(
     sql,

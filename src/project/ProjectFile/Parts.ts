@@ -14,9 +14,7 @@ const integerFrom = (minimum: number) =>
     Schema.isBetween({ minimum, maximum: maxInteger }, { expected: `an integer from ${minimum} to ${maxInteger}` })
   )
 
-/** An integer from 0. */
 export const count = integerFrom(0)
-/** An integer from 1. */
 export const positive = integerFrom(1)
 
 /**

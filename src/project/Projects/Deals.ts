@@ -25,7 +25,6 @@ const columns = Struct.pick(Record.columns, [
 ])
 type Old = Pick<Deal, keyof typeof columns>
 
-/** The records that the deals depend on. */
 interface Dependencies {
   readonly pipelines: Pipelines
   /** The default pipeline after the file is applied. */

@@ -2,7 +2,6 @@
 import { Equal } from "effect"
 import type { Columns } from "../../platform/database/Columns.ts"
 
-/** A record of a project file. */
 export interface FileRecord {
   readonly id: string
   readonly [member: string]: unknown

@@ -43,7 +43,6 @@ const types = listOf(columns)
   .map(({ member, type }) => `"${member}" ${type}`)
   .join(", ")
 
-/** The values of a row as the table `next`. */
 const nextOf = (sql: Sql, row: Row) => sql`(
   SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
 ) AS next (${sql.literal(insertList(columns))})`

@@ -104,7 +104,6 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
-/** Lists records that repeat the id of an earlier record. */
 export const repeatedIds = (file: ProjectFile): ReadonlyArray<Fault> =>
   ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern)))
 
@@ -119,19 +118,16 @@ export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<
     )
   )
 
-/** Lists versions of a template that the file has twice. */
 export const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
   repeatsIn(
     templates.map(({ id, version }, index) => ({ path: ["templates", index], id: JSON.stringify([id, version]) }))
   )
 
-/** Lists clients that a segment has twice. */
 export const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
   segments.flatMap(({ clientIds }, index) =>
     repeatsIn(clientIds.map((id, place) => ({ path: ["segments", index, "clientIds", place], id })))
   )
 
-/** Lists clients that are merged into themselves. */
 export const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
   clients.flatMap(({ id, mergedIntoClientId }, index) =>
     id === mergedIntoClientId
