@@ -27,7 +27,6 @@ export type Module = typeof Module.Type
 const policies = ["read", "write", "messages"] as const
 export type Policy = (typeof policies)[number]
 
-/** The scope, module and rate limit policy of one operation. */
 export class Access extends Context.Service<
   Access,
   { readonly scope: Scope; readonly module: Module; readonly policy: Policy }

@@ -21,7 +21,7 @@ export interface RateLimit {
   readonly windowSeconds: number
 }
 
-/** The caller: the API key of a request, with its project's settings. */
+/** The caller: the API key of a request, with the settings of the key's project. */
 export class Principal extends Context.Service<
   Principal,
   {

@@ -29,7 +29,7 @@ const behindTheLimiter: Headers = {
   ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.')
 }
 
-/** The headers of statuses that may be answered before the limiter (401, 403, 500, 503), and of the limiter's 429. */
+/** The headers of 429, and of the statuses that may be answered before the limiter runs. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
@@ -38,7 +38,7 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
-/** Whether an object is a whole document. The type of a transformation's argument is wider. */
+/** Whether an object is a whole document. A transformation is declared to take any object. */
 export const isSpec = (document: object): document is OpenApi.OpenAPISpec =>
   "paths" in document && "components" in document
 

@@ -41,7 +41,6 @@ export const Receipt = Schema.Struct({
 }).annotate({ identifier: "DeveloperMutationResponse" })
 export type Receipt = typeof Receipt.Type
 
-/** The header of a replay. */
 export const replayed = {
   "idempotent-replayed": Schema.optionalKey(
     Schema.Literal("true").annotate({
@@ -54,5 +53,4 @@ export const replayed = {
 export const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 
-/** The problems that every mutation shares. */
 export const mutationProblems = [IdempotencyKeyReused] as const

@@ -14,7 +14,7 @@ export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String)).
 })
 export type Faults = typeof Faults.Type
 
-/** The parts that a campaign needs before it can be scheduled. */
+/** The parts that can be missing. A campaign that lacks one of them cannot be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
 /** The status and the fixed title of each code. */

@@ -1,13 +1,12 @@
 import type * as Problems from "../Problems.ts"
 
-/** The codes of all problems. */
 type Code = {
   [Name in keyof typeof Problems]: (typeof Problems)[Name] extends new (...args: never) => { readonly code: infer C }
     ? C & string
     : never
 }[keyof typeof Problems]
 
-/** Problems of routes and of malformed HTTP, which no operation of the reference answers. */
+/** Problems that no operation answers: they concern routes and malformed HTTP. */
 type OutsideOperations =
   | "route_not_found"
   | "method_not_allowed"

@@ -1,6 +1,6 @@
 /**
- * Descriptions and examples of the parameters of all operations. The examples name records of the demo project, except for
- * deliveries: a new demo project has none. The README changes one campaign and one installation, so the examples name two others.
+ * Descriptions and examples of the parameters of all operations. The examples name records of the demo project, which has no
+ * deliveries when it is new. The README changes a campaign and an installation, so the examples name another one of each.
  */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
@@ -21,7 +21,7 @@ const parameters: Readonly<Record<string, Explained>> = {
   "query/expectedVersion": {
     description:
       "The `version` that the caller has read, from 1 (the ETag of the last answer). The command is refused if the record has another version.",
-    // Only deleteNote has this parameter. The sample before it has changed the same note.
+    // Only deleteNote has this parameter. The sample before deleteNote has changed the same note to version 2.
     example: 2
   },
   "query/expectedProjectId": {},

@@ -92,7 +92,6 @@ const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof o
   }
 }
 
-/** The examples that depend on the operation. */
 const ofOperation = ({ module, policy, scope }: Access["Service"], { parameters }: OpenApi.OpenAPISpecOperation) => {
   const errors = faultsOf(parameters.map((parameter) => `${parameter.in}/${parameter.name}`))
   return {

@@ -50,16 +50,13 @@ export const completeProblems = (schemas: Schemas): ProblemSchemas => {
   return problems
 }
 
-/** Lists the codes of the problems that a response may contain. */
 export const codesOf = ({ content }: OpenApi.OpenApiSpecResponse): ReadonlyArray<string> =>
   [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)].map(([, code = ""]) => code)
 
-/** Describes a response by the problems that it may contain. */
 export const describeProblems = (problems: ProblemSchemas, response: OpenApi.OpenApiSpecResponse): string =>
   codesOf(response)
     .map((code) => `- \`${code}\`: ${problems.get(code)?.title}`)
     .join("\n")
 
-/** Names the problems by their code throughout a document. */
 export const renameToCodes = (document: string): string =>
   document.replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')

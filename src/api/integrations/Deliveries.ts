@@ -53,7 +53,6 @@ const deliveryFields = {
   })
 }
 
-/** A delivery in a list. */
 export const Delivery = Schema.Struct(deliveryFields).annotate({ identifier: "DeveloperDelivery" })
 export type Delivery = typeof Delivery.Type
 
@@ -77,7 +76,6 @@ const DeliveryAttempt = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeliveryAttempt" })
 export type DeliveryAttempt = typeof DeliveryAttempt.Type
 
-/** A delivery with its event and its attempts. */
 export const DeliveryDetails = Schema.Struct({
   ...deliveryFields,
   event: Schema.Struct({

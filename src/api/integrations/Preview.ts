@@ -20,7 +20,6 @@ export const ExternalField = text(1, 100)
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 const countOf = (what: string) => count.annotate({ description: `The number of ${what}, from 0.` })
 
-/** The reason why a field is not imported. */
 export const UnsupportedReason = Schema.Literals(["not_mapped", "unsupported_type", "restricted"])
 export type UnsupportedReason = typeof UnsupportedReason.Type
 

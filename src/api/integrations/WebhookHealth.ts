@@ -62,7 +62,7 @@ const Secret = Schema.Struct({
   })
 })
 
-/** A webhook, without its secrets themselves. */
+/** A webhook. It names its secrets, but does not have their values. */
 export const Webhook = Schema.Struct({
   installationId: InstallationId,
   endpointUrl: Schema.String.annotate({ description: "The URL to which events are sent: at most 2048 characters." }),

@@ -2,7 +2,6 @@
 import { JsonSchema, Schema } from "effect"
 import { type EventType, eventBody, events, eventTypes } from "./Events.ts"
 
-/** Returns an example of the body of an event. */
 const eventExample = (type: EventType) => ({
   id: "evt_0193f0cbd4e57f70819203a4b5c6d7e8",
   type,
@@ -72,7 +71,6 @@ export const webhooks = Object.fromEntries(
   documents.map(({ schemas: [schema], type }) => [type, { post: operation(type, schema) }])
 )
 
-/** The schemas that the webhooks reference. */
 export const webhookSchemas: JsonSchema.Definitions = Object.assign(
   {},
   ...documents.map(({ definitions }) => definitions)

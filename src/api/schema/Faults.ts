@@ -42,8 +42,8 @@ export interface Fault {
 export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> => faultsAt(issue, [], "")
 
 /**
- * Lists the faults at a path. A string or a number has the same message for each fault. The message names the whole rule, so that
- * a corrected value has no further fault. `otherwise` names what a union allows beside the value, such as null.
+ * Lists the faults at a path. The message for any fault of a string or a number names the whole rule of the value, so that a
+ * corrected value has no further fault. `otherwise` names what a union allows beside the value, such as null.
  */
 const faultsAt = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> => {
   switch (issue._tag) {
@@ -85,7 +85,6 @@ const leafFaults = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: st
     return { path: [...path, ...inner], message: message.startsWith("must be ") ? `${message}${otherwise}` : message }
   })
 
-/** Lists the names of the members of an object. */
 export const membersOf = (ast: SchemaAST.AST): ReadonlyArray<string> =>
   ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
 

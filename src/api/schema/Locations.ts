@@ -23,7 +23,6 @@ const cut = (location: string, length: number) =>
         .slice(0, length)
         .join("")
 
-/** Faults grouped by location, and the number of faults that are left out. */
 interface GroupedFaults {
   readonly errors: Faults
   readonly omitted: number

@@ -1,4 +1,4 @@
-/** Faults in the shape of a request. The service reports them. The client does not send a request that has one. */
+/** Faults in the shape of a request. The service reports them. The client does not send a request with such faults. */
 import { JsonPointer, Predicate, Result, Schema, SchemaIssue } from "effect"
 import { faultsOf, membersOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
@@ -24,7 +24,6 @@ export const faultsOfSlot = (
   return located(name, result.failure.issue)
 }
 
-/** Lists the names of the members of an object's schema. */
 export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> => membersOf(ast)
 
 /** Returns the message for an unknown query parameter. It names all known ones, because an operation has few. */
@@ -34,13 +33,12 @@ const unknownParameter = (known: ReadonlyArray<string>): string =>
 /** Maximum number of known members that a message names. No object of the API has more. */
 const maxNamed = 20
 
-/** Returns the message for an unknown member of an object in a body. */
 const unknownMember = (known: ReadonlyArray<string>): string =>
   known.length === 0
     ? unknown
     : `${unknown}: the known members are ${known.slice(0, maxNamed).join(", ")}${known.length > maxNamed ? ", …" : ""}`
 
-/** Lists the members of a part that an operation does not know: all members, if `known` is absent. */
+/** Lists the members of a request's part that are not in `known`: all of them, if `known` is absent. */
 export const unknownMembers = (
   name: "path" | "header" | "query" | "body",
   input: unknown,

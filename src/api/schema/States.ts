@@ -18,7 +18,6 @@ export const machine = <
   readonly moves: Machine<NoInfer<State>, Move, NoInfer<State | Other>>["moves"]
 }): Machine<State, Move, State | Other> => definition
 
-/** Returns the states that a move starts from. */
 export const startsOf = <State extends string, Move extends string, Target extends string>(
   { moves, states }: Machine<State, Move, Target>,
   move: Move
