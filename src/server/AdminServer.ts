@@ -13,7 +13,7 @@ export class AdminServer extends Context.Service<
     readonly url: string
   }
 >()("developer-api/server/AdminServer") {
-  /** Listens on `ADMIN_PORT`. Without it, listens on the port after the service's port, or on a free port if that one is taken. */
+  /** Listens on `ADMIN_PORT`. The default is the port after the service's port, or, if another process uses that, a free one. */
   static readonly layer = Layer.unwrap(
     Effect.gen(function* () {
       const { adminHost, adminPort } = yield* Settings

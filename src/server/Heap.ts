@@ -12,11 +12,12 @@ import { runInNewContext } from "node:vm"
  *
  * Lets the young generation reach its full size at once when load begins. While the young generation is small, V8 moves the
  * objects of requests in flight to the old generation. Starts marking after 40 % of the growth up to V8's limit. By default,
- * marking starts when less room than the size of the young generation is left: at once, if V8 set the limit in an idle process.
+ * marking starts when the room that is left is smaller than the young generation. If V8 set the limit while the process was
+ * idle, that is at once.
  *
- * Turns off pretenuring, by which V8 allocates objects with a long expected lifetime in the old generation. V8 may expect it of
- * the objects of requests, depending on which requests are in flight when it takes a sample. The old generation then fills up
- * several times a second: a request takes up to twice the CPU time, and the p99 is four times as high.
+ * Turns off pretenuring: V8 allocates objects in the old generation if it expects them to live long. Depending on the requests
+ * in flight when it takes a sample, V8 may expect this of the objects of requests. The old generation then fills up several
+ * times a second: a request takes up to twice the CPU time, and the p99 is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
   setFlagsFromString("--heap-growing-percent=50")
@@ -26,7 +27,7 @@ export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
 })
 
 /**
- * Releases the memory that only the start of the process needed, a third of its heap. V8 releases it only in a collection of the
+ * Releases the memory that only the start of the process needed, a third of the heap. V8 releases it only in a collection of the
  * flavor `last-resort`, which pauses the process once for about 100 ms.
  */
 export const releaseStart: Effect.Effect<void> = Effect.sync(() => {

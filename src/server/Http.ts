@@ -93,7 +93,8 @@ const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/conso
 
 /**
  * Metrics for Prometheus, and the operators' console. A port on the loopback accepts only a `Host` that is a name or an address
- * of the loopback: another page in an operator's browser may give its own name that address (DNS rebinding).
+ * of the loopback. A page of another site, open in an operator's browser, may make the name of the site resolve to the
+ * loopback (DNS rebinding).
  */
 export const admin = Layer.unwrap(
   Effect.map(HttpServer.HttpServer, ({ address }) =>

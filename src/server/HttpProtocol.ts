@@ -50,7 +50,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
     }
 }
 
-/** Reports a repeated key. Node joins repeated headers by ", " although each key alone may be valid. */
+/** Reports a repeated key as such. Node joins the values by ", ", and each value alone may be valid. */
 const repeatedKey = ({
   headers,
   rawHeaders

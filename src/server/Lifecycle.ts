@@ -79,7 +79,7 @@ const withHeaders = (response: Response, { headers }: CurrentRequestShape): Resp
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
-/** Returns the context of a request: with its state, and with `url` for the router if it differs from the URL that was sent. */
+/** Returns the context of a request: with the request's state, and with `url` as the URL that the router reads. */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,
@@ -131,7 +131,7 @@ const single = ["host", "content-type", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 
 /**
- * Returns the first fault of the headers that routing, authentication and reading the body depend on. HTTP/1.1 requires a `Host`
+ * Returns the first fault of the headers on which routing, authentication and reading the body depend. HTTP/1.1 requires a `Host`
  * (RFC 9112, section 3.2). The only transfer coding is `chunked`, because Node's parser decodes no other.
  */
 const headerFault = (request: Request): readonly [location: string, fault: string] | undefined => {

@@ -117,7 +117,7 @@ export const addRoute = Effect.fnUntraced(function* (
 
 /**
  * Whether requests may come from an `Origin`: a page of this service or of the loopback, where tools for developers run. Any
- * other page may have given its own name the address of this server (DNS rebinding). Only browsers send an `Origin`.
+ * other page may have made the name of its site resolve to this server (DNS rebinding). Only browsers send an `Origin`.
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true

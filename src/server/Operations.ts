@@ -31,7 +31,6 @@ const handlers = Effect.all({
   campaigns: CampaignsHttp.handlers
 })
 
-/** Pairs each endpoint with its handler. */
 export const operations = Effect.map(handlers, (handlers: Handlers): ReadonlyArray<Operation> => {
   const byName = new Map<string, unknown>(Object.values(handlers).flatMap((group) => Object.entries(group)))
   const found: Array<Operation> = []

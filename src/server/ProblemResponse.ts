@@ -34,7 +34,6 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
-/** A problem as it is sent. */
 export interface RenderedProblem {
   readonly status: number
   /** JSON. */
@@ -50,7 +49,6 @@ export const renderProblem = (problem: Problem, request: CurrentRequestShape): R
   return { status, body: redactSecrets(JSON.stringify(body)), headers: headers[code]?.(problem) ?? {} }
 }
 
-/** Renders a problem as an HTTP response. */
 export const problemResponse = (
   problem: Problem,
   request: CurrentRequestShape

@@ -4,7 +4,7 @@
  * credential → entitlement, module, membership, scope → rate limit → body size and type → shape of the request → handler
  * (idempotency key and effect) → answer. `Lifecycle.ts` routes before these steps, and renders problems after them.
  *
- * A step that fails with a problem ends the path. The check of the shape gathers all faults of a request once it has found one.
+ * A step that fails with a problem ends the path. If the check of the shape finds a fault, it gathers all faults of the request.
  * A step that need not wait (a known credential, a bucket in memory, a request without a body) uses no operation of the fiber.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
@@ -24,7 +24,6 @@ import { nameServerSpan } from "../platform/telemetry/Telemetry.ts"
 import type { BodyProblem } from "./decoding/JsonBody.ts"
 import { decoderOf, type Parts } from "./decoding/RequestShape.ts"
 
-/** An endpoint with its handler. */
 export interface Operation {
   readonly group: HttpApiGroup.Top
   readonly endpoint: HttpApiEndpoint.Top

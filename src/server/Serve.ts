@@ -91,7 +91,7 @@ const background = Layer.mergeAll(
   Layer.provide([Worker.layer, Circuits.layer])
 )
 
-/** The HTTP server of a role on `HOST:PORT`. `ADMIN_PORT` or the embedded database adds the admin server. */
+/** The HTTP server of a role on `HOST:PORT`. With `ADMIN_PORT` or the embedded database, also the admin server. */
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -112,7 +112,6 @@ const httpServer = (role: Role) =>
     })
   )
 
-/** The whole service in one role. */
 export const application = (role: Role) =>
   (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background)).pipe(
     Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
@@ -155,7 +154,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
-  // The first requests often wait for the ready line, and the pause of the collection would delay them.
+  // Not at once: the first requests often come right after the ready line, and the pause of the collection would delay them.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain

@@ -4,7 +4,6 @@ import { signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/SealedConfigs.ts"
 import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
 
-/** Every table with sealed values. */
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]
 
 /** No key opens any stored secret: the keys belong to another database. */

@@ -16,8 +16,8 @@ interface Urls {
 }
 
 /**
- * Returns the lines. If no key exists, and no project except the demo project, loads the demo project, issues its key and adds
- * the records of the samples.
+ * Returns the lines. If there is no key, and no project other than the demo project, loads the demo project, issues a key for it
+ * and adds the records of the samples.
  */
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient

@@ -19,7 +19,6 @@ export interface McpResult {
 
 const membersOf = (object: object) => JSON.stringify(object).slice(1, -1)
 
-/** Makes a result of the members of an object. */
 export const resultOf = (object: object): McpResult => ({ members: membersOf(object) })
 
 /** Headers of an operation's answer that also stand in the `_meta` of a tool's result. */
@@ -62,7 +61,6 @@ const joinMembers = (members: string, others: string) => (members === "" ? other
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>
   json(JSON.stringify({ jsonrpc: "2.0", id, error }), status)
 
-/** Answers a request for a method that the server does not have. */
 export const unknownMethod = (request: McpRequest) =>
   refuse(
     request,

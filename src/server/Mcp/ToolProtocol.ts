@@ -9,7 +9,6 @@ import type { Protocol } from "../RequestPath.ts"
 import type { Parts } from "../decoding/RequestShape.ts"
 import { maxParameters, tooManyParameters } from "../decoding/RequestTarget.ts"
 
-/** The arguments of a call, and the message that they arrived in. */
 export interface ToolCall {
   readonly arguments: Readonly<Record<string, unknown>>
   readonly message: Body

@@ -11,12 +11,12 @@ const tooManyEntries = `must have at most ${maxEntries} entries`
 /** Maximum number of faults that are collected. A problem reports fewer. */
 const maxFaults = 1_000
 
-/** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so most bodies are not walked. */
+/** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so bodies without one are not walked. */
 export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]
   const faults: Array<LocatedFault> = []
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
-  // An object that repeats names has fewer entries after parsing, so `collect` finds no fault in it.
+  // If names repeat, an object has fewer entries after parsing: `collect` may not see that it was too long.
   if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
   return faults
 }
@@ -64,7 +64,7 @@ const decodedEntries = 200
 
 /**
  * Returns the part of a body that is decoded to find its faults: the first entries of each list and object, and all members that
- * the schema knows. Without these members, a required member could be reported as missing.
+ * the schema knows. If these were left out, a required member could be reported as missing.
  */
 export const decodedPart = ({ extent, value }: Body, known: ReadonlySet<string>): unknown =>
   extent.entries > decodedEntries ? firstEntries(value, known, 0) : value

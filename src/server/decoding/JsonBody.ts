@@ -14,7 +14,7 @@ const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, maxBodySize)
 
 /**
- * A parsed body. `bodyFaults` reports the limits that it exceeds. `value` is undefined if the body is nested too deeply, and
+ * A parsed body. `bodyFaults` reports the limits that the body exceeds. `value` is undefined if the nesting is too deep, and
  * lacks the surplus entries of lists and objects that are too long.
  */
 export interface Body {

@@ -33,7 +33,7 @@ const closeBrace = 125
  * before it fails.
  */
 export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
-  // A nesting above the maximum or a list of 1,001 entries takes more characters than the maximum.
+  // A text this short exceeds no limit: too deep a nesting, or 1,001 entries, takes more characters than `maximum`.
   if (text.length <= maximum) return { depth: 0, entries: 0, excerpt: text, omitsMembers: false }
   const commas = [0]
   const isList = [false]

@@ -35,7 +35,6 @@ type DecodeRequest = (
   request: HttpServerRequest.HttpServerRequest
 ) => Effect.Effect<object, ValidationFailed>
 
-/** Compiles the decoders of an endpoint. */
 export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top): DecodeRequest => {
   const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
@@ -54,7 +53,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
       body === undefined ? none : bodyFaults(body)
     )
 
-  /** Gathers every fault. A fault in `faults` replaces the faults that decoding reports at its location. */
+  /** Gathers every fault. A fault in `faults` replaces those that decoding reports at the same location. */
   const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
     const { body } = raw
     const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body, known)
@@ -62,7 +61,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
-      // If there are too many parameters, only the first are decoded. A parameter that seems to be missing may have been sent.
+      // If there are too many parameters, only the first 100 are here: a missing one may have been sent, so it is not reported.
       ...(located.has("query")
         ? unknownMembers("query", raw.query, parameters)
         : faultsOfSlot("query", query, raw.query, strict)),

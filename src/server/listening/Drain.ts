@@ -4,7 +4,6 @@ import { Context, Effect, Latch, Layer } from "effect"
 export class Drain extends Context.Service<
   Drain,
   {
-    /** Whether the process is shutting down. */
     readonly draining: () => boolean
     /** Counts a request as in flight until the returned function is called. */
     readonly enter: () => () => void

@@ -11,7 +11,7 @@ export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly cause: unknown
 }> {}
 
-/** In ms. It is longer than the 60 s after which load balancers close idle connections, so that the load balancer closes first. */
+/** In ms. Load balancers close idle connections after 60 s. This time is longer, so that the load balancer closes first. */
 const keepAliveTimeout = 75_000
 
 /** Interval in ms at which Node checks `headersTimeout` and `requestTimeout`. */
@@ -72,7 +72,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
 export const layer = (host: string, port: number) =>
   Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
-/** Serves on a port, or on a free port if it can't listen on that one. */
+/** Serves on the preferred port, or on a free port if it can't listen on the preferred one. */
 export const layerPreferring = (host: string, port: number) =>
   Layer.effect(
     HttpServer.HttpServer,

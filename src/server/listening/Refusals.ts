@@ -22,14 +22,14 @@ type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; re
 export const makeRefusals = () => {
   /** Responses that are not complete. The responses of one connection are in the order of its requests. */
   const unanswered = new Set<ServerResponse>()
-  /** By connection, the last request whose answer ended before the request was complete. */
+  /** By connection, the latest request whose answer ended before the request was complete. */
   const answeredEarly = new WeakMap<Duplex, IncomingMessage>()
   const refused = new WeakSet<Duplex>()
   const unansweredOn = (socket: Duplex) => [...unanswered].filter(({ req }) => req.socket === socket)
 
   /**
-   * Answers once every complete request of the connection has its answer. A request that broke off gets this answer, unless
-   * another answer to it has begun.
+   * Waits until every complete request of the connection has its answer, then answers. A request that broke off gets this
+   * answer, unless another answer to the request has begun.
    */
   const answer = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean): void => {
     const pending = unansweredOn(socket)

@@ -47,7 +47,7 @@ export const layer = (publicUrl: string, mcp: boolean) =>
     })
   )
 
-/** Replaces each link to a file of the repository, which is not served, by the text of the link and the place of the file. */
+/** Replaces each link to a file by the text of the link and the place of the file: files of the repository are not served. */
 const withoutFiles = (markdown: string): string =>
   markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1 in the service's repository")
 

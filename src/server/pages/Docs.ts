@@ -108,7 +108,7 @@ const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: 
     Effect.orDie
   )
 
-/** Shortens the descriptions of the page from the whole introduction to its first sentence. Adds an empty icon. */
+/** Shortens the page's descriptions, which are the whole introduction, to the first sentence. Adds an empty icon. */
 const withHead = (html: string) =>
   html
     .replace(/(<meta name="(?:og:)?description" content=")([^".]*\.)[^"]*/g, "$1$2")

@@ -8,7 +8,6 @@ import { createHash } from "node:crypto"
 import { promisify } from "node:util"
 import { brotliCompress, constants, gzip } from "node:zlib"
 
-/** A body with its media type and further headers. */
 export interface Fixed {
   readonly body: Uint8Array
   readonly contentType: string

@@ -22,7 +22,6 @@ export interface Step {
   readonly description: string
   readonly path?: Values
   readonly query?: Values
-  /** The idempotency key of a mutation. */
   readonly key?: string
   /** The body of a mutation. The default is the operation's example. */
   readonly body?: object
