@@ -69,7 +69,7 @@ const retry = action(
       const retried = yield* Effect.result(deliveries.retry(projectId, id))
       const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
       if (Result.isSuccess(retried)) return done("The delivery is retried", message)
-      // If the form was sent twice, the first one has retried the delivery.
+      // The retry is refused if the delivery is not dead: if the form was sent twice, the first form has retried it.
       const { status } = yield* deliveries.show(projectId, id)
       if (status === "dead") return yield* retried.failure
       return done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
@@ -214,7 +214,7 @@ const replay = action(
     if (isConfirmed) return { page: href("/console/replays", { project: projectId }) }
     if (matched === 0) return done("Nothing to replay", "No delivery matches.")
     const message = `${plural(matched, "delivery matches and is", "deliveries match and are")} sent again, at most ${pace} a second.`
-    // The confirmation's form has the id, so that it starts only one replay even if it is sent twice.
+    // The id is a field of the confirmation's form, so that the form starts only one replay even if it is sent twice.
     return { ...ask("Start this replay?", message, "Start the replay"), hidden: { replayId: yield* newReplayId } }
   })
 )

@@ -73,7 +73,6 @@ const pages = {
 const styleSheet = "/console/style.css"
 const signOutPath = "/console/sign-out"
 
-/** Every path of the console with its method. */
 export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string]> = [
   ...[...Object.keys(pages), signInPath, styleSheet].map((path) => ["GET", path] as const),
   ...[...Object.keys(actions), signInPath, signOutPath].map((path) => ["POST", path] as const)
@@ -96,7 +95,7 @@ const routes = HttpRouter.use(
         const session = yield* sessionOf(request)
         if (Option.isNone(session)) return yield* signInPage
         const response = yield* respond(session.value, request)
-        // A sign-out has ended the session, and responds with the sign-in page (401).
+        // A 401 is the sign-in page after a sign-out: the session has ended, so it is not extended.
         return response.status === 401 ? response : sessions.extend(session.value, response)
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
@@ -197,7 +196,6 @@ const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-/** The console with its services. */
 export const layer = routes.pipe(
   Layer.provide([
     OperatorSessions.layer,

@@ -25,7 +25,7 @@ export const link = (path: string, query: Parameters<typeof href>[1], text: Cell
 export const traceLink = (url: string | undefined): Html | undefined =>
   url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
 
-/** The columns of a table by name: the cell of a row. `number` is for numbers that are links or have a unit. */
+/** The columns of a table, by name. Each makes the cell of a row. `number` is for numbers that are links or have a unit. */
 export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
@@ -77,7 +77,6 @@ export const facts = (rows: Readonly<Record<string, Cell | undefined>>): Html =>
     )}
   </dl>`
 
-/** A text of several lines with a caption. */
 export const block = (caption: string, text: string): Html =>
   html`<figure>
     <figcaption>${caption}</figcaption>
@@ -102,7 +101,6 @@ const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].
 /** Shows a count of records that were counted up to `max`. */
 export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
 
-/** A link whose text is an id. */
 export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
 
 /** An id. The style sheet hides the middle of a long id, whose start tells its age. The title and a copy have the whole id. */
@@ -143,7 +141,6 @@ interface Failing {
   readonly lastFailure: { readonly errorCode: string | null; readonly statusCode: number | null } | null
 }
 
-/** The reason of the last failure of an endpoint. */
 export const failureOf = ({ lastFailure }: Failing): Cell =>
   lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
 

@@ -31,7 +31,7 @@ export interface Content {
   readonly project?: ProjectId
   readonly body: ReadonlyArray<Html>
   readonly status?: number
-  /** The URL to which the browser is redirected instead. */
+  /** The URL to which the browser is redirected. If it is present, the page is not shown. */
   readonly elsewhere?: string | undefined
 }
 
@@ -51,7 +51,7 @@ interface Parts {
   readonly sql: SqlClient.SqlClient
   readonly request: PageRequest
   readonly project: Project
-  /** The records of a list that the page shows. */
+  /** Which rows of a list are shown on the page. */
   readonly range: Range
   readonly time: Time
 }
@@ -76,7 +76,6 @@ interface List<Row> {
   readonly found: Found<Row>
   /** The text that replaces a table without rows. */
   readonly empty: string
-  /** The fields of a filter. */
   readonly filter?: ReadonlyArray<Html>
 }
 

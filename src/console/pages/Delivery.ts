@@ -65,7 +65,7 @@ export const delivery = projectPage(
   })
 )
 
-/** Returns the headers of an attempt, with the signature and the span cut, as these are not stored. */
+/** Returns the headers of an attempt. `…` stands for the signature and the span, because they are not stored. */
 const headersAt = ({ id, replayOf, traceparent }: Details, startedAt: string) => {
   const sent = headersOf([], { webhookId: replayOf ?? id, now: Date.parse(startedAt), body: "", traceparent })
   const trace = traceparent.split("-")[1] ?? ""

@@ -5,7 +5,6 @@ import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.
 import { href, html, idLink, idOf, link, table } from "../Html.ts"
 import { type PageRequest, textOf } from "../Page.ts"
 
-/** The page of each kind of record. */
 const pages: Readonly<Partial<Record<Found["kind"], (found: Found) => string>>> = {
   project: ({ id }) => href("/console/project", { project: id }),
   delivery: ({ id, projectId: project }) => href("/console/delivery", { project, id }),

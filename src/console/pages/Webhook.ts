@@ -14,7 +14,6 @@ import { deliveryColumns } from "./Deliveries.ts"
 /** Number of latest deliveries on the page. */
 const latest = 10
 
-/** Why a webhook is disabled. */
 const reasons = {
   gone: "the endpoint answered 410",
   failing: "it failed for too long",
