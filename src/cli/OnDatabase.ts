@@ -24,7 +24,7 @@ export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
     Effect.provideService(References.MinimumLogLevel, "Warn")
   )
 
-/** Runs a command on a migrated database. Migrates the embedded database, and fails if another one has pending migrations. */
+/** Runs a command on a migrated database. Migrates the embedded database. Fails if `DATABASE_URL` has pending migrations. */
 export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   onDatabase(Effect.andThen(migrated, command))
 
@@ -35,7 +35,7 @@ const migrated = Effect.gen(function* () {
   yield* Effect.catchTag(assertMigrated, "MigrationsPending", () => Effect.asVoid(migrate))
 })
 
-/** Interrupts a command on SIGINT or SIGTERM. Its finalizers then stop an embedded database that it has started. */
+/** Interrupts a command on SIGINT or SIGTERM. If the command has started an embedded database, finalizers then stop it. */
 const stoppable = Effect.raceFirst(
   Effect.callback<never>((resume) => {
     const stop = () => resume(Effect.interrupt)
@@ -44,7 +44,7 @@ const stoppable = Effect.raceFirst(
   })
 )
 
-/** Returns the user's name, or its number where it has no name, as in containers. */
+/** Returns the user's name, or the user's number if no name is known, as in containers. */
 const userName = (): string => {
   try {
     return userInfo().username

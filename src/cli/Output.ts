@@ -24,7 +24,6 @@ export const answerPage = Effect.fnUntraced(function* (
   yield* answer(json, { items, next }, `${text}${rest}`)
 })
 
-/** Whether standard output is a terminal. */
 export const isOnTerminal = Effect.flatMap(Stdio.Stdio, ({ stdoutIsTerminal }) => stdoutIsTerminal)
 
 /** Asks a question on standard error, and returns whether the answer is `y` or `yes`. */

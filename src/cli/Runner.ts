@@ -30,12 +30,12 @@ const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
 })
 
 /**
- * Exits once all output is written, because an exit would lose the part that a full pipe has not taken yet. Output that could
- * not be written is a failure, except if the reader has closed the pipe, because it wants no more.
+ * Exits when all output is written: an earlier exit would lose the part that a full pipe has not taken yet. If output could not
+ * be written, this is a failure, unless the reader has closed the pipe because it wants no more.
  */
 const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | undefined) =>
   process.stdout.write("", () =>
-    // The stream reports an error after the call that failed.
+    // The stream reports an error only after this callback.
     setImmediate(() => {
       const code = lost()?.code ?? "EPIPE"
       if (status !== 0 || code === "EPIPE") return process.exit(status)

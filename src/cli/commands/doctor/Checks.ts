@@ -88,7 +88,7 @@ export const migrations = Effect.gen(function* () {
     : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
 
-/** In ms. If a clock is wrong, records get wrong times, and from five minutes on, receivers refuse webhooks. */
+/** In ms. If a clock is wrong, records get wrong times. If it is wrong by five minutes, receivers refuse webhooks. */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
 /** Checks that the clocks of this machine and of the database agree. */

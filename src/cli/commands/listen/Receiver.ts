@@ -35,7 +35,7 @@ const eventOf = (bytes: Uint8Array): Option.Option<object> =>
     Option.filter(Predicate.isObject)
   )
 
-/** Reasons to refuse a delivery that has a valid signature: this version does not know its event. */
+/** Reasons to refuse a delivery that has a valid signature: this version of the client can't read the event. */
 const authentic = new Set(["type_unknown", "body_invalid"])
 
 /** Returns `verified`, or the reason why the delivery is not verified. */
@@ -116,7 +116,7 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
       ...(status === 500 ? ["answered 500"] : []),
       ...Option.toArray(forwarded)
     ].join("  ")
-    // A program that reads the events gets only events whose signature was not refused.
+    // Standard output is for a program: it has an event only if the signature was not refused.
     const isEvent = json && status !== 401 && Option.isSome(event)
     yield* isEvent
       ? Console.log(withEscapes(JSON.stringify(event.value)))
