@@ -14,7 +14,7 @@ import { Operation } from "../api/Requests.ts"
 export interface RetryOptions {
   /** Maximum number of retries. Default: 4. */
   readonly times?: number | undefined
-  /** Time after the call within which attempts may start; a call that would have to wait longer fails. Default: one minute. */
+  /** Attempts start only within this time after the call; a call that would have to wait longer fails. Default: one minute. */
   readonly within?: Duration.Input | undefined
   /**
    * Delay before the first retry, doubled for each further retry up to 10 s and reduced by up to half at random.
@@ -23,7 +23,7 @@ export interface RetryOptions {
   readonly delay?: Duration.Input | undefined
 }
 
-/** Options of attempts. */
+/** Whether requests are retried, and how long one attempt may take. */
 export interface AttemptOptions {
   /** `false`: no retries. */
   readonly retry?: RetryOptions | false | undefined

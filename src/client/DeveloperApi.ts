@@ -36,8 +36,8 @@ export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
 export const isCall = <Request>(value: unknown): value is Call<Request> => typeof value === "function"
 
 /**
- * Adds `Authorization: Bearer <token>` to each request of a client of `Api`. `DeveloperApi` includes it; use it for
- * clients that you make with `HttpApiClient`.
+ * Adds `Authorization: Bearer <token>` to each request of a client of `Api`. `DeveloperApi` includes this layer; use it
+ * for clients that you make with `HttpApiClient`.
  */
 export const bearerLayer = (
   token: string | Redacted.Redacted
@@ -52,8 +52,8 @@ export const bearerLayer = (
  *
  * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key,
  * within the limits of `retry`. A command that the program may have to repeat itself needs a key of its own: without a
- * key, each call is another command. A request of a wrong form is not sent: it fails with the `validation_failed` that
- * it would get, without `instance`.
+ * key, each call is another command. A request of a wrong form is not sent: the call fails with the `validation_failed`
+ * that the service would answer, without `instance`.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
   /** Uses `FetchHttpClient.Fetch`, by default the platform's `fetch`. */

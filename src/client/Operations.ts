@@ -91,7 +91,7 @@ export type OperationAnswer<Group extends GroupName, Name extends OperationName<
 
 /**
  * The failures of an operation: the problems that its endpoint declares; `UnexpectedProblem` for a problem that it does
- * not declare; `HttpClientError` if no answer arrives, or an unexpected one that is not a problem; `SchemaError` for a
+ * not declare; `HttpClientError` if no answer arrives, or if an unexpected answer is not a problem; `SchemaError` for a
  * success whose body this version of the client cannot decode.
  */
 export type OperationFailure<Group extends GroupName, Name extends OperationName<Group>> = FailureOf<

@@ -13,7 +13,7 @@ import {
 import type { CallOptions, PromiseOperations } from "./Operations.ts"
 import type { CallerRequest } from "./RequestForm.ts"
 
-/** Options of `createClient`. */
+/** The options of `DeveloperApi`, and a `fetch` of the caller. */
 export interface ClientOptions extends DeveloperApiOptions {
   /** Replaces the platform's `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined

@@ -156,6 +156,6 @@ const read = Effect.fnUntraced(function* (bytes: Uint8Array) {
     return yield* invalid("type_unknown", `This client does not know events of type ${JSON.stringify(body.type)}`)
   }
   const event = yield* Effect.catch(decode(body), unreadable)
-  // `decoders` loses the relation between type and data, but the schema of its own type has decoded the event.
+  // The type of `decoders` does not relate `type` and `data`, but each event is decoded by the schema of its own type.
   return event as WebhookEvent
 })
