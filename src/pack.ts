@@ -57,7 +57,7 @@ const objects = new Map(
   )
 )
 
-/** The objects of a problem that no operation declares. The document does not have it, but its members are those of all problems. */
+/** The objects of a problem that no operation declares. The document lacks it, but all problems have the same members. */
 const undeclaredProblem = objects.get("internal") ?? []
 
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
