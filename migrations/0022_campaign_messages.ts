@@ -15,7 +15,7 @@ export default Effect.gen(function* () {
       ADD COLUMN audience_id text COLLATE "C",
       ADD COLUMN position integer`
 
-  // The last message to the recipient, on its route. Null: there is none, or an earlier version has sent it.
+  // The id of the last message to the recipient. Null if none was sent, or if the service sent it before this migration.
   yield* sql`ALTER TABLE campaign_recipients ADD COLUMN message_id text COLLATE "C"`
 
   // Null for an older audience until the next migration has counted its recipients.

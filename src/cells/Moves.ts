@@ -49,7 +49,7 @@ export interface Moved {
 
 /** Maximum duration of a fence. If a call is in flight for longer, the run fails, and a later run waits for the call again. */
 const longestFence = Duration.seconds(45)
-/** The copy ends when the part of the source's log that the target has not confirmed is smaller, in bytes. */
+/** The copy ends once the target has confirmed the log of the source but for this many bytes. */
 const closeBehind = 1_000_000
 
 /** Fails while the project is being moved, and after the switch until the project is deleted at the source. */

@@ -77,7 +77,7 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
     ).pipe(Layer.provide([bearerLayer(options.token), attemptsLayer(options)]))
 }
 
-/** Reports missing settings when the client is made, not at its first request. */
+/** Reports missing or malformed settings when the client is made, not at its first request. */
 const checkOptions = ({ baseUrl, token }: DeveloperApiOptions) => {
   const faults = [
     ...(isService(baseUrl) ? [] : ["baseUrl has to be a URL such as https://api.example.com"]),

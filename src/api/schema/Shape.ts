@@ -53,12 +53,9 @@ export const unknownMembers = (
 /** The fault of a request that has a body although its operation takes none. */
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
-/**
- * Lists the faults of a body: first the faults of the members, then the faults of the rules between members. `first` is the part
- * of the body whose members are checked.
- */
-export const faultsOfBody = (schema: Schema.Top, body: unknown, first = body): ReadonlyArray<LocatedFault> => [
-  ...faultsOfVariant(schema, body, first),
+/** Lists the faults of the members in `decoded`, a part of the body, and then the faults of the rules between members. */
+export const faultsOfBody = (schema: Schema.Top, body: unknown, decoded = body): ReadonlyArray<LocatedFault> => [
+  ...faultsOfVariant(schema, body, decoded),
   ...faultsOfRules(schema, body)
 ]
 

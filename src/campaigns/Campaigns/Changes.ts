@@ -50,7 +50,7 @@ interface References {
 export interface Start {
   /** Null when there is a fault. */
   readonly at: Date | null
-  /** The fault of the local time; null if there is none. */
+  /** Why the local time cannot be used as a start; null if it can. */
   readonly fault: string | null
   /** The zone in which the local time was read; null if the time does not depend on a zone. */
   readonly timeZone: string | null

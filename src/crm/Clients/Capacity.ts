@@ -15,7 +15,7 @@ export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragm
     ) AS counter
   )`
 
-/** Changes the projects' counters of active clients. `moves` is a query of `project_id` and `change`, one row for a project. */
+/** Changes the counters of active clients. `moves` is a query of `project_id` and `change`, with at most one row per project. */
 export const addActiveClients = (sql: SqlClient.SqlClient, moves: Statement.Fragment) => sql`
   counted AS (
     UPDATE projects SET active_clients = active_clients + moves.change

@@ -75,7 +75,7 @@ export const timeLeft = (context: Context.Context<never>): number => {
 /** A connection counts as dead after this time without an answer. No statement of a request may take that long. */
 const deadAfter = Duration.seconds(5)
 
-/** Returns the driver's options for a pool: the address, and a `stream` that counts and watches the pool's connections. */
+/** Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections and ends dead ones. */
 const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
   const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
   const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }

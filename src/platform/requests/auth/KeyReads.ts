@@ -32,7 +32,10 @@ const atOnceInAll = { limit: 200, windowSeconds: 2 }
 /** Time between the first waiting key and the read of all waiting keys. */
 const pause = Duration.millis(50)
 
-/** While this many keys wait, a network with an equal share of them adds none. A process gets fewer requests in `pause`. */
+/**
+ * While this many keys wait, a network that already has its equal share of them is refused. A process gets fewer requests in
+ * `pause`, so only a flood reaches the limit.
+ */
 const maxWaiting = 5_000
 
 const tooMany = () =>
