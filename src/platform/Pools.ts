@@ -120,8 +120,8 @@ export const pools = {
     size: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  // `deadAfter` is short because PostgreSQL answers the statements of the listener at once. It does not end a connection that
-  // only listens, because no answer is due.
+  // `deadAfter` is short because PostgreSQL answers the statements of the listener at once. While a connection only listens, no
+  // answer is due, so `deadAfter` does not end the connection.
   listener: {
     name: "developer-api listener",
     purpose: "LISTEN for new deliveries.",

@@ -77,7 +77,6 @@ export const Flag = Schema.Literals(["true", "false"]).pipe(
   })
 )
 
-/** The name of a cell. The ids of the API keys that the cell issues begin with it. */
 export const CellName = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{2}$/, { expected: "two characters of 0-9, A-Z and a-z" })
 )

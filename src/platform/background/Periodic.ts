@@ -15,7 +15,7 @@ interface Options {
 /** Minimum of the default of `stalledAfter`. A run may wait for the database this long. */
 const minStall = Duration.minutes(1)
 
-/** The backoff after failed runs, before jitter, is at most the interval, clamped to these bounds. */
+/** The maximum backoff after failed runs, before jitter, is the interval, but within these bounds. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {
@@ -24,9 +24,9 @@ const failures = Metric.counter("background_failures_total", {
 })
 
 /**
- * Runs an effect at intervals, under supervision, until the scope is closed. The effect does a bounded piece of work and returns
- * whether it leaves more to do: the next run then follows without the interval. A failed run is logged, counted and retried
- * with backoff and jitter. After a defect, the supervisor restarts the loop.
+ * Runs an effect at intervals, under supervision, until the scope is closed. The effect does a bounded piece of work, and returns
+ * true if more is left to do: the pause before the next run is then `whenMore`. A failed run is logged, counted and retried with
+ * backoff and jitter. After a defect, the supervisor restarts the loop.
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   name: string,

@@ -13,7 +13,6 @@ import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
 export const minDelay = Duration.millis(250)
 export const maxDelay = Duration.seconds(30)
-/** Interval at which stalled loops are looked for. */
 const watchEvery = Duration.seconds(1)
 
 interface Options {

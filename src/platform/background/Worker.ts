@@ -1,5 +1,5 @@
 /**
- * The id of this process among the workers of one database, and the lock that shows that the process is alive.
+ * Gives this process an id among the workers of one database, and holds a lock that shows that the process is alive.
  *
  * A worker holds a session-level advisory lock for its id on a separate connection. PostgreSQL releases the lock when the
  * process or its host dies. A lease has the id of its worker. If the worker no longer holds its lock, the lease may be taken
@@ -8,7 +8,7 @@
  *   starting ── lock taken ──▶ alive ── connection lost ──▶ reconnecting ── lock taken ──▶ alive
  *
  * A worker with a short loss of its connection does not count as dead, because of two rules:
- *  - A worker counts as dead only `graceAfterLoss` after this process last saw its lock.
+ *  - A worker counts as dead only `graceAfterLoss` after this process last saw the worker's lock.
  *  - A process regards others as dead only after it has held its own lock for `graceAfterStart`. So after a restart of the
  *    database, all workers have time to take their locks.
  * If a lease is taken over wrongly nevertheless, the only harm is a repeated attempt, because every lease is fenced.

@@ -34,7 +34,6 @@ export interface Column {
 const columnOf = (member: string, column: Columns[string]): Column =>
   typeof column === "string" ? { member, column, type: "text" } : { member, column: column[0], type: column[1] }
 
-/** Returns the columns as a list, in the order of their declaration. */
 export const listOf = (columns: Columns): ReadonlyArray<Column> =>
   Object.entries(columns).map(([member, column]) => columnOf(member, column))
 

@@ -1,4 +1,4 @@
-/** PostgreSQL: its URL, the clients of the pools (`platform/Pools.ts`), and the statements of requests. */
+/** Provides the URL of PostgreSQL and the clients of the pools (`platform/Pools.ts`), and runs the statements of requests. */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
@@ -13,7 +13,7 @@ import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf }
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { Settings } from "../Settings.ts"
 
-/** The settings of connections other than `DatabaseUrl`. */
+/** The settings of connections that `DatabaseUrl` does not contain. */
 const Connections = Context.Reference<{
   /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
   readonly directUrl: Option.Option<Redacted.Redacted>
@@ -72,7 +72,7 @@ export const timeLeft = (context: Context.Context<never>): number => {
   return arrivedAt === undefined ? timeout : Math.max(0, timeout - (performance.now() - arrivedAt))
 }
 
-/** A connection counts as dead after this time without an answer. No statement of a request may take that long. */
+/** A connection counts as dead after this time without an answer. Every statement of a request ends earlier. */
 const deadAfter = Duration.seconds(5)
 
 /** Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections and ends dead ones. */
@@ -91,7 +91,7 @@ const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Poo
   }
 })
 
-/** Provides the client of a pool that needs sessions. It connects to PostgreSQL itself. */
+/** Provides the client of a pool that needs sessions. The client connects to PostgreSQL itself. */
 const direct = (id: PoolId) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -104,7 +104,7 @@ const direct = (id: PoolId) =>
     })
   )
 
-/** Provides the client of a pool whose statements need no session. It connects to the pooler if there is one. */
+/** Provides the client of a pool whose statements need no session. The client connects to the pooler if there is one. */
 const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -137,7 +137,6 @@ export const clients = {
   operator: direct("operator")
 }
 
-/** Maximum time that a caller waits for a long-running command. */
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
@@ -176,8 +175,8 @@ const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.ji
 
 /**
  * Runs a request's statement. Fails with `ServiceUnavailable` if the database does not answer in time; any other failure of
- * SQL is a defect. A statement does not wait long for a lock, because pipelined statements wait behind it: it fails (NOWAIT,
- * `lock_timeout`) and is sent again, behind the statements that followed it.
+ * SQL is a defect. Pipelined statements wait behind each other. So a statement that waits for a lock fails soon (NOWAIT,
+ * `lock_timeout`), and is sent again, behind the statements that followed it, until the request has no time left.
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
@@ -196,7 +195,7 @@ export const retryContended = <A, R>(
     })
   )
 
-/** Repeats a contended statement. Waits for a locked project (`Contended`) for at most `projectFileTimeout`. */
+/** Repeats a statement while it is contended; if the project is locked (`Contended`), for at most `projectFileTimeout`. */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {
     const end = monotonicMillis(clock) + Duration.toMillis(projectFileTimeout)

@@ -136,7 +136,6 @@ export const migrationStatus = Effect.gen(function* () {
   }
 }).pipe(Effect.provide(NodeServices.layer))
 
-/** Fails with `MigrationsPending` if a migration is pending. */
 export const assertMigrated = Effect.gen(function* () {
   const { pending } = yield* migrationStatus
   if (pending > 0) return yield* new MigrationsPending({ count: pending })

@@ -7,7 +7,7 @@ export interface Attempt<Returned> {
   readonly resourceId: string
   readonly changed: boolean
   readonly version: number | null
-  /** Whether the change was applied, because no guard failed and the key was free. */
+  /** True if no guard failed and the key was free, so that the change was applied. */
   readonly claimed: boolean
   readonly returned: Returned
 }
@@ -16,7 +16,6 @@ export interface Attempt<Returned> {
 interface Parts {
   /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at` and the arguments. */
   readonly requested: Statement.Fragment
-  /** Whether `requested` is one command. */
   readonly isOne: boolean
   /**
    * Common table expressions over `command (ord, project_id, key, fingerprint, at, contact_capacity, default_pipeline_id,
@@ -32,10 +31,10 @@ interface Parts {
 }
 
 /**
- * Returns a row for each command, except for commands of a project that a project file or a move locks or has changed since
- * the statement began. `enter_project` takes the shared advisory lock that a project file takes exclusively, and returns the
- * current revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. The
- * statement never waits for that advisory lock, so a project file that waits for the lock goes first.
+ * Returns a row for each command. A command has no row if a project file or a move locks its project, or has changed the
+ * project since the statement began. `enter_project` takes the shared advisory lock that a project file takes exclusively, and
+ * returns the current revision of the project. If the snapshot of the statement has another revision, all its reads may be
+ * outdated. The statement never waits for that advisory lock, so a project file that waits for the lock goes first.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the

@@ -101,7 +101,6 @@ class Line<Item extends Queued> {
     this.served = served
   }
 
-  /** Takes the next item that can be served; undefined if there is none. */
   take(): Item | undefined {
     for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
       if (item.names.every((name) => !this.served.includes(name) && !this.blocked.has(name))) {

@@ -23,7 +23,7 @@ export interface Form {
   readonly locked: Statement.Fragment
   /** What follows a SELECT in which several commands may select the same value: DISTINCT, or nothing for one command. */
   readonly distinct: Statement.Fragment
-  /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows its FROM. */
+  /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
   /** A query of the sum of the changes of each project. `changes` is a query of `project_id` and `change`. */
   readonly sums: (changes: Statement.Fragment) => Statement.Fragment

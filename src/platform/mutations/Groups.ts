@@ -9,7 +9,7 @@ const maxGroup = 32
 const maxGroups = 2
 
 /**
- * Share of the caller's time after which a request that still waits for its turn is refused. The wait is long because a refusal
+ * A request is refused if it has waited for its turn for this share of the caller's time. The wait is long because a refusal
  * takes as much CPU time as an answer. The rest of the time is enough for the statement.
  */
 const queueShare = 3 / 4

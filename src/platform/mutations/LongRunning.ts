@@ -7,7 +7,6 @@ import { makeMutationClient, type MutationClient } from "./Mutations.ts"
 export class LongRunning extends Context.Service<
   LongRunning,
   {
-    /** Mutates on the connections of the long-running pool. */
     readonly mutations: MutationClient
     readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   }

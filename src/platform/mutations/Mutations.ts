@@ -1,4 +1,4 @@
-/** The connections of mutations, the permits to use them, and the outcomes that are stored under keys. */
+/** Provides the connections of mutations and the permits to use them, and looks up the outcomes that are stored under keys. */
 import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"

@@ -7,8 +7,8 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient, Stored } from "./Mutations.ts"
 
 /**
- * Runs a mutation. If this process has recently seen the key, it looks up the stored outcome first, because that costs less than
- * the mutation. If a project file or a move locks the project, a stored outcome is still replayed.
+ * Runs a mutation. If this process has recently seen the key, the stored outcome is looked up first, because a look-up costs
+ * less than the mutation. If a project file or a move locks the project, a stored outcome is still replayed.
  */
 export const replayOrRun = <Returned, E>(
   client: MutationClient,

@@ -11,7 +11,6 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
   }
 }
 
-/** Fails with `ProjectUnknown` if the project does not exist, or if another database serves it. */
 export const requireProject = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId

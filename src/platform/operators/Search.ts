@@ -1,13 +1,12 @@
 /**
  * Lists for operators, newest first. A page starts after the last id of the previous page. A statement of a filtered list reads
- * at most `scanLimit` records, so its duration does not depend on how many records match. A search repeats the statement.
+ * at most `scanLimit` records, so its duration does not depend on how many records match. `complete` repeats the statement.
  */
 import { Effect } from "effect"
 
-/** Maximum number of records that a statement of a filtered list reads. */
 export const scanLimit = 10_000
 
-/** The range of a page: up to `limit` records after the record `after`, or the first ones. */
+/** The range of a page: up to `limit` records after the record `after`; if `after` is null, from the start of the list. */
 export interface Range {
   readonly after: string | null
   readonly limit: number
@@ -37,7 +36,7 @@ export const foundOf = <Item>(
   return page.next === null && scanned === scanLimit ? { ...page, next: last } : page
 }
 
-/** Repeats a search until it has a full page or is at the end. */
+/** Repeats a search until the page is full or the list is at its end. */
 export const complete = <Item, E, R>(
   find: (range: Range) => Effect.Effect<Found<Item>, E, R>,
   { after, limit }: Range,

@@ -35,7 +35,6 @@ export const destinationOf = (url: URL, addresses?: ReadonlyArray<string>): Dest
  */
 export interface Connection {
   readonly client: Client
-  /** The key of the destination. */
   readonly key: string
   /** Whether the connection stays open after the answer. */
   readonly isKept: boolean
@@ -71,7 +70,7 @@ const idleInAll = 256
 /** Idle connections beyond these numbers are closed after this delay in ms. */
 const trimAfter = 100
 
-/** Closes a connection in any phase. */
+/** Closes a connection, whatever its phase is. */
 export const destroy = ({ client, state }: Connection): void => {
   // The socket is destroyed as well, because the client does not know a socket that is still connecting.
   state.socket?.destroy()

@@ -1,4 +1,4 @@
-/** One HTTP/1.1 request and its answer, with limits on the answer. */
+/** Sends one HTTP/1.1 request, and receives the answer within limits. */
 import { Data, type Duration, Effect, Option, Predicate, Result } from "effect"
 import { Headers } from "effect/http"
 import type { IncomingHttpHeaders } from "node:http"
@@ -20,7 +20,6 @@ export interface Post {
 /** A complete answer, or an answer whose body was cut off at its limit. */
 export interface Answer {
   readonly status: number
-  /** The text of the header `Retry-After`. */
   readonly retryAfter: Option.Option<string>
   readonly body: Uint8Array
   /** False if the body was cut off. */

@@ -9,7 +9,7 @@ const limit = 16_384
 const interim = /^HTTP\/1\.[01] 100[^\r\n]*(?:\r|$)/
 const start = "HTTP/1.1 100"
 const end = "\r\n\r\n"
-/** Position of the status in an answer, and the code of its first digit in an interim answer. */
+/** `statusAt` is the position of the status in an answer. An interim answer has the character `one` there. */
 const statusAt = 9
 const one = 0x31
 

@@ -74,8 +74,8 @@ export class Pages extends Context.Service<
 }
 
 /**
- * Returns two conditions of a list, as `AND …`: the condition of its partial index (`migrations/0002_crm.ts`), and, except on the
- * first page, that the records follow the position.
+ * Returns conditions of a list, as `AND …`. One is the condition of the list's partial index (`migrations/0002_crm.ts`). The
+ * other is that the records follow the position; the first page lacks it.
  *
  * The generic plan must look as cheap as a plan for the values of a call. Otherwise PostgreSQL plans the statement again for
  * each page, which takes a third of the time of a page of 50. So the position is in subqueries, whose values the planner does

@@ -1,4 +1,4 @@
-/** Metrics of requests: durations by route, method and status, and the number of replays. */
+/** Measures requests: their durations by route, method and status, and the number of replays. */
 import { Context, Effect, Layer, Metric } from "effect"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
@@ -9,7 +9,6 @@ interface Measurement {
   /** The route's template; empty for an unknown route. */
   readonly route: string
   readonly method: string
-  /** The protocol by which the caller requested the operation. */
   readonly protocol: "http" | "mcp"
   readonly status: number
   readonly seconds: number

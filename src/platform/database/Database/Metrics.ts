@@ -1,4 +1,4 @@
-/** Metrics of the database: the connections of each pool, and the statements of requests and background fibers. */
+/** Measures the connections of each pool, and the statements of requests and background fibers. */
 import { Context, Effect, Metric } from "effect"
 import type { Socket } from "node:net"
 import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"

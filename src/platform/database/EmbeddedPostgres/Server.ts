@@ -91,7 +91,7 @@ export const stop = Effect.fnUntraced(function* (pid: number) {
   }
 })
 
-/** A start empties a log of more bytes than this. A program that still has the log open appends to the empty file. */
+/** Size in bytes above which a start empties the log. A program that still has the log open appends to the empty file. */
 const maxLogSize = 10 * 1024 * 1024
 
 // The ports are below the ephemeral range. A client that reconnects while the server is down gets an ephemeral port. If it were

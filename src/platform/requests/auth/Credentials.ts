@@ -132,7 +132,7 @@ export class Credentials extends Context.Service<
 const moving = () =>
   new ServiceUnavailable({ detail: "The project is being moved to another database. Send the request again." })
 
-/** Makes the entry of a key that need not be read again for the time `left`. */
+/** Makes the cache entry of a key. The key need not be read again for the time `left`. */
 const toEntry = (
   { expiresAt, lastUsedAt, moveState, rateLimits, tokenHash, ...credential }: Row,
   left: Duration.Duration,

@@ -26,7 +26,6 @@ type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<R
 /** The burst of one network: 20 unknown keys are read immediately, then 10 a second. */
 const atOnce = { limit: 20, windowSeconds: 2 }
 
-/** The burst of all networks together. */
 const atOnceInAll = { limit: 200, windowSeconds: 2 }
 
 /** Time between the first waiting key and the read of all waiting keys. */

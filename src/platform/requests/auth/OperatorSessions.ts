@@ -115,7 +115,6 @@ export class OperatorSessions extends Context.Service<
 
 const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
 
-/** Makes the response remove the cookie. */
 export const withoutCookie = (response: Response): Response => setCookie(response, "", 0)
 
 /** Sets the cookie. It is hidden from scripts, is not sent with cross-site requests, and is sent only to the console. */

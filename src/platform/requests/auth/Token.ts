@@ -40,7 +40,7 @@ export const generate = (
     return { keyId, token: Redacted.make(body + checksum(body)) }
   })
 
-/** A presented token: the id of its key, and its hash for the comparison. */
+/** What is left of a presented token: the id of its key, and the hash of the token. */
 export interface Presented {
   readonly keyId: KeyId
   readonly hash: Uint8Array

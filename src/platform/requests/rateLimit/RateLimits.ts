@@ -98,8 +98,8 @@ const takeShared =
   ({ key, limit, windowSeconds }) => {
     const perToken = (windowSeconds * 1_000) / limit
     return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-      // `resetAfter` is the time until all missing tokens are added. The time until the first of them is shorter by the time
-      // for each of the others.
+      // `resetAfter` is the time until all missing tokens are added. For `nextAfter`, the time until the first one, the time
+      // for the others is subtracted.
       Effect.map(({ remaining, resetAfter }): Decision => ({
         allowed: true,
         remaining,

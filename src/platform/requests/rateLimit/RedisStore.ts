@@ -1,4 +1,4 @@
-/** Token buckets in Redis, which replicas share. A request fails at once without a connection, else after a timeout. */
+/** Token buckets in Redis, which replicas share. Requests fail at once while there is no connection. */
 import { type Duration, Effect, Exit, Fiber, Layer, type Redacted, Scope } from "effect"
 import { RateLimiter } from "effect/persistence"
 import { layer as connect } from "./RedisConnection.ts"

@@ -1,4 +1,4 @@
-/** Rate limiting of a request, with the headers that report the bucket (contract §4). */
+/** Limits the rate of requests, and adds headers that report the bucket (contract §4). */
 import { Effect, Metric } from "effect"
 import type { Policy } from "../../../api/Access.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../../api/Problems.ts"

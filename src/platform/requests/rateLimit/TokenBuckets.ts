@@ -17,7 +17,7 @@ interface Bucket {
   readonly limit: number
 }
 
-/** Full buckets are dropped only from this number of buckets on. A full bucket is the same as a new one. */
+/** While there are fewer buckets than this, full ones are kept. A full bucket is the same as a new one. */
 const minSweep = 10_000
 
 export class TokenBuckets {
