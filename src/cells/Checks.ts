@@ -1,4 +1,4 @@
-/** What both sides of a move must have, checked before anything is made. */
+/** Checks, before a move makes anything, that both sides have what a move needs. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"

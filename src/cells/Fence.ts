@@ -11,8 +11,8 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * A transaction that has written nothing is waited for only up to this age. Only a long-running mutation reads for longer before
- * it writes: such a mutation holds the lock that mutations share, and `fence` waits for that lock.
+ * Age from which a transaction is waited for only if it has written. Of older transactions, only a long-running mutation may
+ * still begin to write: such a mutation holds the lock that mutations share, and `fence` waits for that lock.
  */
 const oldest = "5 seconds"
 
@@ -39,8 +39,7 @@ type Calls = "claimed" | "all"
 /**
  * Counts the attempts of deliveries and messages (also of campaigns) whose lease has not ended. Attempts of dead processes do not
  * count after their leases have ended: the target takes these attempts over. `claimed` leaves out the messages without the id of
- * a worker: a request sends them itself and may do so while the project rests, or a worker has claimed them after it has lost
- * its lock.
+ * a worker. Such a message is sent by a request, which a project at rest allows, or was claimed by a worker without its lock.
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(

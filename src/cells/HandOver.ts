@@ -5,7 +5,7 @@ import { olderEnded } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
 import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"
 
-/** Keys are cached for less than this time. After it, the source answers no read of a project that it has closed. */
+/** Keys are cached for less than this time. So this long after the source has closed a project, no read of it is answered. */
 const keysCachedFor = Duration.seconds(1)
 
 /**

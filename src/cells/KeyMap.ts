@@ -4,7 +4,6 @@ import { SqlClient } from "effect/sql"
 import type { KeyId } from "../api/schema/Ids.ts"
 import { livesHere } from "../platform/Moves.ts"
 
-/** Returns the keys of this cell that a router does not find by their first characters. */
 export const movedKeys = Effect.fnUntraced(function* (cell: string) {
   const sql = yield* SqlClient.SqlClient
   return yield* Effect.orDie(sql<{ readonly keyId: KeyId }>`

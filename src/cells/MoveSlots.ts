@@ -34,7 +34,6 @@ export const slots = (sql: SqlClient.SqlClient) => sql<Slot>`
   FROM pg_replication_slots
   WHERE slot_name LIKE 'move\\_%' AND database = current_database() ORDER BY slot_name`
 
-/** Measures the slots, if metrics are recorded. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient

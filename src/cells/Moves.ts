@@ -49,7 +49,7 @@ export interface Moved {
 
 /** Maximum duration of a fence. If a call is in flight for longer, the run fails, and a later run waits for the call again. */
 const longestFence = Duration.seconds(45)
-/** The copy ends once the target has confirmed the log of the source but for this many bytes. */
+/** When fewer bytes than this of the source's log are unconfirmed by the target, the copy only waits for the rest. */
 const closeBehind = 1_000_000
 
 /** Fails while the project is being moved, and after the switch until the project is deleted at the source. */
@@ -120,7 +120,6 @@ const fenceAndVerify = (sides: Sides, report: Report) =>
     return yield* verify(sides)
   }).pipe(limited(sides, "all", longestFence, "The fence was lifted"))
 
-/** Copies the rows, until the target follows the changes closely. */
 const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, report: Report) {
   const { source } = sides
   if (state === null) {

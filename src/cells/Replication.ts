@@ -1,6 +1,6 @@
 /**
- * The replication of a project's rows from the source to the target: a publication with row filters, and a subscription with
- * its slot. All three have one name. Each statement can be repeated after a crash of the mover.
+ * Replicates a project's rows from the source to the target, by a publication with row filters, a subscription and a slot. All
+ * three have one name. Each statement can be repeated after a crash of the mover.
  *
  * Every table that leads with `project_id` is copied, except `projects`. The row of the project is inserted at the target before
  * the copy. The project is closed there until the target takes it over and sets the values of the row. Replication fires no

@@ -1,4 +1,4 @@
-/** The two databases of a move: their sessions, the lock of the mover, and the marks of the project on both. */
+/** Opens the two databases of a move, takes the lock of the mover on both, and reads and changes the marks of the project. */
 import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from "effect"
 import { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
@@ -132,7 +132,7 @@ const take = (sql: Sql, projectId: ProjectId) =>
     })
   )
 
-/** A SQL condition: this session holds the lock of the project with the seed. A reopened session holds no lock. */
+/** A SQL condition: this session holds the project's lock for `seed` (`seeds`). A reopened session holds no lock. */
 const holds = (sql: Sql, projectId: ProjectId, seed: number) => sql`
   EXISTS (
     SELECT FROM pg_locks

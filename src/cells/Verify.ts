@@ -13,7 +13,7 @@ interface Sum {
   readonly sum: string
 }
 
-/** A table, and its columns ordered by name. The order of columns in a restored table may be another. */
+/** A table, and its columns ordered by name. In a restored table, the columns may have another order. */
 interface Columns {
   readonly name: string
   readonly columns: string
