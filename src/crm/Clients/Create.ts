@@ -1,4 +1,4 @@
-/** The create of clients. */
+/** The mutation that creates clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"

@@ -1,4 +1,4 @@
-/** The patch of clients. */
+/** The mutation that patches clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"

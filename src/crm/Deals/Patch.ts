@@ -1,4 +1,4 @@
-/** The patch of deals, subject to `dealStatuses` and `dealRules`. */
+/** The mutation that patches deals, subject to `dealStatuses` and `dealRules`. */
 import type { SqlClient } from "effect/sql"
 import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
