@@ -113,7 +113,7 @@ export default Effect.gen(function* () {
       queued          integer NOT NULL DEFAULT 0,
       -- Id of the last delivery that was read.
       position        text COLLATE "C" NOT NULL,
-      -- Time up to which the deliveries made have used up the pace.
+      -- The pace is used up until this time by the deliveries that were made.
       paced_at        timestamptz(3) NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       finished_at     timestamptz(3),

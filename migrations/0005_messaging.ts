@@ -24,7 +24,6 @@ export default Effect.gen(function* () {
     )`
   yield* sql`CREATE INDEX channels_by_age ON channels (project_id, connected_at DESC, source_id DESC)`
 
-  // The representation of a channel in the API.
   yield* sql`
     CREATE VIEW sources AS
     SELECT project_id, source_id AS id, id AS channel_id, provider_type, display_name, status,

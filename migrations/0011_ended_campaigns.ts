@@ -1,4 +1,4 @@
-/** Finds the ended campaigns whose recipients are still stored. */
+/** Adds an index of the ended campaigns whose recipients are still stored. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

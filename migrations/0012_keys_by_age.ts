@@ -1,4 +1,4 @@
-/** The order of the list of keys: newest first. */
+/** Adds an index for the list of keys, newest first. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

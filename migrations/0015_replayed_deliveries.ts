@@ -1,4 +1,4 @@
-/** Finds the deliveries of an installation by age, and the unfinished deliveries of a replay. */
+/** Adds indexes of the deliveries of an installation by age, and of the unfinished deliveries of a replay. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

@@ -1,4 +1,4 @@
-/** Sets the event type of older deliveries, and adds the indexes of lists of campaigns and deliveries, with every filter. */
+/** Sets the event type of older deliveries, and adds the indexes for lists of campaigns and deliveries. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

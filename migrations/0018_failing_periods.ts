@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // The number of the URL: 1, and one more after each change. The health is of the URL with the same number.
+  // The number of the URL: 1, and one more after each change. The health belongs to the URL with the same number.
   yield* sql`ALTER TABLE webhooks ADD COLUMN url_version integer NOT NULL DEFAULT 1`
   yield* sql`ALTER TABLE endpoint_health ADD COLUMN url_version integer NOT NULL DEFAULT 1`
   // 'failing_since' is the start of the failing period. After a long time without an attempt, another period begins.

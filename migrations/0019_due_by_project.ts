@@ -1,4 +1,4 @@
-/** Finds the due endpoints of each project, so that a claim takes from all projects in turn. */
+/** Adds indexes of the due endpoints of each project, so that a claim can take from all projects in turn. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

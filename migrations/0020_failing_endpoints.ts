@@ -1,4 +1,4 @@
-/** The endpoints that fail, of all projects, by the start of their failing period. */
+/** Adds an index of the failing endpoints of all projects, by the start of their failing period. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

@@ -1,4 +1,4 @@
-/** Attempts of deliveries by minute. */
+/** Counts the attempts of deliveries by minute. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 

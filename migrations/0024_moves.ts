@@ -24,7 +24,7 @@ export default Effect.gen(function* () {
     END $$`
 
   // Returns the projects that no background work touches: projects that another database serves, and projects whose work a
-  // mover has stopped. Until a mover ends, it holds the lock of the project with the seed 1.
+  // mover has stopped. Until a mover ends, it holds a lock: the hash of the project's id with the seed 1.
   yield* sql`
     CREATE FUNCTION resting_projects() RETURNS text[] LANGUAGE plpgsql STABLE AS $$
     BEGIN

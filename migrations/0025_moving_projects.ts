@@ -1,4 +1,4 @@
-/** Finds the projects that are being moved. */
+/** Adds an index of the projects that are being moved. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
