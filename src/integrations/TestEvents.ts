@@ -27,7 +27,6 @@ interface Answer {
 export class TestEvents extends Context.Service<
   TestEvents,
   {
-    /** Sends a test event to the webhook of an installation. */
     readonly send: (
       projectId: ProjectId,
       installationId: string

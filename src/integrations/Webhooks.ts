@@ -31,7 +31,7 @@ export type WebhookOutcome = Outcome<Redacted.Redacted>
 export class Webhooks extends Context.Service<
   Webhooks,
   {
-    /** Creates or changes the installation's webhook, and enables it; its endpoint is tried at once. */
+    /** Creates or changes a webhook, and enables the webhook. The endpoint is tried at once. */
     readonly configure: (
       command: Command,
       id: InstallationId,
@@ -41,7 +41,7 @@ export class Webhooks extends Context.Service<
       IdempotencyKeyReused | InstallationNotFound | VersionConflict | WebhookReferenceInvalid | ServiceUnavailable
     >
 
-    /** Makes a new signing secret. The old one also signs until its overlap ends. */
+    /** Makes a new signing secret. The old secret also signs until the overlap ends. */
     readonly rotate: (
       command: Command,
       id: InstallationId,

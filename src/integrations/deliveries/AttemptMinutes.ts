@@ -1,6 +1,6 @@
 /**
  * Attempts of deliveries by minute: their numbers by outcome, and their durations in ranges. The statement that records results
- * counts them, so an attempt is counted only if its result is recorded. An attempt that a shutdown interrupts is not counted.
+ * counts attempts, so an attempt is counted only if its result is recorded. An attempt that a shutdown interrupts is not counted.
  */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -33,7 +33,7 @@ export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql
     ON CONFLICT (project_id, minute, worker_id, delivered, bucket) DO UPDATE SET attempts = minutes.attempts + excluded.attempts
   )`
 
-/** Attempts of one outcome in one slice of a period, with durations of one range. Slices are counted back from now. */
+/** The number of attempts with one outcome and one range of durations, in one slice. Slices are counted back from now. */
 export interface Counted {
   readonly slice: number
   readonly delivered: boolean

@@ -12,7 +12,6 @@ import { type Found, foundOf, type Range, scanLimit } from "../../platform/opera
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
-/** A delivery, with the outcome of its last attempt. */
 export interface Delivery {
   readonly id: DeliveryId
   readonly installationId: InstallationId

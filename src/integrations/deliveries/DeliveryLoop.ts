@@ -19,7 +19,7 @@
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
  *   is discarded. If another transaction has locked the row of an endpoint, only the results of this endpoint are held.
  * - claiming: as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints. A notice, a
- *   record that leaves a delivery due, or a short endpoint queue names an endpoint. If none is, a claim runs after `pollEvery`.
+ *   record that leaves a delivery due, or a short endpoint queue names an endpoint. Otherwise a claim runs after `pollEvery`.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
@@ -94,7 +94,7 @@ const make = Effect.gen(function* () {
 
   const slots = Slots.make()
   const results = Results.make()
-  /** Endpoints whose webhook has changed since the last claim began. What that claim leases for them is returned. */
+  /** Endpoints whose webhook has changed since the last claim began. Deliveries that this claim leases for them are returned. */
   const changed = new Map<string, Endpoint>()
   /** Time of the next claim if no endpoint is named earlier. Monotonic, in nanoseconds. */
   let pollAt = 0n

@@ -25,7 +25,6 @@ const measureEvery = Duration.seconds(15)
 interface Options {
   readonly sql: SqlClient.SqlClient
   readonly leaseMillis: number
-  /** Age at which a delivery expires. */
   readonly maxAge: Duration.Duration
   /** Names endpoints that the next claim visits. */
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => void

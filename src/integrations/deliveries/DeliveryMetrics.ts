@@ -1,4 +1,4 @@
-/** Metrics of deliveries. They are updated only where something reads them. */
+/** Metrics of deliveries. They are updated only in processes whose metrics are read. */
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"

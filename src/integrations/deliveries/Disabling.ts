@@ -10,7 +10,7 @@ import { isGone } from "./DeliverySchedule.ts"
 
 /**
  * Common table expressions that disable a webhook if it is enabled and the condition holds, and mark its pending
- * deliveries for dead-lettering. `disabled` has a row if the webhook was disabled. The next claim reads `enabled`.
+ * deliveries for dead-lettering. `disabled` has a row if the webhook was disabled. The next claim skips disabled webhooks.
  */
 export const disableWebhook = (
   sql: SqlClient.SqlClient,
@@ -69,7 +69,7 @@ export const disableAllGone = Effect.fnUntraced(function* (sql: SqlClient.SqlCli
   return locked
 })
 
-/** Disables the webhooks of endpoints that have failed for too long. If this fails, the next failed attempt tries it again. */
+/** Disables the webhooks of endpoints that have failed for too long. After an error the next failed attempt tries again. */
 export const disableAllFailing = (
   sql: SqlClient.SqlClient,
   endpoints: ReadonlyArray<Recorded>,

@@ -37,7 +37,7 @@ export const layer = Layer.effectDiscard(
         if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
         return made
       },
-      // Catches defects, too, for example of a delivery that was pruned meanwhile, so that the other replays go on.
+      // Also catches defects, for example after a delivery was pruned meanwhile, so that the other replays go on.
       (effect, { id, projectId }) =>
         Effect.catchCauseIf(
           effect,

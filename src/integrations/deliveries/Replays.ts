@@ -63,7 +63,6 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
 export interface Started {
   /** Null for a dry run. */
   readonly replayId: string | null
-  /** Number of deliveries that the request selects. */
   readonly matched: number
   /** Number of deliveries that will be made; 0 for a dry run. */
   readonly queued: number
@@ -72,7 +71,7 @@ export interface Started {
 export class Replays extends Context.Service<
   Replays,
   {
-    /** Starts a replay of the deliveries of a period, up to now at most. */
+    /** Starts a replay of the deliveries of a period, which ends now at the latest. */
     readonly start: (
       request: Request
     ) => Effect.Effect<Started, ProjectUnknown | WebhookUnknown | WebhookDisabled | RangeEmpty, Operator>

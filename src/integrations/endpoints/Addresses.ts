@@ -15,7 +15,7 @@ export interface AllowedNetworks {
 }
 
 /**
- * The networks that are not globally reachable by the IANA IPv4 Special-Purpose Address Registry
+ * The networks that the IANA IPv4 Special-Purpose Address Registry does not define as globally reachable
  * (https://www.iana.org/assignments/iana-ipv4-special-registry, as of 2026-07), and multicast.
  */
 const specialIPv4 = [
@@ -43,7 +43,7 @@ const reachableIPv4 = ["192.0.0.9/32", "192.0.0.10/32"]
 const unicastIPv6 = ["2000::/3"]
 
 /**
- * The networks that are not globally reachable by the IANA IPv6 Special-Purpose Address Registry
+ * The networks that the IANA IPv6 Special-Purpose Address Registry does not define as globally reachable
  * (https://www.iana.org/assignments/iana-ipv6-special-registry, as of 2026-07). Networks outside of `2000::/3` are not
  * listed: loopback, 64:ff9b:1::/48, discard-only, dummy, SRv6 SIDs, unique local, link local, site local, multicast.
  */
@@ -90,7 +90,7 @@ const parseNetwork = (text: string): Option.Option<Network> => {
   return Option.some({ address, prefix, family: version === 4 ? "ipv4" : "ipv6" })
 }
 
-/** Parses networks in CIDR notation, which the settings have validated. Without any, only public addresses are allowed. */
+/** Parses networks in CIDR notation, which the settings have validated. An empty list allows only public addresses. */
 export const networksOf = (networks: ReadonlyArray<string>): AllowedNetworks => listOf(known(networks))
 
 const known = (networks: ReadonlyArray<string>) => networks.flatMap((text) => Option.toArray(parseNetwork(text)))
@@ -109,7 +109,7 @@ export const classify = (address: string, allowed: AllowedNetworks): AddressClas
     if (allowed.has(address)) return "allowed"
     return special.has(address) && !reachable.has(address) ? "refused" : "public"
   }
-  // The URL parser returns the canonical form of any spelling. It rejects zones (`fe80::1%eth0`), which no public address has.
+  // The URL parser returns the canonical form of every spelling. It rejects zones (`fe80::1%eth0`), which no public address has.
   const canonical = isIPv6(address) ? URL.parse(`http://[${address}]/`)?.hostname.slice(1, -1) : undefined
   if (canonical === undefined) return "refused"
   if (allowed.has(canonical)) return "allowed"

@@ -14,7 +14,7 @@ export interface Endpoint {
 
 /**
  * Checks scheme, credentials, fragment and a literal address, in any spelling that the URL standard accepts. Fails with a message
- * for people. A host name with plain `http` is accepted if any network is allowed. Each delivery checks that the address of the
+ * for people. A host name with plain `http` is accepted if `allowed` is not empty. Each delivery checks that the address of the
  * host is in an allowed network.
  */
 export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
@@ -35,7 +35,6 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   return Result.succeed({ url, host, isAddress })
 }
 
-/** Returns the fault of a URL as a message; none if it is allowed. */
 export const endpointFault = (text: string, allowed: AllowedNetworks): Option.Option<string> =>
   Result.getFailure(checkEndpoint(text, allowed))
 

@@ -44,7 +44,7 @@ export type Outcome =
     }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-/** An allowed URL, with the addresses of its host at the last call and the destination at these addresses. */
+/** An allowed URL, the addresses of its host at the last call, and the destination at these addresses. */
 interface Target {
   readonly endpoint: Endpoint
   /** The host of the URL if it is an address; undefined if it is a name. */
@@ -73,7 +73,7 @@ export class Sender extends Context.Service<
   Sender,
   {
     /**
-     * POSTs a delivery. Never fails: any status, and the absence of an answer, is an outcome. Follows no redirect. The
+     * POSTs a delivery. Never fails: every status, and the absence of an answer, is an outcome. Follows no redirect. The
      * endpoint may receive the delivery twice, if a kept connection breaks before the answer begins. Interruption destroys
      * the connection. The current span gets the attributes of an HTTP client.
      */

@@ -80,7 +80,6 @@ const columns = `${selectList({
   restingUntil: ["resting_until", "timestamptz"]
 })}, ${state} AS state`
 
-/** Lists webhooks of a project that match a condition, by installation. */
 export const list = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
@@ -107,7 +106,6 @@ export interface FailingEndpoint extends Listed {
   readonly total: number
 }
 
-/** Maximum number of endpoints that `listFailing` counts. */
 export const failingMax = 1_000
 
 /** Lists failing endpoints of enabled webhooks, the longest failing first. Reads the index `endpoint_health_failing`. */

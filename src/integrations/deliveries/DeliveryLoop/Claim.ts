@@ -16,7 +16,6 @@ import type { EventType } from "../../../api/integrations/Events.ts"
 import { literalsOf } from "../States.ts"
 import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
 
-/** A leased delivery, to be attempted now. */
 export interface Claim extends Endpoint {
   readonly id: DeliveryId
   /** The `webhook-id`: the delivery's own id or, in a replay, the id of the repeated delivery. */
@@ -46,7 +45,7 @@ type Row = Claim | (Endpoint & { readonly id: null })
 
 /**
  * Claims deliveries of due and of named endpoints, as many as there are slots. Returns the leased deliveries, and the named
- * endpoints that it could not visit because another statement has locked their rows.
+ * endpoints that were not visited because another statement has locked their rows.
  *
  * - `endpoint`: the endpoints, locked.
  * - `visit`: the endpoints, with the number of deliveries that each may get (`quota`).

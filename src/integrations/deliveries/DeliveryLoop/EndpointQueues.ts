@@ -1,5 +1,5 @@
 /**
- * The deliveries that one process has leased, in a queue for each endpoint, and the named endpoints, which the next claim visits.
+ * Keeps the deliveries that one process has leased, in a queue for each endpoint. Names endpoints that the next claim visits.
  *
  * A queue sends as many deliveries at a time as the endpoint's concurrency, and the next one when one has ended. For an
  * endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed between two deliveries.
@@ -27,7 +27,7 @@ interface EndpointQueue<C> {
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
-  /** Whether the last claim reached `wanted`, so that more may be due. Naming the endpoint resets it. */
+  /** Whether the last claim reached `wanted`, so that more may be due. False after the endpoint was named. */
   more: boolean
   /** Until when the endpoint counts as quick, in milliseconds. */
   quickUntil: number
@@ -37,14 +37,14 @@ export interface EndpointQueues<C extends Claim> {
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
    * Names quick endpoints that may have more due, if at most half of the maximum number of leases are sending or waiting. Removes
-   * the queues of endpoints that have no leases and are no longer quick. Returns whether any endpoint is named.
+   * the queues of endpoints that have no leases and are no longer quick. Returns whether an endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
   /** Takes the named endpoints, each with the maximum number of leases that it may have after the claim (`width`). */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
-  /** Returns the delivery to send next, and deliveries to return unsent: all after a failure, otherwise old ones. */
+  /** Returns the delivery to send next, and those to return unsent: after a failure all, otherwise those that waited too long. */
   readonly next: (
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }

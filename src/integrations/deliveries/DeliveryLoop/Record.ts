@@ -159,8 +159,8 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
     ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter`
 
 /**
- * Adds `freed` to the rows of endpoints. Only SET reads the columns of `endpoint_health`, because it sees the row that `gate` has
- * locked. A join would see the row of the statement's snapshot.
+ * Adds `freed` to the rows of endpoints. Only SET reads the columns of `endpoint_health`, because SET sees the row that `gate`
+ * has locked. A join would see the row of the statement's snapshot.
  */
 const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number, { quietMillis }: Failing) => {
   const begins = sql`(failed_at IS NOT NULL AND (ok OR failing_since IS NULL OR coalesce(

@@ -99,8 +99,8 @@ export const make = (): Results => {
 
 /**
  * Separates results. `endpoints` has each endpoint once, with its latest URL. `others` has the results that are not
- * successes, and the results for an earlier URL (the latter do not count for the health of the endpoint). If a later success
- * clears the strikes of a failure, they are 0. For each result, `places` has its place in `others` (from 1 on; 0 if it is not
+ * successes, and the results for an earlier URL (the latter do not count for the health of the endpoint). The strikes of a
+ * failure are 0 if a later success clears them. For each result, `places` has its place in `others` (from 1 on; 0 if it is not
  * there), and `at` has the place of its endpoint in `endpoints`.
  */
 export const separate = (results: ReadonlyArray<Result>) => {

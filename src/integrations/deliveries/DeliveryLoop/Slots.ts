@@ -18,7 +18,6 @@ export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 
 /** A project may hold this many times the number of free slots. */
 const factor = 3
 
-/** The slots of a pool that may be taken now. */
 export interface Room {
   readonly free: number
   /** Number of slots that a project without slots may take. */

@@ -56,8 +56,8 @@ export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
 
 /**
  * The due endpoints of a pool. `first_…` has the endpoints that were due earliest, at most one for each free slot. If there may
- * be more, projects take turns (`turn_…`): the first endpoint of each project comes before the second endpoint of any project. So
- * a project with many due endpoints does not hide another project. Projects that may take no slot are left out.
+ * be more, `turn_…` lets projects take turns: the first endpoint of each project comes before the second endpoint of any
+ * project. So a project with many due endpoints does not hide another project. Projects that may take no slot are left out.
  */
 export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   const isSuspect = pool === "suspect"
@@ -171,7 +171,7 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
     FROM (SELECT *, ((SELECT array_agg(slots ORDER BY number) FROM share))[number] AS slots FROM endpoint) endpoint
   )`
 
-/** Updates the rows of visited endpoints. With deliveries left, an endpoint is due `now()`, behind endpoints that waited longer. */
+/** Updates the rows of visited endpoints. An endpoint with deliveries left is due `now()`, behind those that waited longer. */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET
     in_flight = health.in_flight + leases,

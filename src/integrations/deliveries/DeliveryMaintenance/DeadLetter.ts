@@ -3,7 +3,6 @@ import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 import { literalsOf } from "../States.ts"
 
-/** Maximum number of deliveries in a batch. */
 export const deadLetterBatch = 1_000
 
 export interface Batch {
@@ -50,8 +49,8 @@ export const discard = (sql: SqlClient.SqlClient) => {
 
 /**
  * Dead-letters a batch of pending deliveries that are older than `maxAgeMillis`, counted from the last retry command if there
- * was one. The error code is `expired`. Deliveries in flight are left to their attempt. The bound of `created_at` is always
- * true. It repeats the condition of the index `deliveries_by_age_of_open`, so that PostgreSQL uses the index.
+ * was one. The error code is `expired`. Deliveries in flight are left to their attempt. `created_at > '-infinity'` is
+ * always true. It repeats the condition of the index `deliveries_by_age_of_open`, so that PostgreSQL uses the index.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
   const { from, to } = literalsOf(sql, "expired")

@@ -27,7 +27,6 @@ export interface Waiting extends Replay {
   readonly next: "release" | "empty" | "end"
 }
 
-/** Maximum number of replays in one run. */
 const perRun = 100
 
 interface Terms {
@@ -41,7 +40,7 @@ interface Terms {
 const scanLimit = 2_000
 /** A replay keeps a quick endpoint busy for at most this share of the time. */
 const busy = 0.05
-/** Of this many latest deliveries of the endpoint, those of the replay show how long answers take. */
+/** This many latest deliveries of an endpoint are read. Those that the replay made show how long answers take. */
 const recent = 100
 /** A replay that made fewer deliveries than its pace permits catches up at most this many milliseconds. */
 const savedUp = 250
@@ -128,7 +127,7 @@ export const release = (
   )
   SELECT made FROM step`
 
-/** Inserts a repetition of each delivery of `picked` (`made`), and computes how far the replay has come (`step`). */
+/** `made` inserts a repetition of each picked delivery; `step` computes how far the replay has come. */
 const madeDeliveries = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   made AS (
     INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at, replay_id,

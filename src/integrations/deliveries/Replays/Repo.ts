@@ -90,8 +90,8 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
   )`
 
 /**
- * Starts a replay, unless there is one with its id. The pace counts from now on. Returns no row if this database does not
- * serve the project.
+ * Starts a replay, unless another one has the same id. The pace counts from now on. Returns no row if this database does
+ * not serve the project.
  */
 export const start = (sql: Sql, replay: Start) => sql`
   WITH ${project(sql, replay.projectId)},

@@ -25,12 +25,12 @@ export interface Selection {
   readonly filter: Filter
 }
 
-/** Maximum number of deliveries that one statement reads, because other statements wait for its connection. */
+/** Maximum number of deliveries that one statement reads: other statements wait for the connection meanwhile. */
 const scanLimit = 5_000
 
 /**
- * Counts the deliveries of a selection among the next ones after the id `position`. Returns the last id that was read,
- * or null after the end. Deliveries that a replay has made do not count.
+ * Reads the next deliveries after the id `position`, and counts those of the selection, except those that a replay has made.
+ * Returns the id that was read last, or null after the end.
  */
 export const count = (sql: SqlClient.SqlClient, selection: Selection, position: string) => sql<{
   readonly last: string | null

@@ -7,8 +7,8 @@ const kept = 1_024
 const searched = 2 * kept
 
 /**
- * Returns the first 1,024 bytes of a body as text without secrets, or null for an empty body. Bytes that are not UTF-8 and
- * U+0000, which PostgreSQL cannot store in text, become U+FFFD. A character that the cut splits is left out.
+ * Returns the first 1,024 bytes of a body as text without secrets, or null for an empty body. U+0000, which PostgreSQL
+ * cannot store in text, and bytes that are not UTF-8 become U+FFFD. A character that the cut splits is left out.
  */
 export const textOf = (body: Uint8Array): string | null => {
   if (body.byteLength === 0) return null

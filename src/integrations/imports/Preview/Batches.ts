@@ -48,7 +48,6 @@ export const lockOutdated = (
     ) AND (${locked === ""} OR ${isAwake(sql, "installation.project_id")})
     FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
 
-/** Lists the batches of all projects that were evaluated by another version of the rules. */
 export const evaluatedByOtherRules = (sql: Sql, rules: number) =>
   sql<Batch>`
     SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules <> ${rules}`
@@ -107,7 +106,6 @@ export const addContacts = (sql: Sql, { installationId, projectId }: Batch, cont
 
 export const removeContacts = (sql: Sql, batch: Batch) => emptyTable(sql, batch, "staged_contacts")
 
-/** Removes the evaluation of a batch. */
 export const withdraw = (sql: Sql, { installationId, projectId }: Batch) =>
   sql`
     UPDATE staged_batches SET profile_version = NULL, profile_mappings = NULL, rules = NULL, counts = NULL,
@@ -123,7 +121,7 @@ interface Verdict {
   readonly fingerprint: string
 }
 
-/** The positions of records that repeat the values of an earlier record in `columns`. Records with a NULL there do not count. */
+/** The positions of records with the same `columns` as an earlier record. Records with a NULL in `columns` do not count. */
 const repeating = (sql: Sql, { installationId, projectId }: Batch, table: string, columns: string) => sql`
   SELECT position FROM (
     SELECT position, row_number() OVER (PARTITION BY ${sql.literal(columns)} ORDER BY position) AS nth
