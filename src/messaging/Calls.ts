@@ -1,4 +1,4 @@
-/** Provider calls. An attempt calls its provider once, and its outcome is recorded even if the caller is interrupted. */
+/** Provider calls. An attempt calls its provider once. The outcome is recorded even if the caller is interrupted. */
 import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"

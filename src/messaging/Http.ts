@@ -56,7 +56,7 @@ export const handlers = handlersOf(
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // If its process dies, a message stays pending until it is claimed. From the end of its lease the outcome is unknown.
+  // A message whose process died stays pending until it is claimed. From the end of the lease the outcome is unknown.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {

@@ -64,7 +64,6 @@ export type Source = (
 export class MessageLoop extends Context.Service<
   MessageLoop,
   {
-    /** Takes attempts from a source and starts them. */
     readonly take: (source: Source) => Effect.Effect<void, ServiceUnavailable>
     /** Stops taking, and waits until every attempt that was taken has been recorded. */
     readonly drain: Effect.Effect<void>

@@ -75,7 +75,7 @@ export class Sending extends Context.Service<
 
       // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
       const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      // The creation time is by the clock of the process that created the message. This clock may be ahead. So the end of the
+      // The process that created the message set the creation time by its own clock, which may be ahead. So the end of the
       // lease, by the database's clock, is checked as well.
       const leaseLeft = Duration.toMillis(calls.lease) - longestWait
       const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>

@@ -12,7 +12,6 @@ import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A leased attempt, with the data of its call. */
 export interface Attempt {
   readonly projectId: ProjectId
   readonly messageId: MessageId
@@ -165,7 +164,7 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
 /** Maximum number of leases that one statement ends. */
 const takeoverBatch = 500
 
-/** Ends the leases of dead workers. The next claim finds the attempts lost. */
+/** Ends the leases of dead workers. The next claim takes over their attempts (`lost`). */
 export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: Statement.Fragment) => sql`
   UPDATE messages SET available_at = ${now}, worker_id = NULL
   FROM (

@@ -10,7 +10,6 @@ import { noSuchConversation } from "../Sources.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A message: its receipt, its age, and the time until its next change. */
 export interface Message {
   readonly messageId: MessageId
   readonly conversationId: ConversationId

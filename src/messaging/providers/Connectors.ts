@@ -13,7 +13,6 @@ import type { Outcome } from "./Outcomes.ts"
 
 export const connectors = { http, telegram, sandbox }
 
-/** The decoded config of each provider. */
 export type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
 
 export const ChannelConfig = Schema.Union([
@@ -35,7 +34,7 @@ export class Connectors extends Context.Service<
   Connectors,
   {
     readonly isIdempotent: (providerType: ProviderType) => boolean
-    /** Calls the channel's provider once, with its connector. */
+    /** Calls the provider of the channel once. */
     readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
   }
 >()("developer-api/messaging/providers/Connectors") {
@@ -48,7 +47,7 @@ export class Connectors extends Context.Service<
   )
 }
 
-/** By the type of this table the compiler reports a provider type that has no connector. */
+/** The type of this table makes the compiler report a provider type without a connector. */
 const table: {
   readonly [Type in ProviderType]: {
     readonly idempotent: boolean
