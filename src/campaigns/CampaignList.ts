@@ -23,7 +23,6 @@ const progress = `CASE WHEN hasRun AND sent_count IS NOT NULL THEN json_build_ob
     'sent', sent_count, 'failed', failed_count, 'unknown', unknown_count, 'skipped', skipped_count)
   ELSE '${JSON.stringify({ recipients: 0, pending: 0, sent: 0, failed: 0, unknown: 0, skipped: 0 } satisfies Progress)}'::json END`
 
-/** The audience of a campaign, and whether the campaign has run. */
 const audience = `
   LEFT JOIN LATERAL (
     SELECT eligible_count, sent_count, failed_count, unknown_count, skipped_count FROM audiences

@@ -153,7 +153,7 @@ export class Campaigns extends Context.Service<
               return yield* schedule(command, id, body, timeZone)
             default: {
               const changed = change(sql, projectId, id, changeOf(body), yield* eventContext(projectId))
-              // Only `schedule` has a local time, which depends on the zone.
+              // Only `schedule` reads a local time, so `ZoneChanged` is a defect here.
               return yield* mutate(mutations, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
             }
           }

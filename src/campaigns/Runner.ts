@@ -9,7 +9,7 @@
  * `Runner/Recipients.ts` has the states of a recipient and the moves between them. A released recipient has a message with a
  * leased attempt, which `messaging/MessageLoop.ts` makes and records like any other. So only the message records what was
  * sent, and the recipient gets its state from the message. Between two attempts the recipient is `pending`. So each attempt
- * keeps to the pace of the campaign, and none is made after the campaign is paused or cancelled, or the client has withdrawn
+ * keeps to the pace of the campaign, and none is leased after the campaign is paused or cancelled, or the client has withdrawn
  * consent.
  */
 import { Duration, Effect, Layer } from "effect"
@@ -25,7 +25,7 @@ import { advance } from "./Runner/Progress.ts"
 import { collect } from "./Runner/Recipients.ts"
 import { release } from "./Runner/Release.ts"
 
-/** How far ahead of now sends are released, in ms. A paused campaign still sends for so long. */
+/** How far ahead of now sends are released, in ms. For this time a paused campaign still sends. */
 const horizonMillis = 300
 const releaseEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)

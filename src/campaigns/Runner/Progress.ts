@@ -7,7 +7,7 @@ import { isAwake } from "../../platform/Moves.ts"
 const latest = "6 hours"
 
 /**
- * Starts and completes campaigns. Each move increments the version. Returns whether any campaign is running or any recipient is
+ * Starts and completes campaigns. Each move increments the version. Returns whether a campaign is running or a recipient is
  * `sending`. After a resume the delay counts from the resume.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`

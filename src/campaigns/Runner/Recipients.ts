@@ -47,7 +47,7 @@ const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${stat
 
 export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(open)})`)
 
-/** Returns SQL of the state to which the column `move` leads; NULL if it is not one of `moves`. */
+/** Returns SQL of the state to which the column `move` leads; NULL if the move is not one of `moves`. */
 export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
   sql.literal(`CASE move ${moves.map((move) => `WHEN '${move}' THEN '${stepOf(recipients, move).to}'`).join(" ")} END`)
 
@@ -71,7 +71,7 @@ const batch = 1_000
 /**
  * Moves the recipients whose message has an outcome and left the queue. Only the message records what was sent, so a recipient
  * gets the outcome once, whichever process has recorded it. `attempts` is the fence: a recipient that was released again has a
- * later attempt than its message here, and is not moved. Only an earlier version leases recipients (`available_at`).
+ * later attempt than its message in this snapshot, and stays. Only an earlier version leases recipients (`available_at`).
  *
  * Lock order, as in every statement that moves recipients: recipients (here with SKIP LOCKED), then the counts of audiences
  * (`count_recipients()`).
