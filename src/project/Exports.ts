@@ -45,7 +45,7 @@ export class Exports extends Context.Service<
           function* (projectId, write, progress = () => undefined) {
             yield* Effect.annotateCurrentSpan("project.id", projectId)
             yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`
-            // The reader of the file may be slow.
+            // No limit, because the reader of the file may be slow.
             yield* sql`SELECT set_config('idle_in_transaction_session_timeout', '0', true)`
             const project = yield* ProjectRow.read(sql, projectId)
             if (project === undefined) return yield* new ProjectUnknown({ projectId })

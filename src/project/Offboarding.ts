@@ -12,7 +12,6 @@ import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } fro
 
 export { tablesOf }
 
-/** Maximum number of rows in a batch. */
 const batch = 2_000
 
 /** The number of removed rows by table. It does not include rows that earlier, interrupted runs removed. */

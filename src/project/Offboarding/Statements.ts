@@ -5,7 +5,6 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** A table whose rows belong to projects. */
 interface Table {
   readonly name: string
   /** Other tables with foreign keys to this table. */

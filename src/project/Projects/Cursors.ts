@@ -13,7 +13,6 @@ export interface Item {
   readonly [member: string]: unknown
 }
 
-/** Opens a cursor over the records of a part, by id. */
 export const openRecords = (sql: Sql, projectId: ProjectId, name: string, part: Part) => {
   const { columns, hidden = [], table } = part
   const key: Columns = { id: "id", ...part.key }
@@ -26,11 +25,9 @@ export const openRecords = (sql: Sql, projectId: ProjectId, name: string, part: 
   })
 }
 
-/** Opens a cursor over the items of a list, by the ids of their records. */
 export const openList = (sql: Sql, projectId: ProjectId, name: string, { items, owner, table }: List) =>
   open<Item>(sql, name, { columns: { owner, ...items }, table, projectId, order: [owner, "position"] })
 
-/** Number of rows that one FETCH reads. */
 const page = 500
 
 interface Query {

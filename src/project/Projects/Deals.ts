@@ -91,8 +91,8 @@ const brokenRules = (given: Given, deal: ReturnType<typeof next>, { pipelines }:
 }
 
 /**
- * Whether a stage belongs to another pipeline after the file is applied. A stage that does not exist is a missing
- * reference.
+ * Whether a stage belongs to another pipeline after the file is applied. False if the stage does not exist: this is
+ * reported as a missing reference.
  */
 const isOnOtherPipeline = (
   stageId: StageId | undefined,

@@ -149,7 +149,7 @@ export const parts = {
     columns: { name: "name" },
     derived: { ...version, ...createdAt, ...updatedAt }
   }),
-  /** For records with the digest of their staged records, which `StagedBatches.ts` stores. */
+  /** A record has only the digest of its staged records; `StagedBatches.ts` stores these records. */
   installations: part({
     table: "installations",
     columns: {

@@ -107,7 +107,7 @@ export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId)
   return row
 })
 
-/** Updates the columns that differ from `row`, and returns whether any column did. */
+/** Updates the columns that differ from `row`, and returns whether one did. */
 export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
     UPDATE projects SET ${sql.literal(assignmentList(columns, "next"))} FROM ${nextOf(sql, row)}

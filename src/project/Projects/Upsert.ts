@@ -19,7 +19,7 @@ const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
 
 /**
- * Applies records that `flatten` has converted. The UPDATE reads the values to keep from `old`. If it waits for a lock,
+ * Applies records that `flatten` has converted. The UPDATE reads kept values from `old`. If the UPDATE waits for a lock,
  * PostgreSQL reads the row again, so concurrent commits are kept.
  */
 export const upsert = Effect.fnUntraced(function* (
