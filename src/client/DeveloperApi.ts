@@ -51,7 +51,7 @@ export const bearerLayer = (
  * all pages of a list, read page by page.
  *
  * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key,
- * within the limits of `retry`. A command that the program may have to repeat itself needs a key of its own: without a
+ * within the limits of `retry`. A command that the program itself may have to repeat needs a key of its own: without a
  * key, each call is another command. A request of a wrong form is not sent: the call fails with the `validation_failed`
  * that the service would answer, without `instance`.
  */
@@ -124,7 +124,7 @@ const method = (endpoint: HttpApiEndpoint.Top, call: Call<CompleteRequest>) => {
   return hasMember(endpoint.query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
 
-/** Adds a UUID as the key of a request without one. Every attempt then has the same key. */
+/** Adds a UUID as the idempotency key if the request has none. Every attempt then has the same key. */
 const withKey = Effect.fnUntraced(function* (request: CallerRequest) {
   const headers = request.headers ?? {}
   if (Predicate.hasProperty(headers, "idempotency-key") && headers["idempotency-key"] !== undefined) return request
@@ -139,7 +139,6 @@ const pages =
       Effect.map(send(at), (answer) => [itemsOf(answer), Option.fromUndefinedOr(nextPage(at, answer))] as const)
     )
 
-/** Returns the records of a page. */
 export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body?.items ?? []
 
 /** Returns the request of the next page; undefined after the last page. */

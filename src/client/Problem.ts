@@ -26,7 +26,7 @@ type Instance<Class> = Class extends new (...args: never) => infer Self ? Self :
 
 type Known = { [Name in keyof typeof Problems]: Instance<(typeof Problems)[Name]> }[keyof typeof Problems]
 
-/** Every answer with a status of 400 and above. */
+/** A problem that an operation declares, or `UnexpectedProblem`. */
 export type Problem = Extract<Known, { readonly code: string }> | UnexpectedProblem
 
 const classes = Object.values(Problems).filter((member) => typeof member === "function")
