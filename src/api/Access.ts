@@ -18,7 +18,6 @@ export const scopes = [
 export const Scope = Schema.Literals(scopes)
 export type Scope = typeof Scope.Type
 
-/** The modules that a project can enable. */
 export const modules = ["crm", "messaging", "campaigns", "integrations", "tickets"] as const
 export const Module = Schema.Literals(modules)
 export type Module = typeof Module.Type

@@ -15,7 +15,7 @@ import {
   ServiceUnavailable
 } from "./Problems.ts"
 
-/** The size of a token bucket, which is refilled evenly over its window. */
+/** The size of a token bucket. The bucket is refilled evenly over the window. */
 export interface RateLimit {
   readonly limit: number
   readonly windowSeconds: number

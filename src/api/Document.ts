@@ -38,11 +38,10 @@ const byStatus: Readonly<Record<string, Headers>> = {
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
 
-/** Whether an object is a whole document. A transformation is declared to take any object. */
+/** Narrows the argument of a transformation, whose declared type is `object`. */
 export const isSpec = (document: object): document is OpenApi.OpenAPISpec =>
   "paths" in document && "components" in document
 
-/** Completes the generated document of an API. */
 export const completeDocument = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>
 ): HttpApi.HttpApi<Id, Groups> =>

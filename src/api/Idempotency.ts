@@ -7,7 +7,7 @@ import { IdempotencyKeyReused } from "./Problems.ts"
 const meaning =
   "Names this command. For 7 days, the same request with the same key gets the outcome of the first one and has no second effect. Use another key for another command."
 
-/** Makes a required key. The reference describes its form at each operation. */
+/** Makes a required key. The reference shows `form` at each operation. */
 const key = (pattern: RegExp, form: string) =>
   Schema.String.check(Schema.isPattern(pattern, { expected: form })).annotateKey({
     description: `${meaning} ${form.charAt(0).toUpperCase()}${form.slice(1)}.`
@@ -34,7 +34,6 @@ export const Changed = Schema.Boolean.annotate({
   description: "Whether the command changed the record; false if the record was already as requested."
 })
 
-/** The receipt of a mutation (contract §1). */
 export const Receipt = Schema.Struct({
   resourceId: ResourceId,
   changed: Changed

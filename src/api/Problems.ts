@@ -17,7 +17,6 @@ export type Faults = typeof Faults.Type
 /** The parts that can be missing. A campaign that lacks one of them cannot be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
-/** The status and the fixed title of each code. */
 const declared = {
   validation_failed: [400, "The request does not have the required form."],
   malformed_json: [400, "The request body is not well-formed JSON."],

@@ -1,6 +1,6 @@
 /**
  * Problems that operations share, declared on the endpoints as middleware so that the document and the client include
- * them. `server/RequestPath.ts` performs the checks behind them, in the order of the contract (§1).
+ * them. `server/RequestPath.ts` performs the corresponding checks, in the order of the contract (§1).
  */
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import {

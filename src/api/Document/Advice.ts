@@ -6,7 +6,7 @@ type Code = {
     : never
 }[keyof typeof Problems]
 
-/** Problems that no operation answers: they concern routes and malformed HTTP. */
+/** Problems that no operation returns: they concern routes and malformed HTTP. */
 type OutsideOperations =
   | "route_not_found"
   | "method_not_allowed"
@@ -15,7 +15,6 @@ type OutsideOperations =
   | "origin_refused"
   | "headers_too_large"
 
-/** The codes of the problems that operations answer. */
 export type OperationCode = Exclude<Code, OutsideOperations>
 
 /**

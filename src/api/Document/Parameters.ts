@@ -1,6 +1,6 @@
 /**
- * Descriptions and examples of the parameters of all operations. The examples name records of the demo project, which has no
- * deliveries when it is new. The README changes a campaign and an installation, so the examples name another one of each.
+ * Descriptions and examples of the parameters of all operations. The examples name records of the demo project, except
+ * deliveries: a new project has none. The README changes a campaign and an installation, so the examples name other ones.
  */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"

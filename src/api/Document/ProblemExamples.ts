@@ -4,7 +4,7 @@ import type { Access } from "../Access.ts"
 import type { OperationCode } from "./Advice.ts"
 import { codesOf, type ProblemSchemas } from "./Problems.ts"
 
-/** The members of an example that its schema does not fix. */
+/** The members of an example whose values the schema of the problem does not fix. */
 interface Example {
   readonly detail: string
   readonly [member: string]: unknown
@@ -13,7 +13,6 @@ interface Example {
 const instance = "urn:developer-api:request:0b9e6c1a-52d7-4f6e-9a53-7c1d2e8f4a60"
 const messageId = "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
 
-/** The examples that are the same for all operations. */
 const examples: Readonly<Record<Exclude<OperationCode, keyof ReturnType<typeof ofOperation>>, Example>> = {
   malformed_json: { detail: "The body is empty." },
   cursor_invalid: {

@@ -5,10 +5,9 @@ import { advice } from "./Advice.ts"
 
 type Schemas = OpenApi.OpenAPISpec["components"]["schemas"]
 
-/** The title and status of each problem, by code. */
 export type ProblemSchemas = ReadonlyMap<string, { readonly title: string; readonly status: number }>
 
-/** The members of RFC 9457 and `code`, with their descriptions. */
+/** The descriptions of `code` and of the members of RFC 9457. */
 const members: Readonly<Record<string, string>> = {
   type: "A URI that identifies the kind of problem: `urn:developer-api:problem:` and the code.",
   title: "What kind of problem it is: one fixed sentence for each code.",
@@ -29,7 +28,6 @@ const literalOf = (properties: object, member: string): unknown => {
   return Predicate.hasProperty(schema, "enum") && Array.isArray(schema.enum) ? schema.enum[0] : undefined
 }
 
-/** Completes the schemas of problems. Returns the title and status of each problem. */
 export const completeProblems = (schemas: Schemas): ProblemSchemas => {
   const problems = new Map<string, { readonly title: string; readonly status: number }>()
   for (const [name, schema] of Object.entries(schemas)) {

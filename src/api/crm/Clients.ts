@@ -62,7 +62,6 @@ export const clientFields = {
 /** The fields that have fixed values in a new client; only a patch sets them. */
 export const setByPatch = ["organizationId", "responsibleMemberId", "status"] as const
 
-/** A contact of the project. */
 export const Client = Schema.Struct({
   id: ClientId,
   ...clientFields,

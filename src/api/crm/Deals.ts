@@ -63,7 +63,6 @@ export const dealFields = {
 /** The fields that have fixed values in a new deal; only a patch sets them. */
 export const setByPatch = ["status", "lifecycle", "lostReason"] as const
 
-/** A deal, on a stage of a pipeline. */
 export const Deal = Schema.Struct({
   id: DealId,
   ...dealFields,
@@ -74,10 +73,7 @@ export const Deal = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
-/**
- * The rules between the fields of a deal, by the field that is reported. The rules apply to the deal that results from a
- * change.
- */
+/** The rules between the fields of a deal as it is after a change. The key is the field that is reported as faulty. */
 export const dealRules = {
   currency: "is required with an amount",
   amountMinor: "is required with a currency",

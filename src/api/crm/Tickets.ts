@@ -14,7 +14,6 @@ import { JsonBody } from "../Requests.ts"
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
 export type TicketStatus = typeof TicketStatus.Type
 
-/** The states in which a ticket can be rated. */
 export const rateable = ["resolved", "closed"] as const satisfies ReadonlyArray<TicketStatus>
 
 /** The fields of a rating, with their types in the API and the project file. */

@@ -10,7 +10,6 @@ import { InstallationId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid } from "../Problems.ts"
 
-/** An integration that is installed in the project. */
 export const Installation = Schema.Struct({
   id: InstallationId,
   name: text(1, 160).annotate({ description: "The name of the installation: 1 to 160 characters." }),

@@ -14,7 +14,6 @@ export const entityTypes = ["contact", "organization", "lead", "deal", "task", "
 export const EntityType = Schema.Literals(entityTypes)
 export type EntityType = typeof EntityType.Type
 
-/** The name of a field in the external system. */
 export const ExternalField = text(1, 100)
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))

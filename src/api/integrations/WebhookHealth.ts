@@ -1,4 +1,4 @@
-/** The outbound webhook of an installation with the health of its endpoint, and the endpoint that shows it (contract §10). */
+/** The outbound webhook of an installation, with the health of the receiver, as `getWebhook` shows both (contract §10). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"

@@ -15,7 +15,7 @@ import { getDelivery, listDeliveries } from "./Deliveries.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 import { getWebhook } from "./WebhookHealth.ts"
 
-/** The URL of an endpoint. Only its form is checked here. `EndpointUrl.ts` checks its address. */
+/** The URL of an endpoint. Only the form is checked here; `EndpointUrl.ts` checks the address behind the URL. */
 const EndpointUrl = text(1, 2048).check(
   Schema.makeFilter((url: string) => URL.canParse(url), {
     expected: "a URL of at most 2048 characters",
@@ -52,7 +52,6 @@ export const WebhookRotate = Schema.Struct({ expectedVersion: ExpectedVersion })
 })
 export type WebhookRotate = typeof WebhookRotate.Type
 
-/** The receipt of a command on a webhook (contract §10). */
 const WebhookReceipt = Schema.Struct({
   resourceId: ResourceId,
   changed: Changed,

@@ -1,7 +1,6 @@
 /** Examples in the OpenAPI document. */
 import { Context, Record } from "effect"
 
-/** The examples of an operation: one of its request body, or several by name, and one of its success answer. */
 export class Examples extends Context.Service<
   Examples,
   { readonly request?: unknown; readonly requests?: Readonly<Record<string, unknown>>; readonly answer: unknown }

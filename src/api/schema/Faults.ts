@@ -30,7 +30,6 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
   }
 })
 
-/** A fault, with the path of members that leads to it. */
 export interface Fault {
   readonly path: ReadonlyArray<PropertyKey>
   readonly message: string

@@ -8,8 +8,7 @@ export type LocatedFault = readonly [location: string, message: string]
 const maxLocation = 256
 
 /**
- * Maximum size of the reported faults as JSON, in bytes. With the other members of a problem, the body stays below 64
- * KiB.
+ * Maximum size of the reported faults as JSON, in bytes. The body of a problem, with all members, stays below 64 KiB.
  */
 const maxFaultBytes = 32 * 1024
 
@@ -49,7 +48,7 @@ export const groupFaults = (faults: Iterable<LocatedFault>): GroupedFaults => {
   return { errors: Object.fromEntries(errors), omitted }
 }
 
-/** Returns the `detail` of a problem: the first locations in a sentence, and the number of faults that are left out. */
+/** Returns the `detail` of a problem: the first locations in a sentence, and the number of faults that `errors` lacks. */
 export const faultDetail = ({ errors, omitted }: GroupedFaults): string => {
   const first = Object.keys(errors)
     .slice(0, 5)

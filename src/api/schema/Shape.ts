@@ -38,7 +38,7 @@ const unknownMember = (known: ReadonlyArray<string>): string =>
     ? unknown
     : `${unknown}: the known members are ${known.slice(0, maxNamed).join(", ")}${known.length > maxNamed ? ", …" : ""}`
 
-/** Lists the members of a request's part that are not in `known`: all of them, if `known` is absent. */
+/** Reports each member of a part of a request that is not in `known`. Without `known`, reports every member. */
 export const unknownMembers = (
   name: "path" | "header" | "query" | "body",
   input: unknown,
@@ -50,7 +50,6 @@ export const unknownMembers = (
     .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, message])
 }
 
-/** The fault of a request that has a body although its operation takes none. */
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
 /** Lists the faults of the members in `decoded`, a part of the body, and then the faults of the rules between members. */
@@ -75,7 +74,7 @@ const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): Rea
 
 /**
  * Lists the faults of the rules between the members of a body. Decoding applies rules only when every member is valid;
- * rules that are marked as structural only check which members are present, so they apply to any body.
+ * a rule that is marked as structural checks only which members are present, so it applies to every body.
  */
 const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> =>
   Predicate.isObject(body)
