@@ -7,13 +7,13 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
 /**
- * Bounds the old generation of the heap: V8 collects it when it is 1.5 times as large as after the last collection. By
- * default, V8 lets the heap of a busy process grow to a multiple of what is in use.
+ * Bounds the old generation of the heap: V8 collects it when it has grown to 1.5 times its size after the previous collection.
+ * By default, V8 lets the heap of a busy process grow to a multiple of what is in use.
  *
  * Lets the young generation reach its full size at once when load begins. While the young generation is small, V8 moves the
  * objects of requests in flight to the old generation. Starts marking after 40 % of the growth up to V8's limit. By default,
  * marking starts when the room that is left is smaller than the young generation. If V8 set the limit while the process was
- * idle, that is at once.
+ * idle, marking starts at once.
  *
  * Turns off pretenuring: V8 allocates objects in the old generation if it expects them to live long. Depending on the requests
  * in flight when it takes a sample, V8 may expect this of the objects of requests. The old generation then fills up several

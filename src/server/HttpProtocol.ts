@@ -50,7 +50,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
     }
 }
 
-/** Reports a repeated key as such. Node joins the values by ", ", and each value alone may be valid. */
+/** Reports a repeated key as repeated. Node joins the values by ", ", so the decoder sees one value. */
 const repeatedKey = ({
   headers,
   rawHeaders

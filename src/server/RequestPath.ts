@@ -38,7 +38,7 @@ type Headers = Readonly<Record<string, string>>
 export interface Protocol<Call, Answer> {
   /** Attributes of the server span, beside its name. */
   readonly attributes: Readonly<Record<string, string>>
-  /** Compiles the function that reads the parts of a call. It runs after the checks of the credential and of the rate limit. */
+  /** Compiles the function that reads the parts of a call. The function runs after the checks of credential and rate limit. */
   readonly partsOf: (
     endpoint: HttpApiEndpoint.Top
   ) => (
@@ -46,7 +46,7 @@ export interface Protocol<Call, Answer> {
     request: HttpServerRequest.HttpServerRequest,
     fiber: Fiber.Fiber<unknown, unknown>
   ) => Effect.Effect<Parts, BodyProblem>
-  /** Compiles the function that renders a success: its body, the handler's headers, and the headers collected for the answer. */
+  /** Compiles the function that renders a success from its body, the handler's headers and the collected headers. */
   readonly answerOf: (operation: Operation) => (body: unknown, own: Headers | undefined, collected: Headers) => Answer
 }
 

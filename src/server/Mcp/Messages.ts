@@ -14,7 +14,7 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/** Returns the revision for the answer to `initialize`: the offered one if it has a handshake, otherwise the newest with one. */
+/** Returns the revision for the answer to `initialize`: the offered one if `withHandshake` has it, else the newest there. */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 

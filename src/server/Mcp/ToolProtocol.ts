@@ -34,8 +34,8 @@ export const tools: Protocol<ToolCall, ToolAnswer> = {
 }
 
 /**
- * Takes every argument except `body`, `idempotencyKey` and the parameters of the path as a parameter of the query, known or not.
- * `params` has all arguments, because the decoder of the path ignores unknown ones.
+ * Makes each argument a parameter of the query, even an unknown one. Exceptions are the body, the parameters of the path and, if
+ * the operation takes one, the key. `params` has all arguments, because the decoder of the path ignores unknown ones.
  */
 const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)

@@ -11,7 +11,7 @@ const tooManyEntries = `must have at most ${maxEntries} entries`
 /** Maximum number of faults that are collected. A problem reports fewer. */
 const maxFaults = 1_000
 
-/** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so bodies without one are not walked. */
+/** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so bodies without escapes are not walked. */
 export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]
   const faults: Array<LocatedFault> = []
@@ -64,7 +64,7 @@ const decodedEntries = 200
 
 /**
  * Returns the part of a body that is decoded to find its faults: the first entries of each list and object, and all members that
- * the schema knows. If these were left out, a required member could be reported as missing.
+ * the schema knows. If known members were left out, a required member could be reported as missing.
  */
 export const decodedPart = ({ extent, value }: Body, known: ReadonlySet<string>): unknown =>
   extent.entries > decodedEntries ? firstEntries(value, known, 0) : value

@@ -29,7 +29,7 @@ const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
- * Reads the body of a request. Its nesting may reach `maximum`. The time that the caller takes to send the body does not count
+ * Reads the body of a request. `maximum` is the permitted nesting. The time that the caller takes to send the body does not count
  * towards the timeout of the statements.
  */
 export const readBody = (
@@ -81,7 +81,7 @@ const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJso
     return Effect.sync(stop)
   })
 
-/** Reads other bodies by the adapter. The adapter counts the bytes, and asks for a body after `Expect: 100-continue`. */
+/** Reads a body of undeclared length by the adapter, which counts the bytes and answers `Expect: 100-continue`. */
 const readUndeclared = (
   request: HttpServerRequest.HttpServerRequest
 ): Effect.Effect<Uint8Array, BodyTooLarge | MalformedJson> =>

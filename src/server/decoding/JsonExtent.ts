@@ -29,8 +29,8 @@ const openBrace = 123
 const closeBrace = 125
 
 /**
- * Measures a text whose nesting may reach `maximum`. For malformed JSON the result is a bound for what a parser could reach
- * before it fails.
+ * Measures a text. `maximum` is the permitted nesting. For malformed JSON the result is an upper bound for what a parser could
+ * reach before it fails.
  */
 export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
   // A text this short exceeds no limit: too deep a nesting, or 1,001 entries, takes more characters than `maximum`.

@@ -19,7 +19,6 @@ import type { Body } from "./JsonBody.ts"
 
 /** The parts of a request before they are decoded. They are the same for each protocol. */
 export interface Parts {
-  /** Path parameters. */
   readonly params: Readonly<Record<string, unknown>>
   readonly query: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, unknown>>
@@ -29,7 +28,7 @@ export interface Parts {
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
-/** Decodes the parts of a request to the argument of its endpoint's handler. */
+/** Decodes the parts of a request to the argument of the operation's handler. */
 type DecodeRequest = (
   parts: Parts,
   request: HttpServerRequest.HttpServerRequest

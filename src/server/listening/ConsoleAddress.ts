@@ -1,7 +1,7 @@
-/** The address of the console. With the embedded database it stands in a file under `DATA_DIR`, where commands find it. */
+/** The address of the console. With the embedded database, a file under `DATA_DIR` has the address for commands. */
 import { Effect, FileSystem, Option, Path } from "effect"
 
-/** The loopback address that reaches a server, if it listens on all addresses of the host. */
+/** Maps the address that stands for all addresses of the host to the loopback address. */
 const everywhere: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" }
 
 /** Returns the URL that reaches the admin server from this host. */

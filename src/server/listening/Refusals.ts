@@ -7,7 +7,7 @@ import { type Problem, problemResponse } from "../ProblemResponse.ts"
 
 /**
  * Maximum times for a header section and for a whole request, in milliseconds (contract §1). Without them, connections
- * that send slowly or nothing would accumulate. A body of 256 KiB needs 70 kbit/s.
+ * that send slowly or nothing would accumulate. At 70 kbit/s, a body of 256 KiB arrives in time.
  */
 export const headersTimeout = 15_000
 export const requestTimeout = 30_000
@@ -15,7 +15,7 @@ export const requestTimeout = 30_000
 /** Milliseconds for which a connection stays open after its last answer. If it closed at once, the answer might be lost. */
 const lingering = 1_000
 
-/** An error of the server. If it comes from Node's parser, its `reason` is a fixed text that says what was not accepted. */
+/** Node's error for a request. An error of Node's parser has a `reason`: a fixed text that says what was not accepted. */
 type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; readonly reason?: string }
 
 /** Creates the refusals of one server. The server calls `enter` and `leave` for each of its responses. */
@@ -71,7 +71,7 @@ export const makeRefusals = () => {
       refuse(socket, problemOf(error), newRequestState(undefined, ""), isHead)
     },
 
-    /** Refuses CONNECT. Node leaves the connection, and the responses that wait on it, to this listener. */
+    /** Refuses CONNECT. Node leaves the connection and its incomplete responses to this listener. */
     onConnect: (request: IncomingMessage, socket: Duplex): void => {
       socket.on("error", () => socket.destroy())
       socket.once("close", () => {
@@ -87,7 +87,7 @@ export const makeRefusals = () => {
   }
 }
 
-/** The problem of a request that is not complete, by Node's error. */
+/** Returns the problem that answers an error of Node. */
 const problemOf = ({ code, message, reason = message }: ClientError) => {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":

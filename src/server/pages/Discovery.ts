@@ -32,7 +32,6 @@ const documents = {
     Effect.sync(() => ({ body: Buffer.from(JSON.stringify(arazzo(publicUrl))), contentType: "application/json" }))
 } as const satisfies Readonly<Record<`/${string}`, Make>>
 
-/** The paths of the documents, and `/`. */
 export const paths: ReadonlyArray<string> = ["/", ...Object.keys(documents)]
 
 /** The documents of a service that is reached at `publicUrl`; `mcp` tells whether it serves agents. */

@@ -66,9 +66,9 @@ const scalar = {
 /**
  * Changes the document so that the viewer's requests and samples can be sent as they are. Requests go to the server of the page,
  * at `path`: a browser does not send them to another origin, and `localhost` and `127.0.0.1` are two origins. Examples of
- * parameters move to the schemas, because the viewer ignores other examples if the body has named examples. The example
- * of an optional query parameter is an empty list, because the viewer would send the parameter with an empty value. `x-request-id`
- * is left out: its example would be the same in all requests.
+ * parameters move to the schemas, because the viewer ignores other examples if the body has named examples. A query parameter
+ * without example or default gets an empty list as example: otherwise the viewer would send it with an empty value.
+ * `x-request-id` is left out: its example would be the same in all requests.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>,

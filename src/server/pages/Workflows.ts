@@ -1,7 +1,7 @@
 /**
  * The workflows of `/arazzo.json`: the README's first requests, as steps over the records of the demo project. Each workflow can
  * be run repeatedly, because its keys stay the same and a replay returns the answer to the first command. If an earlier step has
- * created the record of a command, the key contains the id of the record: the key is never used for another record.
+ * created the record of a command, the key contains the id of the record, so that no key is used for two records.
  */
 import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
