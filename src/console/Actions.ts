@@ -25,7 +25,7 @@ export interface ActionResult {
   readonly done?: { readonly title: string; readonly message: string }
   /** What the action will do. Present if the action waits for a confirmation. */
   readonly ask?: { readonly title: string; readonly message: string; readonly label: string }
-  /** Fields that the confirmation's form has besides the fields of this form. */
+  /** Fields that only the form of the confirmation has. */
   readonly hidden?: Readonly<Record<string, string>>
 }
 
@@ -37,7 +37,7 @@ interface Parts {
   readonly isConfirmed: boolean
 }
 
-/** Makes an action. Its page is `path`, with the project and the fields `query` of the form as parameters. */
+/** Makes an action. The parameters of the page are the project and the fields of the form that `query` names. */
 const action =
   <E, R>(
     path: string,
@@ -69,7 +69,7 @@ const retry = action(
       const retried = yield* Effect.result(deliveries.retry(projectId, id))
       const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
       if (Result.isSuccess(retried)) return done("The delivery is retried", message)
-      // The retry is refused if the delivery is not dead: if the form was sent twice, the first form has retried it.
+      // If the form was sent twice, the first one has retried the delivery. The second is refused: the delivery is not dead.
       const { status } = yield* deliveries.show(projectId, id)
       if (status === "dead") return yield* retried.failure
       return done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
@@ -185,7 +185,6 @@ export const replayFields = {
   pace: `A whole number from 1 to ${highestPace}.`
 } as const
 
-/** Returns the names of the fields that are faulty. */
 const faultsOf = (form: URLSearchParams) =>
   Record.keys(replayFields).filter((name) =>
     Option.isNone(Schema.decodeUnknownOption(ReplayForm.fields[name])(form.get(name)))

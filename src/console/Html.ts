@@ -4,7 +4,6 @@ import { html, raw } from "hono/html"
 
 export { html }
 
-/** Escaped HTML. */
 export type Html = ReturnType<typeof html>
 
 /** The content of a table cell; null is shown as a dash. */

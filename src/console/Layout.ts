@@ -38,7 +38,6 @@ const refreshOf = (url: string) => {
   }
 }
 
-/** The pages of a project. */
 const sections: ReadonlyArray<readonly [path: string, name: string]> = [
   ["/console/project", "Webhooks"],
   ["/console/deliveries", "Deliveries"],

@@ -11,7 +11,6 @@ import { spanOf } from "../platform/telemetry/TraceContext.ts"
 import type { Session } from "../platform/requests/auth/OperatorSessions.ts"
 import { type Columns, hiddenFields, href, type Html, html, table, type Time, timeSince } from "./Html.ts"
 
-/** Maximum number of rows on a page. */
 export const pageSize = 50
 
 /** A record that the query names does not exist (404), or a parameter is malformed (400). */
@@ -46,7 +45,6 @@ export interface Project {
   readonly name: string
 }
 
-/** The sources of the content of a project's page. */
 interface Parts {
   readonly sql: SqlClient.SqlClient
   readonly request: PageRequest
@@ -137,7 +135,6 @@ const projectOf = Effect.fnUntraced(function* (
   return rows[0] ?? (yield* notFound("project", id))
 })
 
-/** Returns the text of a query parameter; null if it is absent or empty. */
 export const textOf = ({ query }: PageRequest, name: string): string | null => query.get(name) || null
 
 /** Decodes a query parameter that is one of `choices`; null if it is absent. */
@@ -173,8 +170,8 @@ export const pageSettings: Readonly<Record<string, string>> = {
 }
 
 /**
- * Reads a page in one transaction, which cannot write, with a timeout of a second for each statement. The planner settings of
- * the report pool suit statements over many rows, but the statements of pages look up few rows by index.
+ * Reads a page in one read-only transaction. Each statement has a timeout of a second. The planner settings of the report pool
+ * are replaced: they suit statements over many rows, but the statements of pages look up few rows by index.
  */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(

@@ -3,7 +3,6 @@ import { html } from "../Html.ts"
 import { pageResponse } from "../Layout.ts"
 import { signInPath } from "../../platform/requests/auth/SignInLinks.ts"
 
-/** Says how to get a sign-in link. */
 export const signInPage = pageResponse(
   { title: "Sign in" },
   [
