@@ -35,7 +35,7 @@ const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
  */
 const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | undefined) =>
   process.stdout.write("", () =>
-    // The stream reports an error only after this callback.
+    // The stream reports an error only after the callback of `write`.
     setImmediate(() => {
       const code = lost()?.code ?? "EPIPE"
       if (status !== 0 || code === "EPIPE") return process.exit(status)

@@ -1,4 +1,4 @@
-/** The answers and the lines of `listen`: verification, failures on purpose, forwarding. */
+/** Receives the deliveries of `listen`: verifies, answers and forwards them, or fails on purpose. */
 import { ByteSize, Clock, Console, Duration, Effect, Option, Predicate, type Redacted } from "effect"
 import { HttpClient, HttpClientRequest, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { verifyWebhook } from "../../../client/Webhooks.ts"
@@ -116,7 +116,7 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
       ...(status === 500 ? ["answered 500"] : []),
       ...Option.toArray(forwarded)
     ].join("  ")
-    // Standard output is for a program: it has an event only if the signature was not refused.
+    // Standard output is for a program, so an event is printed there only if the signature was not refused.
     const isEvent = json && status !== 401 && Option.isSome(event)
     yield* isEvent
       ? Console.log(withEscapes(JSON.stringify(event.value)))
