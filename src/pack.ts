@@ -57,7 +57,7 @@ const objects = new Map(
   )
 )
 
-/** The objects of a problem that no operation declares. The document lacks it, but all problems have the same members. */
+/** The objects of a problem that the document lacks, because no operation declares it. All problems have the same members. */
 const undeclaredProblem = objects.get("internal") ?? []
 
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
@@ -113,7 +113,7 @@ const declareProblemMembers = (declaration: string): string =>
     return [line, ...required, ...optional].join("\n")
   })
 
-/** Adds an interface with the texts of all operations to a declaration, and makes it a part of both types of clients. */
+/** Adds an interface with the texts of all operations to a declaration, and makes both types of clients include the interface. */
 const documentOperations = (declaration: string): string => {
   const groups = new Map<string, Array<string>>()
   HttpApi.reflect(Api, {
