@@ -26,7 +26,7 @@ export interface Options {
   readonly slowAfter: Duration.Duration
 }
 
-/** How a call ended. `unused` means that there was no call: it changes neither the limit of the key nor whether it is suspect. */
+/** How a call ended. `unused` means that there was no call: the key keeps its limit, and stays suspect or not. */
 export type End = "succeeded" | "failed" | "unused"
 
 export interface Permit {

@@ -1,6 +1,7 @@
 /**
  * Lists for operators, newest first. A page starts after the last id of the previous page. A statement of a filtered list reads
- * at most `scanLimit` records, so its duration does not depend on how many records match. `complete` repeats the statement.
+ * at most `scanLimit` records, so its duration does not depend on how many records match. `complete` repeats
+ * the statement until the page is full or the list ends.
  */
 import { Effect } from "effect"
 

@@ -78,7 +78,6 @@ interface LastToken {
  */
 const lastTokens = new WeakMap<object, LastToken>()
 
-/** Parses an `Authorization` header, and remembers its token for the connection. Undefined for a malformed header. */
 const parse = (authorization: string, connection: object): LastToken | undefined => {
   const text = bearer.exec(authorization)?.[1]
   const token = text === undefined ? undefined : present(text)
