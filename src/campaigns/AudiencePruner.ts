@@ -60,7 +60,7 @@ export const layer = Layer.effectDiscard(
       )
       SELECT FROM target`
 
-    /** Deletes a batch of recipients of a campaign that ended before the horizon. The last batch marks the campaign. */
+    /** Deletes a batch of recipients of a campaign that ended before the horizon. The last batch sets `recipients_removed`. */
     const pruneEnded = (horizon: Date) => sql`
       WITH target AS MATERIALIZED (
         SELECT ended.* FROM projects, LATERAL (

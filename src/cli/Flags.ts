@@ -54,7 +54,7 @@ export const integer = (name: string, min: number, max: number) => {
   )
 }
 
-/** The flags of a page of a list. `flag` takes `next` of the page before. */
+/** The flags that select a page of a list. The value of `flag` is the `next` of the previous page. */
 const rangeWith = <Name extends "before" | "after">(flag: Name, description: string) => ({
   limit: integer("limit", 1, 1_000).pipe(
     Flag.withDescription("Maximum number of items, at most 1000; 100 if not given"),

@@ -176,7 +176,7 @@ const goingAway = (current: CurrentRequestShape) =>
     "close"
   )
 
-/** Returns the template of a route outside the API: its path. Returns an empty text for paths of the API and unknown routes. */
+/** Returns the path of a route outside the API, which is also its template. Returns an empty text for paths of the API and unknown routes. */
 const operationalRoute = ({ url }: Request, methods: Methods) => {
   const [path] = splitTarget(url)
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path

@@ -1,5 +1,5 @@
 /**
- * The currencies of ISO 4217: list one of mid-2024 (the list in `currency-codes` 2.2.0), with the later changes. XCG has
+ * The currencies in List One of ISO 4217, as of mid-2024 (as in `currency-codes` 2.2.0), with the later changes. XCG has
  * replaced ANG, and XAD is new. CUC is withdrawn, and BGN too, because Bulgaria uses the euro.
  */
 import { Schema } from "effect"

@@ -53,7 +53,7 @@ export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
 
 /**
  * The moves of a recipient whose message left the queue, each with its condition. The first condition that holds applies.
- * `message` is the last message to the recipient, without an attempt in flight.
+ * `message` is the last message to the recipient; none of its attempts is in flight.
  */
 const ends: ReadonlyArray<readonly [Move, string]> = [
   ["lost", "recipient.available_at IS NOT NULL AND repeatable"],

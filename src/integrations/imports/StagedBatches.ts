@@ -22,8 +22,8 @@ interface Installation {
 }
 
 /**
- * Updates the batches of installations whose rows were written: new records replace the stored ones, and batches with
- * another profile or other rules are evaluated again. Call it in the transaction that writes the rows.
+ * Updates the batches of installations whose rows were written: new records replace the stored ones, and batches that
+ * were evaluated with another profile or other rules are evaluated again. Call it in the transaction that writes the rows.
  */
 export const stage = Effect.fnUntraced(function* (
   sql: Sql,

@@ -116,7 +116,6 @@ export const migrateFrom = (directory: string) =>
 
 export const migrate = migrateFrom(directory)
 
-/** Migrations have not been applied. The message names the command that applies them. */
 export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ readonly count: number }> {
   override get message() {
     return `${this.count} migrations are pending: run \`npm run --silent cli -- migrate\``

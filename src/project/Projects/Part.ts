@@ -16,7 +16,7 @@ export interface Part<Member extends string = string> {
   readonly columns: Columns<Member>
   /** Further columns of the key, beside the id. */
   readonly key?: Columns
-  /** SQL of the default of a member that is absent in a new record; NULL for a member that is not listed. */
+  /** Defaults, as SQL, of members that a new record may leave out. A member without a default gets NULL. */
   readonly initial?: { readonly [M in NoInfer<Member>]?: string }
   /** Members that an export leaves out, because a file does not have them or they are secret. */
   readonly hidden?: ReadonlyArray<NoInfer<Member>>

@@ -40,9 +40,10 @@ export const layer = (publicUrl: string) =>
   )
 
 /**
- * Settings of the viewer. The tools of its vendor and links to products are hidden. The viewer's own line height cuts off the
- * underscores of codes and patterns in many fonts. Its invisible parts make narrow pages scroll sideways. It offers samples for
- * curl and fetch only: its samples for Node and Python import packages that are not installed, or lose the port.
+ * Settings of the viewer. The tools of its vendor and links to products are hidden. The line height is larger, because the
+ * viewer's own cuts off underscores in many fonts. Overflow is clipped, because invisible parts make narrow pages scroll
+ * sideways. Samples are for curl and fetch only: those for Node and Python import packages that are not installed, or leave the
+ * port out of the URL.
  */
 const scalar = {
   withDefaultFonts: false,

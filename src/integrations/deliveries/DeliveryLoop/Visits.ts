@@ -171,7 +171,7 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
     FROM (SELECT *, ((SELECT array_agg(slots ORDER BY number) FROM share))[number] AS slots FROM endpoint) endpoint
   )`
 
-/** Updates the rows of visited endpoints. An endpoint with deliveries left is due `now()`, behind those that waited longer. */
+/** Updates the rows of visited endpoints. An endpoint with due deliveries left is due `now()`, behind those that waited longer. */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET
     in_flight = health.in_flight + leases,
