@@ -178,7 +178,8 @@ describe.for(Object.entries(needs))(
       // Each note exists once: acknowledged notes already do, the others do after the same request.
       const acknowledged = asked.filter(({ status }) => status === 201).map(({ n }) => n)
       const again = await session(databaseUrl)
-      const stored = async () => (await again("SELECT body FROM notes")).map(({ body }) => String(body))
+      const stored = async () =>
+        (await again("SELECT body FROM notes WHERE deal_id = 'deal'")).map(({ body }) => String(body))
       assert.includeMembers(
         await stored(),
         acknowledged.map((n) => String(bodies.get(n)))

@@ -100,7 +100,8 @@ const steps: ReadonlyArray<Step> = [
     reach: async ({ receiver }) => {
       receiver.answerWith(hang)
       await eventually(() => assert.strictEqual(receiver.open(), 4))
-      return (left) => assert.lengthOf(left, 4)
+      // More may be leased ahead, because the endpoint was quick until now.
+      return (left) => assert.isAtLeast(left.length, 4)
     }
   },
   {

@@ -84,7 +84,7 @@ describe("the first start on an empty DATA_DIR", () => {
     defer(() => other.close())
     const second = await startService({ env })
     const found =
-      /^reference at (\S+)\/docs\nconsole at (http:\/\/127\.0\.0\.1:\d+)\/console\nlistening on (\S+)\n$/.exec(
+      /^reference at (\S+)\/docs\nconsole at (http:\/\/127\.0\.0\.1:\d+)\/console\nanother token by: npm run [^\n]+\nlistening on (\S+)\n$/.exec(
         second.stdout()
       )
     assert.deepStrictEqual([found?.[1], found?.[2] === admin, found?.[3]], [first.url, false, first.url])
