@@ -82,9 +82,8 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       yield* remaining.pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
       assert.deepStrictEqual(yield* remaining, kept)
 
-      // The pruner runs every minute.
+      // The pruner runs again within a minute.
       yield* sql`UPDATE audiences SET abandoned_at = now() WHERE project_id = 'b'`
-      assert.deepStrictEqual(yield* remaining, kept)
       yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining).pipe(
         Effect.repeat({ until: (lines) => lines.length === 1 })
       )
