@@ -22,7 +22,7 @@ const declared = {
   malformed_json: [400, "The request body is not well-formed JSON."],
   cursor_invalid: [400, "The cursor does not belong to this list."],
   deal_status_invalid: [400, "This move of the deal's status is not allowed."],
-  webhook_reference_invalid: [400, "The endpoint or the delivery is not allowed for this webhook."],
+  webhook_reference_invalid: [400, "The webhook cannot have this endpoint, or has no such delivery."],
   project_mismatch: [400, "The credential belongs to another project than the expected one."],
   schedule_invalid: [400, "The campaign cannot be scheduled for that time."],
   credential_missing: [401, "The request carries no credential."],

@@ -90,7 +90,7 @@ describe("/docs", () => {
       const { token, url } = yield* Effect.promise(startFirst)
       const browser = yield* startBrowser
       const page = yield* Effect.promise(() => browser.newPage())
-      const { answer, languages, samples, texts } = yield* Effect.promise(async () => {
+      const { answer, filtered, languages, samples, texts } = yield* Effect.promise(async () => {
         // Another name of the host is another origin, to which a browser sends nothing from here.
         await page.goto(`${url.replace("127.0.0.1", "localhost")}/docs`)
         await page.getByRole("textbox", { name: "Bearer Token" }).first().fill(token)
@@ -110,9 +110,19 @@ describe("/docs", () => {
           .click()
         const answer = await answered
         await page.getByText("Mara Quill").first().waitFor()
-        return { answer, languages, samples, texts }
+        await page.keyboard.press("Escape")
+        const listed = page.waitForRequest(/\/deliveries/)
+        await page.getByRole("button", { name: /^Test Request \(get .*\/deliveries\)$/ }).click()
+        await page
+          .getByLabel("API Client")
+          .getByRole("button", { name: /^Send get request/ })
+          .click()
+        const filtered = new URL((await listed).url()).search
+        return { answer, filtered, languages, samples, texts }
       })
       assert.strictEqual(answer.status(), 200)
+      // A filter that the reader has not chosen is not sent.
+      assert.strictEqual(filtered, "?status=all&limit=50")
       assert.include(texts, "idempotency_key_reused is whole")
       assert.include(texts, "^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$ is whole")
       assert.notInclude(texts.join("\n"), "is cut off")

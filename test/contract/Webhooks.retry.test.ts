@@ -49,7 +49,10 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
       yield* deliver(status, status)
       const before = yield* delivery(status)
       const { detail } = problemOf(yield* retry(status), 409, "webhook_state_conflict")
-      const why = status === "delivered" ? "is delivered" : "is sent at its nextAttemptAt"
+      const why =
+        status === "delivered"
+          ? "is delivered. An operator can send it again by a replay"
+          : "is sent at its nextAttemptAt"
       assert.strictEqual(detail, `Only a dead delivery can be retried: this one ${why}.`)
       assert.deepStrictEqual(yield* delivery(status), before)
     }

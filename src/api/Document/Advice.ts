@@ -67,7 +67,8 @@ const remedies: Readonly<Record<OperationCode, string>> = {
   campaign_state_conflict: "The description of the operation lists the states in which each command is allowed.",
   campaign_not_ready: "Set or freeze the parts in `missing` first.",
   provider_conflict: "The message is stored as failed. Remove the cause, then send a new message with a new key.",
-  webhook_state_conflict: "Configure the webhook first. If it is disabled, configure it again: this enables it.",
+  webhook_state_conflict:
+    "`detail` names the state. Configure a webhook that is missing or disabled: this enables it. What is delivered can be sent again by an operator (`deliveries replay`).",
   ticket_not_rateable: "Wait until the ticket is resolved or closed.",
   rating_customer_owned: "A customer's rating cannot be replaced.",
   installation_not_ready: "The installation must be active, with an import profile and staged records.",

@@ -19,7 +19,8 @@ meaning and its remedy.
 
 ## Idempotency
 
-Every mutation takes an \`idempotency-key\`. It belongs to the project, is kept for 7 days, and identifies one command. The same
+Every mutation takes an \`idempotency-key\`. 8 to 160 characters of \`A-Za-z0-9._:-\`, a letter or a digit first, are valid for every
+operation. The key belongs to the project, is kept for 7 days, and identifies one command. The same
 command sent again gets its first answer, with \`idempotent-replayed: true\`, and has no second effect. So after a lost
 connection, 429, 500 or 503 it is safe to send it again with the same key. A refused command stores nothing, and its key may be
 used again. The same key with another request is \`idempotency_key_reused\`: after a change of the request, change its key.

@@ -95,7 +95,9 @@ export const listen = Command.make(
     ])
   )
 ).pipe(
-  Command.withDescription("Receive webhooks on this machine and show them, until SIGINT"),
+  Command.withDescription(
+    "Receive webhooks on this machine and show them, until SIGINT. Attempts are counted from the start of this command"
+  ),
   Command.withExamples([
     { command: `${cli} listen`, description: "Use the printed URL as the endpointUrl of a webhook" },
     {

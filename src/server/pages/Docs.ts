@@ -68,7 +68,8 @@ const scalar = {
  * Changes the document so that the viewer's requests and samples can be sent as they are. Requests go to the server of the page,
  * at `path`: a browser does not send them to another origin, and `localhost` and `127.0.0.1` are two origins. Examples of
  * parameters move to the schemas, because the viewer ignores other examples if the body has named examples. A query parameter
- * without example or default gets an empty list as example: otherwise the viewer would send it with an empty value.
+ * without example or default gets an empty list as example, and its schema is wrapped: otherwise the viewer would send it with
+ * an empty value, or with the first value of its enumeration.
  * `x-request-id` is left out: its example would be the same in all requests.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
@@ -88,7 +89,9 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
         if ("example" in parameter) {
           if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })
           delete parameter.example
-        } else if (place === "query" && !("default" in schema)) Object.assign(parameter, { example: [] })
+        } else if (place === "query" && !("default" in schema)) {
+          Object.assign(parameter, { example: [], schema: { anyOf: [schema] } })
+        }
       }
     }
     return completed

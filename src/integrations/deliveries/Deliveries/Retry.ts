@@ -10,7 +10,7 @@ type Sql = SqlClient.SqlClient
 
 /** Why a delivery cannot be retried, in words for people, by the value of `refusal`. */
 export const notRetriable: Readonly<Record<string, string>> = {
-  delivered: "Only a dead delivery can be retried: this one is delivered.",
+  delivered: "Only a dead delivery can be retried: this one is delivered. An operator can send it again by a replay.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
   disabled: "The webhook is disabled: configure it again first.",
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
