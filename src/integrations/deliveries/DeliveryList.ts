@@ -1,14 +1,14 @@
 /** The read model of deliveries: what the API, the commands and the console show of each, and their lists. */
 import { Effect } from "effect"
-import type { SqlClient, SqlError, Statement } from "effect/sql"
+import type { SqlClient, SqlError } from "effect/sql"
 import type { DeliveryId, EventId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryStatusFilter } from "../../api/integrations/Deliveries.ts"
-import { deliveryStatuses } from "../../api/integrations/Deliveries.ts"
-import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
+import type { EventType } from "../../api/integrations/Events.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
-import { pageConditionById, pageLimit, type Window } from "../../platform/requests/Pages.ts"
+import { placeById, type Window } from "../../platform/requests/Pages.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../../platform/operators/Search.ts"
+import { inOrder } from "./DeliveriesInOrder.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
@@ -40,13 +40,6 @@ export interface Filter {
 /** The condition of the index of dead deliveries (`deliveries_dead`). */
 export const isDead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
-/** The state of a delivery for callers, as in the index `deliveries_by_state`. */
-const state = `(CASE
-  WHEN finished_at IS NULL THEN 'pending'
-  WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
-  ELSE 'dead'
-END)`
-
 /** The columns of a delivery. `delivery` names a table with the columns of `deliveries`. */
 export const columnsOf = (delivery: string) => `
   ${selectList(
@@ -72,9 +65,9 @@ export const columnsOf = (delivery: string) => `
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds the deliveries of a page, newest first. With a filter by state or type it reads at most the next `scanLimit` deliveries.
- * Two cases have an index of their own: dead deliveries and, without such a filter, the deliveries of an installation.
- * Only the deliveries of the page are read with all columns.
+ * Finds the deliveries of a page, newest first. The deliveries of an installation, and dead ones, have an index. With another
+ * filter, or if pending and leased deliveries are to be told apart, it reads at most the next `scanLimit` deliveries. Only the
+ * deliveries of the page are read with all columns.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -83,19 +76,32 @@ export const find = (
   { after, limit }: Range
 ): Effect.Effect<Found<Delivery>, SqlError.SqlError> => {
   const { installationId, since, status, type, until } = filter
-  const isFiltered = type !== null || status !== null
-  const isOfInstallation = installationId !== null && !isFiltered
+  const isUnfinished = status === "pending" || status === "delivering"
+  const isFiltered = installationId === null ? type !== null || status !== null : isUnfinished
+  const rows = isFiltered ? scanLimit : limit + 1
   // A missing bound is left out of the SQL text, so that a generic plan is as good as a plan for these values.
-  const ends = [after, until === null ? null : firstIdAt("dlv", until.getTime())].filter((id) => id !== null)
-  return sql<Row>`
-    WITH scanned AS MATERIALIZED (
-      SELECT id, installation_id, status, event_type FROM deliveries
-      WHERE project_id = ${projectId} ${isOfInstallation ? sql`AND installation_id = ${installationId}` : sql.literal("")}
-        AND id >= ${since === null ? "" : firstIdAt("dlv", since.getTime())}
-        ${ends.length === 0 ? sql.literal("") : sql`AND id < ${ends.toSorted()[0]}`}
+  const above = since === null ? undefined : firstIdAt("dlv", since.getTime())
+  const [below] = [after, until === null ? null : firstIdAt("dlv", until.getTime())]
+    .filter((id) => id !== null)
+    .toSorted()
+  const selected =
+    installationId === null
+      ? sql`SELECT * FROM deliveries
+      WHERE project_id = ${projectId} AND id > ${above ?? ""} ${below === undefined ? sql.literal("") : sql`AND id < ${below}`}
         ${sql.literal(status === "dead" ? `AND ${isDead}` : "")}
-      ORDER BY id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
-    ),
+      ORDER BY id DESC LIMIT ${rows}::int`
+      : inOrder(sql, {
+          projectId,
+          installationId,
+          states: status === null ? undefined : [isUnfinished ? "pending" : status],
+          types: type === null ? undefined : [type],
+          above,
+          below,
+          order: "DESC",
+          limit: rows
+        })
+  return sql<Row>`
+    WITH scanned AS MATERIALIZED (SELECT id, installation_id, status, event_type FROM (${selected}) selected),
     found AS (
       SELECT delivery.* FROM (
         SELECT id FROM scanned
@@ -124,11 +130,7 @@ export interface PageFilter {
   readonly eventType: EventType | undefined
 }
 
-/**
- * Reads a page of the deliveries of an installation, by id from the newest on. Without a filter it reads the index
- * `deliveries_by_installation`. With a filter it merges one part of `deliveries_by_state` for each matching state and type. Each
- * part is in the order of the ids.
- */
+/** Reads a page of the deliveries of an installation, by id from the newest on. */
 export const page = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
@@ -136,20 +138,15 @@ export const page = (
   { eventType, status }: PageFilter,
   window: Window
 ) => {
-  const part = (condition: string): Statement.Fragment => sql`
-    (SELECT * FROM deliveries
-     WHERE project_id = ${projectId} AND installation_id = ${installationId} ${sql.literal(condition)}
-       ${pageConditionById(sql, "deliveries", projectId, window.after, "DESC")}
-     ORDER BY id DESC ${pageLimit(sql, window)})`
-  const statuses = status === "all" ? deliveryStatuses : [status]
-  const types = eventType === undefined ? eventTypes : [eventType]
-  const conditions =
-    status === "all" && eventType === undefined
-      ? [""]
-      : statuses.flatMap((status) => types.map((type) => `AND ${state} = '${status}' AND event_type = '${type}'`))
-  const [first = "", ...others] = conditions
-  const parts = others.reduce((parts, condition) => sql`${parts} UNION ALL ${part(condition)}`, part(first))
+  const selected = inOrder(sql, {
+    projectId,
+    installationId,
+    states: status === "all" ? undefined : [status],
+    types: eventType === undefined ? undefined : [eventType],
+    below: window.after && placeById(sql, "deliveries", projectId, window.after, "DESC"),
+    order: "DESC",
+    limit: window.limit
+  })
   return sql<Delivery>`
-    SELECT ${sql.literal(columnsOf("delivery"))} FROM (SELECT * FROM (${parts}) AS parts ORDER BY id DESC ${pageLimit(sql, window)}) AS delivery
-    ORDER BY delivery.id DESC`
+    SELECT ${sql.literal(columnsOf("delivery"))} FROM (${selected}) AS delivery ORDER BY delivery.id DESC`
 }

@@ -88,23 +88,21 @@ export const pageCondition = (
   after: Place | undefined
 ): Statement.Fragment => {
   if (after === undefined) return sql.literal(listed)
-  const id = idOf(sql, table, projectId, after, "DESC")
+  const id = placeById(sql, table, projectId, after, "DESC")
   return sql`${sql.literal(listed)} AND (created_at, id) < ((SELECT ${after.createdAt}::timestamptz), ${id})`
 }
 
-/** Returns the condition `AND …` that the records of a list by `id` follow the position. Empty for the first page. */
+/** Returns the condition `AND …` that the records of a list by ascending `id` follow the position. Empty for the first page. */
 export const pageConditionById = (
   sql: SqlClient.SqlClient,
   table: string,
   projectId: ProjectId,
-  after: Place | undefined,
-  order: "ASC" | "DESC"
+  after: Place | undefined
 ): Statement.Fragment =>
-  after === undefined
-    ? sql.literal("")
-    : sql`AND id ${sql.literal(order === "ASC" ? ">" : "<")} ${idOf(sql, table, projectId, after, order)}`
+  after === undefined ? sql.literal("") : sql`AND id > ${placeById(sql, table, projectId, after, "ASC")}`
 
-const idOf = (
+/** Returns a query of the id after which a page of a list in this order of the ids starts. */
+export const placeById = (
   sql: SqlClient.SqlClient,
   table: string,
   projectId: ProjectId,

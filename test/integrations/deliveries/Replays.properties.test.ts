@@ -47,11 +47,13 @@ const insert = Effect.fnUntraced(function* (projectId: string, all: ReadonlyArra
         INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
         VALUES (${projectId}, ${`evt_${n}`}, ${type}, '{}', '', ${time}::timestamptz)
       )
-      INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, available_at, finished_at, created_at, replay_of)
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, available_at, finished_at, created_at, replay_of,
+        attempt_log)
       VALUES (${projectId}, ${id}, ${installation}, ${`evt_${n}`}, ${type}, ${status},
         CASE WHEN ${status}::text = 'pending' THEN 'infinity'::timestamptz END,
         CASE WHEN ${status}::text <> 'pending' THEN ${time}::timestamptz END, ${time}::timestamptz,
-        CASE WHEN ${isReplay}::boolean THEN 'dlv_before' END)`
+        CASE WHEN ${isReplay}::boolean THEN 'dlv_before' END,
+        CASE WHEN ${status}::text = 'delivered' THEN '[{"statusCode":204}]' ELSE '[]' END::jsonb)`
   }
   return ids
 }, Effect.orDie)

@@ -11,6 +11,7 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { stepOf } from "../../../api/schema/States.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
+import { finishedStates, inOrder } from "../DeliveriesInOrder.ts"
 import { after } from "../States.ts"
 import { isAwake } from "../../../platform/Moves.ts"
 import { type EndReason, replays } from "./States.ts"
@@ -90,7 +91,7 @@ export const release = (
   room AS MATERIALIZED (
     SELECT least(
         floor(extract(epoch FROM now() - paced.start) * pace),
-        CASE WHEN suspect THEN 1 - (${openCount(sql, projectId)}) ELSE ${quota(sql, projectId, terms)} END - queue.due
+        CASE WHEN suspect THEN 1 - (${openCount(sql, projectId)}) ELSE ${quota(sql, { installationId, projectId }, terms)} END - queue.due
       )::int AS room, webhook.event_types, paced.start AS paced_from
     FROM replay, LATERAL (
       SELECT greatest(paced_at, now() - greatest(${savedUp}::float8, 1000 / pace) * interval '1 millisecond') AS start
@@ -107,10 +108,15 @@ export const release = (
     ) queue
   ),
   scanned AS NOT MATERIALIZED (
-    SELECT id, event_id, event_type, status, replay_of FROM deliveries
-    WHERE project_id = ${projectId} AND installation_id = ${installationId}
-      AND id > (SELECT position FROM replay) AND id < ${firstIdAt("dlv", until.getTime())}
-    ORDER BY id LIMIT ${scanLimit}::int
+    SELECT id, event_id, event_type, status, replay_of FROM (${inOrder(sql, {
+      projectId,
+      installationId,
+      states: finishedStates,
+      above: sql`(SELECT position FROM replay)`,
+      below: firstIdAt("dlv", until.getTime()),
+      order: "ASC",
+      limit: scanLimit
+    })}) finished
   ),
   picked AS MATERIALIZED (
     SELECT id, event_id, event_type FROM scanned
@@ -152,13 +158,19 @@ const openCount = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   WHERE project_id = ${projectId} AND replay_id = replay.id AND replay_id IS NOT NULL AND finished_at IS NULL`
 
 /** The maximum number of deliveries due or in flight to the endpoint of `replay`. */
-const quota = (sql: SqlClient.SqlClient, projectId: ProjectId, { concurrency, interval }: Terms) => sql`
+const quota = (
+  sql: SqlClient.SqlClient,
+  { installationId, projectId }: Pick<Replay, "installationId" | "projectId">,
+  { concurrency, interval }: Terms
+) => sql`
   greatest(${Math.max(1, Math.floor(concurrency / 2))}::int, floor(${concurrency * interval * busy}::float8 / (
-    SELECT max(greatest((attempt_log -> -1 ->> 'durationMs')::int, 1)) FROM (
-      SELECT attempt_log, replay_id, finished_at FROM deliveries
-      WHERE project_id = ${projectId} AND installation_id = replay.installation_id
-      ORDER BY id DESC LIMIT ${recent}::int
-    ) latest WHERE replay_id = replay.id AND finished_at IS NOT NULL
+    SELECT max(greatest((attempt_log -> -1 ->> 'durationMs')::int, 1)) FROM (${inOrder(sql, {
+      projectId,
+      installationId,
+      states: finishedStates,
+      order: "DESC",
+      limit: recent
+    })}) latest WHERE replay_id = replay.id
   )))`
 
 /**

@@ -3,6 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
+import { inOrder } from "../DeliveriesInOrder.ts"
 import type { State } from "../States.ts"
 
 /** The states of the deliveries that a replay repeats, by the names that operators use. Pending deliveries are sent anyway. */
@@ -25,11 +26,11 @@ export interface Selection {
   readonly filter: Filter
 }
 
-/** Maximum number of deliveries that one statement reads: other statements wait for the connection meanwhile. */
+/** Maximum number of deliveries that one statement counts: other statements wait for the connection meanwhile. */
 const scanLimit = 5_000
 
 /**
- * Reads the next deliveries after the id `position`, and counts those of the selection, except those that a replay has made.
+ * Reads the next deliveries of the selection after the id `position`, and counts them, except those that a replay has made.
  * Returns the id that was read last, or null after the end.
  */
 export const count = (sql: SqlClient.SqlClient, selection: Selection, position: string) => sql<{
@@ -37,11 +38,15 @@ export const count = (sql: SqlClient.SqlClient, selection: Selection, position: 
   readonly matched: number
 }>`
   WITH scanned AS MATERIALIZED (
-    SELECT id, event_type, status, replay_of FROM deliveries
-    WHERE project_id = ${selection.projectId} AND installation_id = ${selection.installationId}
-      AND id > ${position} AND id < ${firstIdAt("dlv", selection.until.getTime())}
-    ORDER BY id LIMIT ${scanLimit}::int
+    SELECT id, replay_of FROM (${inOrder(sql, {
+      projectId: selection.projectId,
+      installationId: selection.installationId,
+      states: filters[selection.filter],
+      types: selection.eventTypes,
+      above: position,
+      below: firstIdAt("dlv", selection.until.getTime()),
+      order: "ASC",
+      limit: scanLimit
+    })}) selected
   )
-  SELECT (SELECT max(id) FROM scanned) AS last, count(*)::int AS matched FROM scanned
-  WHERE replay_of IS NULL AND status = ANY(${[...filters[selection.filter]]}::text[])
-    AND event_type = ANY(${[...selection.eventTypes]}::text[])`
+  SELECT (SELECT max(id) FROM scanned) AS last, count(*)::int AS matched FROM scanned WHERE replay_of IS NULL`

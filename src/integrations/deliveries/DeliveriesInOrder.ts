@@ -1,0 +1,56 @@
+/** The deliveries of an installation in the order of their ids, which is the order of creation. */
+import type { SqlClient, Statement } from "effect/sql"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { type DeliveryStatus, deliveryStatuses } from "../../api/integrations/Deliveries.ts"
+import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
+
+/** The states of deliveries that have ended. */
+export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyArray<DeliveryStatus>
+
+/** The state of a delivery for callers, as in the index `deliveries_by_state`. */
+const state = `(CASE
+  WHEN finished_at IS NULL THEN 'pending'
+  WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
+  ELSE 'dead'
+END)`
+
+export interface Selected {
+  readonly projectId: ProjectId
+  readonly installationId: string
+  /** All states if left out. */
+  readonly states?: ReadonlyArray<DeliveryStatus> | undefined
+  /** All types if left out. */
+  readonly types?: ReadonlyArray<EventType> | undefined
+  /** The ids are greater than this text or query of a text; any if left out. */
+  readonly above?: string | Statement.Fragment | undefined
+  /** The ids are less than this text or query of a text; any if left out. */
+  readonly below?: string | Statement.Fragment | undefined
+  readonly order: "ASC" | "DESC"
+  readonly limit: number
+}
+
+/**
+ * A query of all columns of the selected deliveries. It merges one part of the index `deliveries_by_state` for each state and
+ * type. Each part is in the order of the ids, so PostgreSQL reads hardly more deliveries than it returns. OFFSET 0 keeps the
+ * values in one place: otherwise PostgreSQL would copy them into each part.
+ */
+export const inOrder = (
+  sql: SqlClient.SqlClient,
+  { above, below, installationId, limit, order, projectId, states = deliveryStatuses, types = eventTypes }: Selected
+): Statement.Fragment => {
+  const range = `${above === undefined ? "" : "AND id > above"} ${below === undefined ? "" : "AND id < below"}`
+  const ordered = `ORDER BY id ${order} LIMIT ${limit}`
+  const parts = states.flatMap((status) =>
+    types.map(
+      (type) => `
+    UNION ALL (SELECT * FROM deliveries
+     WHERE project_id = given.project AND installation_id = given.installation
+       AND ${state} = '${status}' AND event_type = '${type}' ${range} ${ordered})`
+    )
+  )
+  return sql`
+    SELECT parts.* FROM (
+      SELECT ${projectId}::text AS project, ${installationId}::text AS installation, ${above ?? null}::text AS above,
+        ${below ?? null}::text AS below OFFSET 0
+    ) given, LATERAL (SELECT * FROM deliveries WHERE false ${sql.literal(`${parts.join("")} ${ordered}`)}) parts`
+}
