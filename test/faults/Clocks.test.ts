@@ -6,7 +6,10 @@ import { settings, slowly, status } from "../integrations/deliveries/Deliveries.
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { database, serviceEnv, startHere } from "./Projects.support.ts"
+import { requires } from "../support/Programs.ts"
+import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
+import { makeRedis } from "./Redis.support.ts"
+import { expectProblem, isReady, listClients } from "./Requests.support.ts"
 import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
@@ -77,5 +80,26 @@ describe("a replica whose clock is 30 s ahead", () => {
     expectSent(await first, false)
     expectSent(await repeated, true)
     assert.lengthOf(provider.hits, 1)
+  })
+})
+
+describe("a replica whose clock is 30 s ahead, and that shares rate limits in Redis,", () => {
+  requires("redis")
+
+  it("gets no tokens for the time that it is ahead", async () => {
+    const redis = await makeRedis()
+    await redis.start()
+    const env = { REDIS_URL: redis.url }
+    // All tokens come back in the time that the replica is ahead.
+    const read = { limit: 3, windowSeconds: ahead / 1_000 }
+    const [token, ...services] = await Promise.all([
+      project(databaseUrl, { project: { rateLimits: { read } } }),
+      start("api", env),
+      startAhead("api", env)
+    ])
+    const [own, replica] = services
+    await Promise.all(services.map(isReady))
+    for (const _ of [1, 2, 3]) assert.strictEqual((await listClients(own.url, token)).status, 200)
+    expectProblem(await listClients(replica.url, token), 429, "rate_limit_exceeded")
   })
 })

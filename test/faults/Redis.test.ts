@@ -1,12 +1,14 @@
 /** Rate limits that two services share through Redis, and the answers while Redis fails (contract §4). */
+import { connect, createServer, type Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { inGoodOrder, type Service, startService } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
 import { createClient, expectProblem, isReady, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { isUsed, requires } from "../support/Programs.ts"
-import { makeRedis, type Redis } from "./Redis.support.ts"
+import { ask, makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
@@ -186,4 +188,44 @@ describe("a service", () => {
     assert.deepStrictEqual(requests.failures, [])
     assert.includeMembers(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"], requests.kinds())
   })
+
+  it("follows the name of Redis to another server when its own becomes a replica", async () => {
+    const [first, second] = await Promise.all([makeRedis(), makeRedis()])
+    await Promise.all([first.start(), second.start()])
+    const name = await openName(first.port)
+    const [token, service] = await Promise.all([
+      project(databaseUrl, plenty),
+      startHere(databaseUrl, { REDIS_URL: `redis://127.0.0.1:${name.port}` })
+    ])
+    await recovers(service, token)
+    name.leadsTo(second.port)
+    // A demoted server keeps its connections.
+    assert.include(await ask(first.port, `REPLICAOF 127.0.0.1 ${second.port}`), "OK")
+    expectProblem(await listClients(service.url, token), 503, "rate_limiter_unavailable")
+    await recovers(service, token)
+  })
 })
+
+/** Opens a port that stands for a name: new connections go to the server that the name leads to. */
+const openName = async (first: number) => {
+  const sockets = new Set<Socket>()
+  let target = first
+  const server = createServer((client) => {
+    const redis = connect({ host: "127.0.0.1", port: target })
+    for (const socket of [client, redis]) sockets.add(socket.on("error", () => socket.destroy()))
+    client.pipe(redis)
+    redis.pipe(client)
+  })
+  const port = await freePort()
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+  defer(() => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  return {
+    port,
+    leadsTo: (other: number) => {
+      target = other
+    }
+  }
+}

@@ -3,7 +3,6 @@
  * Otherwise each process has its own buckets.
  */
 import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
-import * as RateLimiter from "effect/persistence/RateLimiter"
 import type { Policy } from "../../../api/Access.ts"
 import type { RateLimit } from "../../../api/Authentication.ts"
 import type { ProjectId } from "../../../api/schema/Ids.ts"
@@ -16,15 +15,6 @@ export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {
 
 /** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
 const storeTimeout = Duration.millis(500)
-
-/** The store in Redis. The Redis client is loaded only if it is used: it has more modules than the rest of the process. */
-const redisStore = (url: Redacted.Redacted) =>
-  Layer.unwrap(
-    Effect.map(
-      Effect.promise(() => import("./RedisStore.ts")),
-      ({ layer }) => layer(url, storeTimeout)
-    )
-  )
 
 export interface Bucket extends RateLimit {
   readonly policy: Policy
@@ -69,8 +59,8 @@ export class RateLimits extends Context.Service<
         onSome: (url) =>
           Layer.effect(
             RateLimits,
-            Effect.map(RateLimiter.RateLimiter, (shared) => limitsOf(takeShared(shared), takeLocal()))
-          ).pipe(Layer.provide(RateLimiter.layer), Layer.provide(redisStore(url)))
+            Effect.map(takeShared(url), (shared) => limitsOf(shared, takeLocal()))
+          )
       })
     )
   )
@@ -93,21 +83,9 @@ const takeLocal = (): Take => {
   return (bucket, now) => Effect.succeed(buckets.take(bucket.key, bucket, now))
 }
 
-const takeShared =
-  (limiter: RateLimiter.RateLimiter): Take =>
-  ({ key, limit, windowSeconds }) => {
-    const perToken = (windowSeconds * 1_000) / limit
-    return limiter.consume({ key, limit, window: Duration.seconds(windowSeconds), algorithm: "token-bucket" }).pipe(
-      // `resetAfter` is the time until all missing tokens are added. For `nextAfter`, the time until the first one, the time
-      // for the others is subtracted.
-      Effect.map(({ remaining, resetAfter }): Decision => ({
-        allowed: true,
-        remaining,
-        nextAfter: Math.max(0, Duration.toMillis(resetAfter) - (limit - remaining - 1) * perToken)
-      })),
-      Effect.catchReason("RateLimiterError", "RateLimitExceeded", ({ retryAfter }) =>
-        Effect.succeed<Decision>({ allowed: false, remaining: 0, nextAfter: Duration.toMillis(retryAfter) })
-      ),
-      Effect.mapError(() => new LimiterUnavailable())
-    )
-  }
+/** Takes from the buckets in Redis. The Redis client is loaded only if it is used: it has more modules than the rest of the process. */
+const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
+  const { makeTake } = yield* Effect.promise(() => import("./RedisStore.ts"))
+  const take = yield* makeTake(url, storeTimeout)
+  return (bucket: Parameters<Take>[0]) => Effect.mapError(take(bucket), () => new LimiterUnavailable())
+})
