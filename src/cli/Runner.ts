@@ -26,6 +26,8 @@ export const perform = <const Name extends string, Input, ContextInput, E>(
 const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
   let lost: NodeJS.ErrnoException | undefined
   process.stdout.on("error", (error) => (lost ??= error))
+  // Without a listener, a log line that can't be written (a full disk, a reader that has ended) would end the process.
+  process.stderr.on("error", () => {})
   fiber.addObserver((exit) => teardown(exit, (status) => exitWhenWritten(status, () => lost)))
 })
 

@@ -6,12 +6,14 @@ import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import {
+  ended,
   freePort,
   inGoodOrder,
   launchService,
   residentMebibytes,
   runToEnd,
   type Service,
+  spawn,
   startService,
   temporaryDirectory
 } from "../support/Process.ts"
@@ -275,6 +277,18 @@ it("the logs are JSON lines with the request's id, and show a successful request
   }
   assert.notInclude(usual.stderr(), "a-success")
   assert.strictEqual(silent.stderr(), "")
+})
+
+it("the log has no room on a full disk, and the service answers without it", async () => {
+  const service = spawn("sh", ["-c", 'exec "$0" src/main.ts 2>/dev/full', process.execPath], {
+    PORT: "0",
+    ...serviceEnv(databaseUrl)
+  })
+  const [, url = ""] = await service.prints(/^listening on (http:\/\/\S+)$/m)
+  for (const _ of [1, 2]) expectProblem(await send(`${url}/nowhere`), 404, "route_not_found")
+  assert.strictEqual((await listClients(url, token)).status, 200)
+  service.kill("SIGTERM")
+  assert.deepStrictEqual(await ended(service), inGoodOrder)
 })
 
 it("a start that waits for the migrations of another process is ended by a signal", async () => {
