@@ -4,6 +4,12 @@ import { connect, type Socket } from "node:net"
 
 const tick = Duration.seconds(1)
 
+/**
+ * Time without traffic after which TCP asks whether the server is still there; after ten questions without an answer, a second apart,
+ * the connection ends. So a listener, which writes nothing, notices that a network has dropped its idle connection.
+ */
+const keepAliveAfter = Duration.seconds(10)
+
 /** Time in which the server has to close a connection that the client has ended. */
 const closeTimeout = Duration.millis(250)
 
@@ -13,7 +19,8 @@ const closeTimeout = Duration.millis(250)
  * destroyed after `closeTimeout`: a server that hangs would not close it, and the process could not exit.
  */
 export const watchedSocket = (host: string, port: number, deadAfter: Duration.Duration | null): Socket => {
-  const socket = connect({ host, port, noDelay: true })
+  const keepAliveInitialDelay = Duration.toMillis(keepAliveAfter)
+  const socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay })
   socket.once("finish", () => {
     setTimeout(() => socket.destroy(), Duration.toMillis(closeTimeout)).unref()
   })
