@@ -186,7 +186,7 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
   const { call, problem, route } = current
   const name = call === undefined ? `${request.method} ${splitTarget(request.url)[0]}` : `MCP ${call.method} ${route}`
-  const line = `${name} ${status} ${Math.round(millis)} ms`
+  const line = `${name} ${status} ${problem === undefined ? "" : `${problem} `}${Math.round(millis)} ms`
   const log = status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line)
   return problem === undefined ? log : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), log)
 }

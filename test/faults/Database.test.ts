@@ -229,6 +229,19 @@ describe("a service whose network to PostgreSQL fails", () => {
   })
 })
 
+it("a service whose password is changed answers 503 and logs the reason, until the password is right again", async () => {
+  const sql = await session(cluster.url)
+  await sql("CREATE ROLE renewed LOGIN SUPERUSER PASSWORD 'first'")
+  const own = await startOn(cluster.url.replace(/\/\/[^@]+@/, "//renewed:first@"))
+  await sql("ALTER ROLE renewed PASSWORD 'second'")
+  await sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'renewed'")
+  await expectUnavailable(own)
+  assert.match(own.stderr(), /WARN .*password authentication failed for user "renewed"/)
+  await sql("ALTER ROLE renewed PASSWORD 'first'")
+  await recovers(own)
+  assert.notInclude(own.stderr(), "ERROR")
+})
+
 it("the embedded PostgreSQL is restarted by the service when it is killed", async () => {
   const directory = await temporaryDirectory()
   const service = await startService({ env: { DATA_DIR: directory } })

@@ -143,8 +143,8 @@ describe("a line of the log", () => {
         lines
           .filter(({ requestId, traceId }) => requestId === call?.requestId && traceId === call?.traceId)
           .map(({ message }) => message.replace(/ \d+ ms$/, ""))
-      assert.deepStrictEqual(of(lost), ["GET /nowhere 404"])
-      assert.deepStrictEqual(of(failed), ["A request failed", `GET ${clients} 500`])
+      assert.deepStrictEqual(of(lost), ["GET /nowhere 404 route_not_found"])
+      assert.deepStrictEqual(of(failed), ["A request failed", `GET ${clients} 500 internal`])
     }
   })
 

@@ -140,13 +140,13 @@ export const clients = {
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
- * Whether a later attempt may succeed: PostgreSQL did not answer, is shutting down or starting up (57P01 to 57P03), is out
+ * Whether a later attempt may succeed: PostgreSQL did not answer, has ended the session or is starting up (57P01 to 57P05), is out
  * of resources (class 53), or is no longer the primary (25006).
  */
 export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
   reason._tag === "StatementTimeoutError" ||
-  /^(57P0[1-3]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
+  /^(57P0[1-5]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
 
 export const unavailable = () =>
   new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
@@ -191,9 +191,18 @@ export const retryContended = <A, R>(
     Effect.catchIf(isContended, () => Effect.delay(retryWhileContended(effect), 25)),
     Effect.catchTags({
       Contended: () => Effect.fail(projectLocked()),
-      SqlError: (error) => (isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error))
+      SqlError: failOrDie
     })
   )
+
+/**
+ * Fails with `ServiceUnavailable` if a later attempt may succeed or no connection can be opened (for example, because the password
+ * has changed), and logs the reason. Any other failure is a defect.
+ */
+const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavailable> =>
+  isUnavailable(error) || error.reason.operation === "connect"
+    ? Effect.andThen(Effect.logWarning("The database can't be used", error), Effect.fail(unavailable()))
+    : Effect.die(error)
 
 /** Repeats a statement while it is contended; if the project is locked (`Contended`), for at most `projectFileTimeout`. */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
@@ -208,10 +217,9 @@ const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | 
 export const once = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
-  Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> => {
-    if (isContended(error)) return Effect.fail(new Contended())
-    return isUnavailable(error) ? Effect.fail(unavailable()) : Effect.die(error)
-  })
+  Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> =>
+    isContended(error) ? Effect.fail(new Contended()) : failOrDie(error)
+  )
 
 /** Ends a statement when its context has no time left. Costs less than `Effect.timeoutOrElse`, which races two fibers. */
 export const withTimeout = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ServiceUnavailable, R> =>

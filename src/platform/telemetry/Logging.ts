@@ -31,7 +31,18 @@ const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknow
 const text = (part: unknown): string => {
   if (typeof part === "string") return part
   if (Cause.isCause(part)) return Cause.pretty(part)
-  return part instanceof Error ? part.message : JSON.stringify(part)
+  return part instanceof Error ? messagesOf(part).join(": ") : JSON.stringify(part)
+}
+
+/** Returns the distinct messages of an error and of its causes. Only the last cause of an `SqlError` is PostgreSQL's message. */
+const messagesOf = (error: Error): ReadonlyArray<string> => {
+  const messages = new Set<string>()
+  let cause: unknown = error
+  for (let depth = 0; depth < 5 && cause instanceof Error; depth++) {
+    messages.add(cause.message)
+    cause = cause.cause
+  }
+  return [...messages]
 }
 
 const json = (line: Line): string => {
