@@ -22,12 +22,18 @@ export const DurationText = Schema.String.check(
   })
 )
 
+const upToDays = (days: number) =>
+  DurationText.check(
+    Schema.makeFilter((duration: Duration.Duration) => Duration.toDays(duration) <= days, {
+      expected: `a duration of at most ${days}d`
+    })
+  )
+
 /** A duration that is added to times. Its maximum keeps the sum within the calendar. */
-export const Delay = DurationText.check(
-  Schema.makeFilter((duration: Duration.Duration) => Duration.toDays(duration) <= 3650, {
-    expected: "a duration of at most 3650d"
-  })
-)
+export const Delay = upToDays(3650)
+
+/** A duration for which records are kept. With its maximum, the oldest record is of a year that PostgreSQL has. */
+export const Retention = upToDays(365_000)
 
 export const integer = (min: number, max: number) =>
   Schema.String.check(
