@@ -1,8 +1,6 @@
 /** The connection to Redis: to the server at `REDIS_URL`, or to the whole cluster if that server is a node of a cluster. */
-import * as NodeRedis from "@effect/platform-node/NodeRedis"
-import { Context, Duration, Effect, Exit, Layer, Redacted, Schedule, Scope } from "effect"
-import { Redis } from "effect/persistence"
-import { createCluster, ErrorReply, type RedisClientOptions } from "redis"
+import { Effect, Redacted } from "effect"
+import { createClient, createCluster, defineScript, ErrorReply, type RedisClientOptions } from "redis"
 
 const options = {
   // While there is no connection, commands fail at once instead of waiting in a queue.
@@ -16,63 +14,78 @@ const options = {
   }
 }
 
-const everySecond = Schedule.spaced(Duration.seconds(1))
+/**
+ * Takes one token of a bucket if there is one. The keys have its tokens, and the time of the last refill in milliseconds. The time
+ * is that of Redis, because the clocks of replicas differ and can be set back. If the clock of Redis was set back, the bucket is
+ * refilled from now on. Returns whether a token was taken, the number that is left, and the time until the next one.
+ */
+const takeToken = defineScript({
+  NUMBER_OF_KEYS: 2,
+  SCRIPT: `
+local time = redis.call("TIME")
+local now = time[1] * 1000 + time[2] / 1000
+local limit = tonumber(ARGV[1])
+local per_token = tonumber(ARGV[2])
+local tokens = tonumber(redis.call("GET", KEYS[1])) or limit
+local refilled = math.min(tonumber(redis.call("GET", KEYS[2])) or now, now)
 
-/** Provides the connection. Retries without a limit until it is established. */
-export const layer = (redacted: Redacted.Redacted) => {
-  const url = Redacted.value(redacted)
-  return Layer.effect(
-    Redis.Redis,
-    Effect.gen(function* () {
-      const scope = yield* Effect.scope
-      const alone = yield* Scope.fork(scope)
-      const redis = Context.get(yield* Layer.buildWithScope(NodeRedis.layer({ url, ...options }), alone), Redis.Redis)
-      const info = yield* redis.send<string>("INFO", "cluster").pipe(
-        // If the user may not run this command, the server is used as a single server.
-        Effect.catchIf(
-          ({ cause }) => cause instanceof ErrorReply,
-          () => Effect.succeed("")
-        ),
-        Effect.retry(everySecond)
-      )
-      if (!/^cluster_enabled:1\r?$/m.test(info)) return redis
-      yield* Scope.close(alone, Exit.void)
-      return yield* Effect.retry(connectCluster(url), everySecond)
-    })
-  )
-}
+local returned = math.floor((now - refilled) / per_token)
+tokens = math.min(limit, tokens + returned)
+refilled = refilled + returned * per_token
+if tokens >= limit then refilled = now end
+
+local taken = tokens >= 1 and 1 or 0
+tokens = tokens - taken
+local next_after = math.max(0, refilled + per_token - now)
+local ttl = math.max(1, math.ceil((limit - tokens - 1) * per_token + next_after))
+redis.call("SET", KEYS[1], tokens, "PX", ttl)
+redis.call("SET", KEYS[2], refilled, "PX", ttl)
+return { taken, tokens, string.format("%.17g", next_after) }
+`,
+  parseCommand: (parser, key: string, limit: number, perToken: number) => {
+    parser.pushKeys([`ratelimiter:${key}`, `ratelimiter:${key}:refill`])
+    parser.push(String(limit), String(perToken))
+  },
+  transformReply: (reply: readonly [taken: number, left: number, nextAfter: string]) => reply
+})
+const scripts = { takeToken }
 
 /** Makes a client of a cluster. It sends each command to the node that has the command's keys, also after the keys have moved. */
-const connectCluster = Effect.fnUntraced(function* (url: string) {
-  const cluster = yield* Effect.acquireRelease(
-    Effect.sync(() => createCluster({ rootNodes: [{ ...options, url }], defaults: { ...options, ...accessOf(url) } })),
-    (cluster) => Effect.ignoreCause(Effect.promise(() => cluster.close()))
-  )
-  const log = Effect.runSyncWith(yield* Effect.context<never>())
-  cluster.on("error", (cause: unknown) => log(Effect.logWarning("A node of the Redis cluster failed", cause)))
-  const attempt = <A>(call: () => Promise<A>) =>
-    Effect.tryPromise({ try: call, catch: (cause) => new Redis.RedisError({ cause }) })
-  yield* attempt(() => cluster.connect())
+const clusterAt = (url: string) =>
+  createCluster({ rootNodes: [{ ...options, url }], defaults: { ...options, ...accessOf(url) }, scripts })
 
-  /** Loads a script on every node, because the keys of a later call may be on any node. */
-  const load = async <A>(args: Array<string>): Promise<A> => {
-    const nodes = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node)))
-    const loaded = await Promise.allSettled(nodes.map((node) => node.sendCommand<A>(args)))
-    const one = loaded.find((result) => result.status === "fulfilled") ?? loaded[0]
-    if (one?.status !== "fulfilled") throw one?.reason ?? new Error("The cluster has no nodes")
-    return one.value
-  }
-  const unused = Effect.fail(new Redis.RedisError({ cause: "Only commands are sent to a cluster" }))
-  return yield* Redis.make({
-    send: <A>(command: string, ...args: ReadonlyArray<string>) => {
-      const all = [command, ...args]
-      // The other commands are `EVALSHA sha numkeys key …`. All keys of a call are in one slot, so the first key determines
-      // the node.
-      return attempt(() => (command === "SCRIPT" ? load<A>(all) : cluster.sendCommand<A>(args[2], false, all)))
-    },
-    connect: unused,
-    subscribe: () => unused
-  })
+const serverAt = (url: string) => createClient({ ...options, url, scripts })
+
+/** Opens a client while the scope is open. The client of a server retries without a limit until it is connected. */
+const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof serverAt | typeof clusterAt>>(
+  client: Client
+) {
+  const log = Effect.runSyncWith(yield* Effect.context<never>())
+  client.on("error", (cause: unknown) => log(Effect.logWarning("The connection to Redis failed", cause)))
+  yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.promise(() => client.close())))
+  yield* Effect.promise(async () => void (await client.connect()))
+  return client
+})
+
+/** Whether a server is a node of a cluster. If the user may not ask it, the server is used as a single server. */
+const isInCluster = (url: string) =>
+  Effect.flatMap(opened(serverAt(url)), (server) =>
+    Effect.promise(() =>
+      server.sendCommand<string>(["INFO", "cluster"]).catch((error: unknown) => {
+        if (error instanceof ErrorReply) return ""
+        throw error
+      })
+    )
+  ).pipe(
+    Effect.scoped,
+    Effect.map((info) => /^cluster_enabled:1\r?$/m.test(info))
+  )
+
+/** Connects while the scope is open, and returns the function that takes a token. A failure is a defect. */
+export const connect = Effect.fnUntraced(function* (redacted: Redacted.Redacted) {
+  const url = Redacted.value(redacted)
+  const client = yield* opened((yield* isInCluster(url)) ? clusterAt(url) : serverAt(url))
+  return (key: string, limit: number, perToken: number) => client.takeToken(key, limit, perToken)
 })
 
 /** Returns the client options for the nodes of a cluster: the credentials and TLS of `REDIS_URL`. */
