@@ -4,7 +4,7 @@ import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import { createServer, ServerResponse } from "node:http"
 import { Drain } from "./Drain.ts"
-import { headersTimeout, makeRefusals, requestTimeout } from "./Refusals.ts"
+import { headersTimeout, makeRefusals, requestTimeout, stallTimeout } from "./Refusals.ts"
 
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
@@ -51,6 +51,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
   server.on("clientError", refusals.onClientError)
   server.on("connect", refusals.onConnect)
+  server.setTimeout(stallTimeout, refusals.onTimeout)
   const listening = yield* Effect.mapError(
     NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
     ({ cause }) =>

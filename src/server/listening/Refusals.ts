@@ -12,6 +12,12 @@ import { type Problem, problemResponse } from "../ProblemResponse.ts"
 export const headersTimeout = 15_000
 export const requestTimeout = 30_000
 
+/**
+ * Time in milliseconds without traffic after which a connection ends, if its answers are not read (contract §1). Without it, a caller
+ * who reads nothing would hold the connection and the answers forever.
+ */
+export const stallTimeout = 30_000
+
 /** Milliseconds for which a connection stays open after its last answer. If it closed at once, the answer might be lost. */
 const lingering = 1_000
 
@@ -69,6 +75,11 @@ export const makeRefusals = () => {
       const [first] = unansweredOn(socket)
       const isHead = first === undefined ? startsWithHead(error) : !first.req.complete && first.req.method === "HEAD"
       refuse(socket, problemOf(error), newRequestState(undefined, ""), isHead)
+    },
+
+    /** Ends a connection without traffic, unless a request waits for its answer and all earlier answers were read. */
+    onTimeout: (socket: Duplex): void => {
+      if (socket.writableLength > 0 || unansweredOn(socket).length === 0) socket.destroy()
     },
 
     /** Refuses CONNECT. Node leaves the connection and its incomplete responses to this listener. */
