@@ -61,7 +61,7 @@ export const addRoute = Effect.fnUntraced(function* (
 
   const call = (request: McpRequest, message: Body, current: CurrentRequestShape) => {
     const { arguments: given = {}, name } = request.params
-    const run = calls.get(String(name))
+    const run = Predicate.isString(name) ? calls.get(name) : undefined
     if (run === undefined) return Effect.succeed(refuse(request, unknownTool))
     if (!Predicate.isObject(given)) return Effect.succeed(refuse(request, noArguments))
     return Effect.map(run({ arguments: given, message }, current), (result) =>

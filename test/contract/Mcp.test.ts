@@ -51,10 +51,9 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     }
     assert.deepStrictEqual(yield* errorOf({ ...message, params: [] }), ["a", -32602])
     assert.deepStrictEqual(yield* errorOf([message]), [null, -32600])
-    assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name: "drop" } }), [
-      "a",
-      -32602
-    ])
+    for (const name of ["drop", ["listDeals"]]) {
+      assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name } }), ["a", -32602])
+    }
     const notified = yield* ask({ ...ping, json: { jsonrpc: "2.0", method: "notifications/initialized" } })
     assert.deepStrictEqual([notified.status, notified.text], [202, ""])
   })
