@@ -54,7 +54,7 @@ const keyUnder = Effect.fnUntraced(function* (directory: string) {
   if (!(yield* fs.exists(file))) {
     yield* fs.makeDirectory(directory, { recursive: true })
     const draft = path.join(directory, `secret-key.${randomBytes(6).toString("hex")}`)
-    yield* fs.writeFileString(draft, randomBytes(32).toString("base64"), { mode: 0o600 })
+    yield* writeFlushed(fs, draft, randomBytes(32).toString("base64"))
     yield* fs.link(draft, file).pipe(Effect.catchReason("PlatformError", "AlreadyExists", () => Effect.void))
     yield* fs.remove(draft)
   }
@@ -62,3 +62,10 @@ const keyUnder = Effect.fnUntraced(function* (directory: string) {
   if (!isSecretKey(text)) return yield* new SecretKeyUnusable({ file })
   return Redacted.make(text)
 })
+
+/** Writes a new file. It is flushed, because what the key has sealed can't be opened if a power failure loses the file. */
+const writeFlushed = Effect.fnUntraced(function* (fs: FileSystem.FileSystem, path: string, text: string) {
+  const file = yield* fs.open(path, { flag: "wx", mode: 0o600 })
+  yield* file.writeAll(Buffer.from(text))
+  yield* file.sync
+}, Effect.scoped)
