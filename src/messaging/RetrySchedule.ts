@@ -26,8 +26,8 @@ export interface Result {
   readonly delayMillis: number | null
 }
 
-/** Error codes of attempts without a call, because the circuit was open or the process ended. */
-const uncalled = new Set(["circuit_open", "interrupted"])
+/** Error codes of attempts without a call: the circuit was open, the process ended, or no key opened the channel's config. */
+const uncalled = new Set(["circuit_open", "interrupted", "config_unreadable"])
 
 /** Returns the result of an attempt. In a campaign, even a last attempt is postponed if no call was made (`uncalled`). */
 export const resultOf = ({ campaignId, idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {

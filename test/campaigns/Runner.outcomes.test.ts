@@ -3,7 +3,7 @@ import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import { startsOf, stepOf } from "../../src/api/schema/States.ts"
 import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
-import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
+import { byFailure, type Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, nowhere, postponed, refused, scene, unclear } from "./Runner.scene.support.ts"
 import type { Plan } from "./Runner.support.ts"
@@ -55,6 +55,12 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's 
       assert.deepStrictEqual(yield* statesAfter(toTheFallback, ...busy), [...waits, "pending fallback 0"])
     }
   )
+
+  it.effect("are awaited as long as the channel's config can't be opened, whatever the fallback", function* () {
+    const unreadable = Array<Outcome>(7).fill(byFailure("config_unreadable"))
+    const waits = unreadable.map((_, n) => `pending primary ${n + 1}`)
+    assert.deepStrictEqual(yield* statesAfter(toTheFallback, ...unreadable, accepted), [...waits, "sent primary 8"])
+  })
 
   it.effect("are repeated after an unknown outcome only when the provider has idempotency keys", function* () {
     assert.deepStrictEqual(yield* statesAfter(toTheFallback, ...Array<Outcome>(5).fill(unclear)), [

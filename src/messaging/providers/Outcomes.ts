@@ -30,6 +30,8 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
 
 /** Outcomes by error code. A failure before the connection is established is `postponed`, because no request was written. */
 export const failures = {
+  /** No key of this process opens the channel's sealed config, so no call can be made. */
+  config_unreadable: "postponed",
   /** The host name cannot be resolved. */
   dns_failed: "postponed",
   /** The connection is refused, or the host is unreachable. */
@@ -48,7 +50,7 @@ export const failures = {
 
 export type Failure = keyof typeof failures
 
-/** Failures of a provider that is unreachable or hangs. */
+/** Failures of a provider that is unreachable or hangs, or that this process cannot call. */
 const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
 
 export const isUnanswered = (outcome: Outcome): boolean =>

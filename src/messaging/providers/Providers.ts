@@ -4,7 +4,7 @@ import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { Connectors } from "./Connectors.ts"
 import type { Outgoing } from "./Connectors/Connector.ts"
-import type { Outcome } from "./Outcomes.ts"
+import { byFailure, type Outcome } from "./Outcomes.ts"
 import { openConfig, type SealedChannel } from "./SealedConfigs.ts"
 
 export class Providers extends Context.Service<
@@ -26,11 +26,12 @@ export class Providers extends Context.Service<
         send: ({ channelId, config, projectId, providerType }, message) =>
           openConfig(box, projectId, channelId, providerType, config).pipe(
             Effect.flatMap((channel) => send(channel, message)),
-            // The config was sealed with another SECRET_KEY, so the provider was not called.
             Effect.catchTag("SecretUnreadable", () =>
               Effect.as(
-                Effect.logError(`The config of channel ${channelId} can't be opened with this SECRET_KEY`),
-                outcomes.configUnreadable
+                Effect.logError(
+                  `The config of channel ${projectId}/${channelId} can't be opened with the keys of this process: nothing is sent over the channel`
+                ),
+                byFailure("config_unreadable")
               )
             ),
             Effect.catchDefect((defect) =>
@@ -46,7 +47,6 @@ export class Providers extends Context.Service<
 
 /** Outcomes of calls without an answer of the provider. */
 export const outcomes = {
-  configUnreadable: { _tag: "postponed", errorCode: "config_unreadable", retryAfter: Option.none() },
   /** The process ended before the call. */
   notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
   /** The channel's circuit is open, so the call was not made. */

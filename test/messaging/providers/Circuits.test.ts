@@ -4,7 +4,7 @@ import { Deferred, Effect, Fiber, Layer, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { ChannelId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { type Channel, Circuits } from "../../../src/messaging/providers/Circuits.ts"
-import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
+import { byFailure, type Outcome } from "../../../src/messaging/providers/Outcomes.ts"
 
 const channelOf = (id: string): Channel => ({ projectId: ProjectId.make("p"), channelId: ChannelId.make(id) })
 const timeout: Outcome = { _tag: "unknown", errorCode: "timeout" }
@@ -55,6 +55,16 @@ layer(Layer.fresh(Circuits.layer))("the circuit of a channel", (it) => {
     const channel = channelOf("answers")
     for (let n = 0; n < 20; n++)
       assert.strictEqual(yield* call(channel, n % 4 === 0 ? broken : timeout), n % 4 === 0 ? "http_500" : "timeout")
+    assert.deepStrictEqual(yield* openCircuits, [])
+  })
+
+  it.effect("opens when the channel's config can't be opened, and closes with the first call that can", function* () {
+    const channel = channelOf("unreadable")
+    const unreadable = byFailure("config_unreadable")
+    for (let n = 0; n < 5; n++) yield* call(channel, unreadable)
+    assert.deepStrictEqual(yield* openCircuits, [{ ...channel, admits: 0 }])
+    yield* TestClock.adjust("5 seconds")
+    assert.strictEqual(yield* call(channel, busy), "http_503")
     assert.deepStrictEqual(yield* openCircuits, [])
   })
 
