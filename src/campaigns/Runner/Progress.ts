@@ -7,8 +7,9 @@ import { isAwake } from "../../platform/Moves.ts"
 const latest = "6 hours"
 
 /**
- * Starts and completes campaigns. Each move increments the version. Returns whether a campaign is running or a recipient is
- * `sending`. After a resume the delay counts from the resume.
+ * Starts and completes campaigns. Each move increments the version. Its time is not before the time of the last change, which may
+ * be by a clock that is ahead. Returns whether a campaign is running or a recipient is `sending`. After a resume the delay counts
+ * from the resume.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (
@@ -20,7 +21,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
     UPDATE campaigns SET
       status = CASE WHEN is_late THEN 'paused' ELSE 'running' END,
       paused_from = CASE WHEN is_late THEN 'scheduled' END,
-      version = version + 1, updated_at = ${now}
+      version = version + 1, updated_at = greatest(updated_at, ${now})
     FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
     RETURNING campaigns.status
   ),
@@ -34,7 +35,7 @@ export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sq
     FOR NO KEY UPDATE SKIP LOCKED
   ),
   completed AS (
-    UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = ${now}
+    UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = greatest(updated_at, ${now})
     FROM finished WHERE campaigns.project_id = finished.project_id AND campaigns.id = finished.id
     RETURNING campaigns.id
   )
