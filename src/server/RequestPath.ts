@@ -92,7 +92,7 @@ export const makeCompile = Effect.gen(function* () {
   }
 })
 
-/** Every 503 of a message send is this problem, whatever its cause (contract §4). */
+/** Every 503 of a message send is this problem, except while the project is locked (contract §8). */
 export const outcomeUnknown = (detail: string) =>
   new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
 

@@ -71,6 +71,21 @@ layer(longTimeout, { excludeTestServices: true })("concurrent sends under one ke
   })
 })
 
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send", (it) => {
+  it.effect("is refused without a message while the project is locked, and its key sends afterwards", function* () {
+    const { projectId, rows, send, server } = yield* open(yield* TestServer)
+    const key = newKey()
+    const refused = yield* Effect.andThen(
+      server.sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`,
+      send("http", key)
+    ).pipe(server.sql.withTransaction)
+    assert.strictEqual(refused.headers["retry-after"], "1")
+    problemOf(refused, 503, "service_unavailable")
+    assert.lengthOf(yield* rows, 0)
+    assert.deepInclude(sendOf(yield* send("http", key)), { kind: "sent", replayed: false })
+  })
+})
+
 layer(longTimeout, { excludeTestServices: true })("a caller that disconnects", (it) => {
   for (const [kind, answering] of outcomes) {
     it.effect(`during a call does not end it, and its key replays ${kind}`, function* () {
