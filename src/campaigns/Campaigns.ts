@@ -23,7 +23,7 @@ import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookupBy } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
-import { pageCondition, pageLimit, type Page, Pages } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type Page, type PageQuery, Pages } from "../platform/requests/Pages.ts"
 import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
@@ -47,11 +47,7 @@ export class Campaigns extends Context.Service<
     /** Lists campaigns, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
-      query: {
-        readonly status: CampaignStatusFilter
-        readonly limit: number
-        readonly cursor: string | undefined
-      }
+      query: PageQuery & { readonly status: CampaignStatusFilter }
     ) => Effect.Effect<Page<Campaign>, CursorInvalid | ServiceUnavailable>
 
     readonly get: (

@@ -5,20 +5,16 @@ import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/schema/Fields.ts"
 import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
 import { Campaigns } from "./Campaigns.ts"
-import { Segments } from "./Segments.ts"
+import { makeListSegments } from "./Segments.ts"
 
 export const handlers = handlersOf(
   "campaigns",
   Effect.fn(function* (define) {
-    const segments = yield* Segments
+    const segments = yield* makeListSegments
     const campaigns = yield* Campaigns
     return define({
-      listSegments: pageHandler((projectId, { query: { cursor, limit } }) =>
-        segments.list(projectId, { limit, cursor })
-      ),
-      listCampaigns: pageHandler((projectId, { query: { cursor, limit, status } }) =>
-        campaigns.list(projectId, { status, limit, cursor })
-      ),
+      listSegments: pageHandler((projectId, { query }) => segments(projectId, query)),
+      listCampaigns: pageHandler((projectId, { query }) => campaigns.list(projectId, query)),
       getCampaign: recordHandler((projectId, { params }) => campaigns.get(projectId, params.campaignId)),
       getCampaignAudience: ({ params }) =>
         Principal.use(({ projectId }) =>

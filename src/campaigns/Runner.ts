@@ -14,9 +14,7 @@
  */
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { providerTypes } from "../api/messaging/Messaging.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
-import { Providers } from "../messaging/providers/Providers.ts"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { statement } from "../platform/database/Database.ts"
 import { databaseNow, later } from "../platform/database/DatabaseClock.ts"
@@ -38,8 +36,6 @@ export const layer = Layer.effectDiscard(
     const sql = yield* SqlClient.SqlClient
     const messages = yield* MessageLoop
     const clock = yield* databaseNow(sql)
-    const { isIdempotent } = yield* Providers
-    const idempotent = providerTypes.filter(isIdempotent)
     /** Whether a campaign is running, or a recipient of any campaign is `sending`. */
     let busy = false
 
@@ -49,11 +45,11 @@ export const layer = Layer.effectDiscard(
     })
 
     const collected = Effect.gen(function* () {
-      yield* untraced(statement(collect(sql, { now: yield* clock, idempotent })))
+      yield* untraced(statement(collect(sql, yield* clock)))
     })
 
     const next = messages.take((terms, blocked) =>
-      release(sql, { ...terms, until: later(sql, terms.now, horizonMillis), idempotent, blocked })
+      release(sql, { ...terms, until: later(sql, terms.now, horizonMillis), blocked })
     )
 
     // When the process ends, collects the outcomes of its last messages.

@@ -1,37 +1,21 @@
 /** Segments: named lists of clients for campaigns (contract §9). Project files create them. */
-import { Context, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Segment } from "../api/campaigns/Campaigns.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
-import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
-export class Segments extends Context.Service<
-  Segments,
-  {
-    /** Lists segments, newest first, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      query: { readonly limit: number; readonly cursor: string | undefined }
-    ) => Effect.Effect<Page<Segment>, CursorInvalid | ServiceUnavailable>
-  }
->()("developer-api/campaigns/Segments") {
-  static readonly layer = Layer.effect(
-    Segments,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const pages = yield* Pages
-      return {
-        list: (projectId, query) =>
-          pages.read({ projectId, operation: "listSegments", filters: {} }, query, (window) =>
-            statement(list(sql, projectId, window))
-          )
-      }
-    })
-  )
-}
+/** Makes the list of the segments of a project, newest first. */
+export const makeListSegments = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const pages = yield* Pages
+  return (projectId: ProjectId, query: PageQuery) =>
+    pages.read({ projectId, operation: "listSegments", filters: {} }, query, (window) =>
+      statement(list(sql, projectId, window))
+    )
+})
 
 const record = selectList({
   id: "id",

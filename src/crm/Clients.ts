@@ -21,7 +21,7 @@ import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create } from "./Clients/Create.ts"
 import { noSuchClient, patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
@@ -32,7 +32,7 @@ export class Clients extends Context.Service<
     /** Lists clients, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
-      query: { readonly status: ClientStatusFilter; readonly limit: number; readonly cursor: string | undefined }
+      query: PageQuery & { readonly status: ClientStatusFilter }
     ) => Effect.Effect<Page<Client>, CursorInvalid | ServiceUnavailable>
 
     readonly get: (projectId: ProjectId, id: ClientId) => Effect.Effect<Client, ClientNotFound | ServiceUnavailable>

@@ -21,7 +21,7 @@ import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
@@ -32,12 +32,7 @@ export class Deals extends Context.Service<
     /** Lists deals, newest first, up to `limit` on a page. */
     readonly list: (
       projectId: ProjectId,
-      query: {
-        readonly lifecycle: DealLifecycleFilter
-        readonly status: DealStatusFilter
-        readonly limit: number
-        readonly cursor: string | undefined
-      }
+      query: PageQuery & { readonly lifecycle: DealLifecycleFilter; readonly status: DealStatusFilter }
     ) => Effect.Effect<Page<Deal>, CursorInvalid | ServiceUnavailable>
 
     readonly get: (projectId: ProjectId, id: DealId) => Effect.Effect<Deal, DealNotFound | ServiceUnavailable>

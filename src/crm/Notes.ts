@@ -18,7 +18,7 @@ import type { Command, Mutation, Outcome, Refusal } from "../platform/mutations/
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -34,7 +34,7 @@ export class Notes extends Context.Service<
     readonly list: (
       projectId: ProjectId,
       dealId: DealId,
-      query: { readonly limit: number; readonly cursor: string | undefined }
+      query: PageQuery
     ) => Effect.Effect<Page<Note>, CursorInvalid | DealNotFound | ServiceUnavailable>
 
     readonly create: (

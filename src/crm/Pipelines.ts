@@ -1,36 +1,20 @@
 /** Pipelines with their stages (contract §7). Project files create them. */
-import { Context, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Pipeline } from "../api/crm/Pipelines.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import type { CursorInvalid, ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
-import { pageConditionById, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
-export class Pipelines extends Context.Service<
-  Pipelines,
-  {
-    /** Lists the pipelines of a project by id, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      query: { readonly limit: number; readonly cursor: string | undefined }
-    ) => Effect.Effect<Page<Pipeline>, CursorInvalid | ServiceUnavailable>
-  }
->()("developer-api/crm/Pipelines") {
-  static readonly layer = Layer.effect(
-    Pipelines,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const pages = yield* Pages
-      return {
-        list: (projectId, query) =>
-          pages.readById({ projectId, operation: "listPipelines", filters: {} }, query, (window) =>
-            statement(list(sql, projectId, window))
-          )
-      }
-    })
-  )
-}
+/** Makes the list of the pipelines of a project, by id. */
+export const makeListPipelines = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const pages = yield* Pages
+  return (projectId: ProjectId, query: PageQuery) =>
+    pages.readById({ projectId, operation: "listPipelines", filters: {} }, query, (window) =>
+      statement(list(sql, projectId, window))
+    )
+})
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Pipeline>`
   SELECT id, name,

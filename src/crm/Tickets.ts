@@ -1,46 +1,22 @@
 /** Ratings of tickets (contract §7). */
-import { Context, DateTime, Effect, Layer } from "effect"
+import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
 import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
-import {
-  type IdempotencyKeyReused,
-  RatingCustomerOwned,
-  type ServiceUnavailable,
-  TicketNotFound,
-  TicketNotRateable
-} from "../api/Problems.ts"
-import type { Command, Mutation, Outcome } from "../platform/mutations/Idempotency.ts"
+import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
+import type { Command, Mutation } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 
-export class Tickets extends Context.Service<
-  Tickets,
-  {
-    /** Records the operator's rating of a resolved or closed ticket. It replaces the operator's earlier rating. */
-    readonly rate: (
-      command: Command,
-      id: TicketId,
-      rating: TicketRating
-    ) => Effect.Effect<
-      Outcome,
-      IdempotencyKeyReused | TicketNotFound | TicketNotRateable | RatingCustomerOwned | ServiceUnavailable
-    >
-  }
->()("developer-api/crm/Tickets") {
-  static readonly layer = Layer.effect(
-    Tickets,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      return {
-        rate: Effect.fnUntraced(function* (command, id, rating) {
-          return yield* mutate(mutations, command, rate(sql, command.projectId, id, rating, yield* DateTime.nowAsDate))
-        })
-      }
-    })
-  )
-}
+/** Makes the command that rates a resolved or closed ticket. It replaces the operator's earlier rating. */
+export const makeRateTicket = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const mutations = yield* Mutations
+  return (command: Command, id: TicketId, rating: TicketRating) =>
+    Effect.flatMap(DateTime.nowAsDate, (now) =>
+      mutate(mutations, command, rate(sql, command.projectId, id, rating, now))
+    )
+})
 
 const rate = (
   sql: SqlClient.SqlClient,

@@ -69,8 +69,7 @@ export class Calls extends Context.Service<
         attempt: Attempt,
         outcome: Outcome
       ): Effect.fn.Return<Recorded, ServiceUnavailable> {
-        const idempotent = providers.isIdempotent(attempt.providerType)
-        const result = resultOf({ ...attempt, idempotent }, outcome)
+        const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
         return yield* recording({ attempt, result }).pipe(
           // The request fails at once; the outcome is recorded if the database is back before the lease ends.

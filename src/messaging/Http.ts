@@ -9,9 +9,9 @@ import { handlersOf } from "../platform/requests/Handlers.ts"
 import { command } from "../platform/mutations/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { pageAnswer, replayHeader } from "../platform/requests/Responses.ts"
-import { receiptOf, Receipts } from "./Receipts.ts"
+import { makeGetReceipt, receiptOf } from "./Receipts.ts"
 import { type Sent, Sending } from "./Sending.ts"
-import { Sources } from "./Sources.ts"
+import { makeSources } from "./Sources.ts"
 
 /** Runs an operation for the caller's project. Fails if the request expects another project. */
 const inProject = <A, E, R>(
@@ -27,13 +27,13 @@ const mismatch = () => new ProjectMismatch({ detail: "The token belongs to anoth
 export const handlers = handlersOf(
   "messaging",
   Effect.fn(function* (define) {
-    const sources = yield* Sources
+    const sources = yield* makeSources
     const sending = yield* Sending
-    const receipts = yield* Receipts
+    const receipt = yield* makeGetReceipt
     return define({
-      listSources: ({ query: { cursor, expectedProjectId, limit }, request }) =>
+      listSources: ({ query: { expectedProjectId, ...query }, request }) =>
         inProject(expectedProjectId, (projectId) =>
-          Effect.flatMap(sources.list(projectId, { limit, cursor }), (page) => pageAnswer(page, request))
+          Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
         ),
       getConversationSource: ({ params, query }) =>
         inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
@@ -45,9 +45,7 @@ export const handlers = handlersOf(
           )
         ),
       getMessage: ({ params, query }) =>
-        inProject(query.expectedProjectId, (projectId) =>
-          receipts.get(projectId, params.conversationId, params.messageId)
-        )
+        inProject(query.expectedProjectId, (projectId) => receipt(projectId, params.conversationId, params.messageId))
     })
   })
 )

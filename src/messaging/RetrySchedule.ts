@@ -1,5 +1,7 @@
 /** What follows the outcome of a provider call (contract §8): the move of the message, and the delay of the next attempt. */
 import { Duration, Option } from "effect"
+import type { ProviderType } from "../api/messaging/Messaging.ts"
+import { isIdempotent } from "./providers/Connectors.ts"
 import type { Outcome } from "./providers/Outcomes.ts"
 import type { Move } from "./Messages/States.ts"
 
@@ -12,8 +14,7 @@ interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Whether the send can be repeated without a second effect. */
-  readonly idempotent: boolean
+  readonly providerType: ProviderType
   /** The campaign of the message; null for a message of a conversation. */
   readonly campaignId: string | null
 }
@@ -30,7 +31,7 @@ export interface Result {
 const uncalled = new Set(["circuit_open", "interrupted", "config_unreadable"])
 
 /** Returns the result of an attempt. In a campaign, even a last attempt is postponed if no call was made (`uncalled`). */
-export const resultOf = ({ campaignId, idempotent, inDoubt, number }: Attempted, outcome: Outcome): Result => {
+export const resultOf = ({ campaignId, inDoubt, number, providerType }: Attempted, outcome: Outcome): Result => {
   const isUncalled = outcome._tag === "postponed" && uncalled.has(outcome.errorCode)
   const next = backoff[number - 1] ?? (isUncalled && campaignId !== null ? backoff.at(-1) : undefined)
   const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)
@@ -53,7 +54,7 @@ export const resultOf = ({ campaignId, idempotent, inDoubt, number }: Attempted,
         ...common,
         on: "unclear",
         errorCode: outcome.errorCode,
-        delayMillis: idempotent ? Option.getOrNull(delay) : null
+        delayMillis: isIdempotent(providerType) ? Option.getOrNull(delay) : null
       }
   }
 }

@@ -1,12 +1,12 @@
 /** Sources of conversations: the project's channels as callers see them (contract §8). */
-import { Context, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ConversationId, ProjectId } from "../api/schema/Ids.ts"
 import type { ConversationSource, Source } from "../api/messaging/Messaging.ts"
-import { ConversationNotFound, type CursorInvalid, type ServiceUnavailable } from "../api/Problems.ts"
+import { ConversationNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
-import { pageCondition, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
 export const noSuchConversation = () =>
   new ConversationNotFound({
@@ -14,47 +14,27 @@ export const noSuchConversation = () =>
       "The project has no conversation with the id in the path. No operation lists conversations: they come from the project file."
   })
 
-export class Sources extends Context.Service<
-  Sources,
-  {
-    /** Lists the sources of a project, revoked ones included, newest first, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      query: { readonly limit: number; readonly cursor: string | undefined }
-    ) => Effect.Effect<Page<Source>, CursorInvalid | ServiceUnavailable>
-
+/** Makes the reads of sources. The list includes revoked ones, newest first. */
+export const makeSources = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const pages = yield* Pages
+  return {
+    list: (projectId: ProjectId, query: PageQuery) =>
+      Effect.map(
+        pages.read({ projectId, operation: "listSources", filters: {} }, query, (window) =>
+          statement(list(sql, projectId, window))
+        ),
+        ({ items, nextCursor }) => ({ items: items.map(sourceOf), nextCursor })
+      ),
     /** Returns the source on which the conversation was last seen. */
-    readonly ofConversation: (
-      projectId: ProjectId,
-      id: ConversationId
-    ) => Effect.Effect<ConversationSource, ConversationNotFound | ServiceUnavailable>
-  }
->()("developer-api/messaging/Sources") {
-  static readonly layer = Layer.effect(
-    Sources,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const pages = yield* Pages
-      return {
-        list: (projectId, query) =>
-          Effect.map(
-            pages.read({ projectId, operation: "listSources", filters: {} }, query, (window) =>
-              statement(list(sql, projectId, window))
-            ),
-            ({ items, nextCursor }) => ({ items: items.map(sourceOf), nextCursor })
-          ),
-        ofConversation: Effect.fnUntraced(function* (projectId, id) {
-          const [found] = yield* statement(ofConversation(sql, projectId, id))
-          if (found === undefined) {
-            return yield* noSuchConversation()
-          }
-          const { observedAt, ...row } = found
-          return { conversationId: id, source: sourceOf(row), observedAt }
-        })
-      }
+    ofConversation: Effect.fnUntraced(function* (projectId: ProjectId, id: ConversationId) {
+      const [found] = yield* statement(ofConversation(sql, projectId, id))
+      if (found === undefined) return yield* noSuchConversation()
+      const { observedAt, ...row } = found
+      return { conversationId: id, source: sourceOf(row), observedAt } satisfies ConversationSource
     })
-  )
-}
+  }
+})
 
 const sourceOf = ({ createdAt, revokedAt, ...row }: Row): Source => ({
   ...row,

@@ -3,19 +3,14 @@ import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Campaigns } from "../campaigns/Campaigns.ts"
-import { Segments } from "../campaigns/Segments.ts"
 import { Clients } from "../crm/Clients.ts"
-import { Pipelines } from "../crm/Pipelines.ts"
 import { Deals } from "../crm/Deals.ts"
 import { Notes } from "../crm/Notes.ts"
-import { Tickets } from "../crm/Tickets.ts"
 import { Installations } from "../integrations/Installations.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
 import { WebhookReads } from "../integrations/WebhookReads.ts"
 import { Webhooks } from "../integrations/Webhooks.ts"
-import { Receipts } from "../messaging/Receipts.ts"
 import { Sending } from "../messaging/Sending.ts"
-import { Sources } from "../messaging/Sources.ts"
 import * as Console from "../console/Console.ts"
 import * as Database from "../platform/database/Database.ts"
 import * as Discovery from "./pages/Discovery.ts"
@@ -49,19 +44,15 @@ const api = (publicUrl: string, mcp: boolean) =>
   ).pipe(
     Layer.provide([
       Clients.layer,
-      Pipelines.layer,
       Deals.layer,
       Notes.layer,
-      Tickets.layer,
       Installations.layer,
       Webhooks.layer,
       WebhookReads.layer,
       preview,
-      Sources.layer,
       Sending.layer,
-      Receipts.layer
-    ]),
-    Layer.provide([Segments.layer, Campaigns.layer])
+      Campaigns.layer
+    ])
   )
 
 /** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */

@@ -3,11 +3,7 @@ import { Effect } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
-import * as ClientsHttp from "../crm/Clients/Http.ts"
-import * as DealsHttp from "../crm/Deals/Http.ts"
-import * as NotesHttp from "../crm/Notes/Http.ts"
-import * as PipelinesHttp from "../crm/Pipelines/Http.ts"
-import * as TicketsHttp from "../crm/Tickets/Http.ts"
+import * as CrmHttp from "../crm/Http.ts"
 import * as InstallationsHttp from "../integrations/Installations/Http.ts"
 import * as PreviewHttp from "../integrations/imports/Preview/Http.ts"
 import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
@@ -19,11 +15,11 @@ type Handlers = { readonly [Group in keyof (typeof Api)["groups"]]: HandlersOf<G
 
 /** The handlers of every group. A missing group is a type error. */
 const handlers = Effect.all({
-  clients: ClientsHttp.handlers,
-  pipelines: PipelinesHttp.handlers,
-  deals: DealsHttp.handlers,
-  notes: NotesHttp.handlers,
-  tickets: TicketsHttp.handlers,
+  clients: CrmHttp.clients,
+  pipelines: CrmHttp.pipelines,
+  deals: CrmHttp.deals,
+  notes: CrmHttp.notes,
+  tickets: CrmHttp.tickets,
   installations: InstallationsHttp.handlers,
   webhooks: WebhooksHttp.handlers,
   preview: PreviewHttp.handlers,

@@ -13,7 +13,6 @@ import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
 
 const begin = Date.UTC(2026, 10, 20, 10)
 export const lease = 60_000
-export const idempotent = ["http", "sandbox"] as const
 export const nowhere = "http://127.0.0.1:1/hook"
 
 export const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
@@ -28,7 +27,6 @@ export const termsOf = (sql: TestServer["Service"]["sql"], at: number, until = a
   leaseMillis: lease,
   workerId: null,
   limits: limitsOf(free),
-  idempotent,
   blocked: []
 })
 
@@ -41,22 +39,11 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const { projectId, recipients } = campaign
   const at = (millis: number) => timeOf(sql, new Date(begin + millis))
   const claims = (millis: number) => Effect.orDie(release(sql, termsOf(sql, begin + millis)))
-  const collected = (millis: number) => Effect.orDie(collect(sql, { now: at(millis), idempotent }))
+  const collected = (millis: number) => Effect.orDie(collect(sql, at(millis)))
   /** Records the result of a call and collects it. */
   const recordAs = (attempt: Attempt, outcome: Outcome, millis = 0) =>
     Effect.orDie(
-      Effect.andThen(
-        record(sql, at(millis), [
-          {
-            attempt,
-            result: resultOf(
-              { ...attempt, idempotent: idempotent.some((type) => type === attempt.providerType) },
-              outcome
-            )
-          }
-        ]),
-        collected(millis)
-      )
+      Effect.andThen(record(sql, at(millis), [{ attempt, result: resultOf(attempt, outcome) }]), collected(millis))
     )
   return {
     ...campaign,

@@ -7,7 +7,6 @@ import { randomBytes } from "node:crypto"
 import { ConversationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { Calls } from "../../src/messaging/Calls.ts"
 import { Circuits } from "../../src/messaging/providers/Circuits.ts"
-import { Connectors } from "../../src/messaging/providers/Connectors.ts"
 import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
 import { Messages } from "../../src/messaging/Messages.ts"
@@ -37,8 +36,7 @@ export class Made extends Context.Service<Made, { readonly calls: ReadonlyArray<
 const providers = Layer.effectContext(
   Effect.sync(() => {
     const calls: Array<Call> = []
-    const connectors = Connectors.of({
-      isIdempotent: (provider) => provider !== "telegram",
+    const providers = Providers.of({
       send: (_, { messageId }) =>
         Effect.gen(function* () {
           const done = yield* Deferred.make<Outcome>()
@@ -47,7 +45,7 @@ const providers = Layer.effectContext(
           return yield* Deferred.await(done)
         })
     })
-    return Context.make(Connectors, connectors).pipe(Context.add(Made, { calls }))
+    return Context.make(Providers, providers).pipe(Context.add(Made, { calls }))
   })
 )
 
@@ -60,7 +58,6 @@ const soleWorker = Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: 
 export const engine = Layer.mergeAll(Sending.layer, MessageLoop.layer, Messages.layer).pipe(
   Layer.provide([Calls.layer, Circuits.layer, soleWorker]),
   Layer.provide([Supervisor.layer, databaseClock]),
-  Layer.provide(Providers.layerNoDeps),
   Layer.provideMerge(providers),
   Layer.provide(settings),
   Layer.provideMerge(services)

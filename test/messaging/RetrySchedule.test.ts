@@ -3,7 +3,7 @@ import { byFailure } from "../../src/messaging/providers/Outcomes.ts"
 import { outcomes } from "../../src/messaging/providers/Providers.ts"
 import { maxAttempts, resultOf } from "../../src/messaging/RetrySchedule.ts"
 
-const last = { number: maxAttempts, inDoubt: false, idempotent: false }
+const last = { number: maxAttempts, inDoubt: false, providerType: "telegram" } as const
 
 describe("the last attempt", () => {
   for (const outcome of [outcomes.circuitOpen, outcomes.notCalled, byFailure("config_unreadable")]) {

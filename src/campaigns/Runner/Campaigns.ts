@@ -1,6 +1,5 @@
 /** The campaigns that a release sends for, each with its pace and its routes. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import type { Channel } from "../../messaging/providers/Circuits.ts"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 import { isAwake } from "../../platform/Moves.ts"
@@ -10,8 +9,6 @@ type Sql = SqlClient.SqlClient
 export interface Terms extends MessageTerms {
   /** The end of the window: sends before this time are released. */
   readonly until: Statement.Fragment
-  /** Providers whose sends may be repeated although they may have been processed. */
-  readonly idempotent: ReadonlyArray<ProviderType>
   /** Channels whose circuit admits no call now. */
   readonly blocked: ReadonlyArray<Channel>
 }

@@ -1,5 +1,6 @@
 /** The recipients that a release examines, and the move of each. */
 import type { SqlClient, Statement } from "effect/sql"
+import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import { openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
@@ -29,7 +30,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  * archived client is skipped, because the clocks of processes may differ. A recipient whose channel is blocked steps back
  * behind recipients that can be reached over the other route.
  */
-export const checked = (sql: Sql, { idempotent }: Terms) => sql`
+export const checked = (sql: Sql) => sql`
   checked AS MATERIALIZED (
     SELECT candidate.*, reachable.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
@@ -57,7 +58,7 @@ export const checked = (sql: Sql, { idempotent }: Terms) => sql`
           AND CASE
             WHEN candidate.in_doubt
               THEN route.kind = candidate.last_route AND route.provider_type = candidate.last_provider
-                AND route.provider_type = ANY(${[...idempotent]}::text[])
+                AND route.provider_type = ANY(${[...idempotentTypes]}::text[])
             ELSE candidate.last_route = 'primary' OR route.kind = 'fallback'
           END
         ORDER BY route.rank LIMIT 1

@@ -7,9 +7,9 @@
  *      └──▶ skipped, failed, unknown
  */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
+import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import { maxAttempts } from "../../messaging/RetrySchedule.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
@@ -76,10 +76,7 @@ const batch = 1_000
  * Lock order, as in every statement that moves recipients: recipients (here with SKIP LOCKED), then the counts of audiences
  * (`count_recipients()`).
  */
-export const collect = (
-  sql: Sql,
-  { idempotent, now }: { readonly now: Statement.Fragment; readonly idempotent: ReadonlyArray<ProviderType> }
-) => sql`
+export const collect = (sql: Sql, now: Statement.Fragment) => sql`
   WITH ended AS MATERIALIZED (
     SELECT recipient.project_id, recipient.audience_id, recipient.position, outcome.in_doubt, next_at, message.attempts,
       ${sql.literal(`CASE ${ends.map(([move, condition]) => `WHEN ${condition} THEN '${move}'`).join(" ")} END`)} AS move
@@ -91,7 +88,7 @@ export const collect = (
           recipient.in_doubt OR recipient.available_at IS NOT NULL OR ${isInDoubt(sql)} AS in_doubt,
           ${nextAttemptAt(sql)} AS next_at,
           recipient.attempts < ${maxAttempts}::int
-            AND coalesce(recipient.provider_type = ANY(${[...idempotent]}::text[]), false) AS repeatable
+            AND coalesce(recipient.provider_type = ANY(${[...idempotentTypes]}::text[]), false) AS repeatable
       ) AS outcome
     WHERE recipient.status = 'sending' AND ${isAwake(sql, "recipient.project_id")}
       AND CASE WHEN recipient.available_at IS NOT NULL THEN recipient.available_at <= ${now}

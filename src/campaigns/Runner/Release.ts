@@ -31,7 +31,7 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ${pacedCampaigns(sql, terms)},
   ${routes(sql, terms)},
   ${candidates(sql, terms)},
-  ${checked(sql, terms)},
+  ${checked(sql)},
   ${chosen(sql, terms.limits)},
   passed AS (
     UPDATE campaign_recipients AS recipient SET

@@ -1,7 +1,7 @@
 /** SQL that creates and reads a message. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../../api/schema/Ids.ts"
-import type { MessageAttempt, MessageStatus, ProviderType } from "../../api/messaging/Messaging.ts"
+import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
+import type { MessageReceipt, ProviderType } from "../../api/messaging/Messaging.ts"
 import type { ConversationNotFound } from "../../api/Problems.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import type { Mutation } from "../../platform/mutations/Idempotency.ts"
@@ -10,31 +10,26 @@ import { noSuchConversation } from "../Sources.ts"
 
 type Sql = SqlClient.SqlClient
 
-export interface Message {
-  readonly messageId: MessageId
-  readonly conversationId: ConversationId
-  readonly sourceId: SourceId
-  readonly deliveryStatus: MessageStatus
-  readonly createdAt: string
-  readonly updatedAt: string
-  readonly attempts: ReadonlyArray<MessageAttempt>
+export interface Message extends MessageReceipt {
   /** Milliseconds to the end of the attempt's lease, or to the next attempt; null if there is neither. */
   readonly waitMillis: number | null
   /** Milliseconds since the message was created. */
   readonly ageMillis: number
 }
 
-const shown = selectList({
+/** The members of a receipt, from `messages` and their `channels`. */
+export const receiptColumns = selectList({
   messageId: "messages.id",
   conversationId: "messages.conversation_id",
   sourceId: "channels.source_id",
   deliveryStatus: "messages.status",
   createdAt: ["messages.created_at", "timestamptz"],
-  updatedAt: ["messages.updated_at", "timestamptz"]
+  updatedAt: ["messages.updated_at", "timestamptz"],
+  attempts: "messages.attempt_log"
 })
 
 export const columns = (sql: Sql, now: Statement.Fragment) => sql`
-  ${sql.literal(shown)}, messages.attempt_log AS attempts,
+  ${sql.literal(receiptColumns)},
   (extract(epoch FROM messages.available_at - ${now}) * 1000)::float8 AS "waitMillis",
   (extract(epoch FROM ${now} - messages.created_at) * 1000)::float8 AS "ageMillis"`
 

@@ -2,9 +2,8 @@
  * Connectors send texts over channels. Each type of provider has one connector (contract §8). A new connector is one line in
  * each of the three lists below.
  */
-import { Context, type Duration, Effect, Layer, Schema } from "effect"
-import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { Settings } from "../../platform/Settings.ts"
+import { type Duration, type Effect, Schema } from "effect"
+import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"
 import type { Outgoing } from "./Connectors/Connector.ts"
 import { http } from "./Connectors/Http.ts"
 import { sandbox } from "./Connectors/Sandbox.ts"
@@ -30,23 +29,6 @@ export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields
     Schema.Struct({ ...fields, providerType: Schema.Literal("sandbox"), config: Schema.optionalKey(sandbox.config) })
   ])
 
-export class Connectors extends Context.Service<
-  Connectors,
-  {
-    readonly isIdempotent: (providerType: ProviderType) => boolean
-    /** Calls the provider of the channel once. */
-    readonly send: (channel: ChannelConfig, message: Outgoing) => Effect.Effect<Outcome>
-  }
->()("developer-api/messaging/providers/Connectors") {
-  static readonly layer = Layer.effect(
-    Connectors,
-    Effect.map(Settings, ({ providerTimeout }) => ({
-      isIdempotent: (providerType) => connectors[providerType].idempotent,
-      send: (channel, message) => send(channel, message, providerTimeout)
-    }))
-  )
-}
-
 /** The type of this table makes the compiler report a provider type without a connector. */
 const table: {
   readonly [Type in ProviderType]: {
@@ -55,7 +37,13 @@ const table: {
   }
 } = connectors
 
-const send = <Type extends ProviderType>(
+/** Whether a send can be repeated without a second effect, because the provider takes an idempotency key. */
+export const isIdempotent = (providerType: ProviderType): boolean => table[providerType].idempotent
+
+export const idempotentTypes: ReadonlyArray<ProviderType> = providerTypes.filter(isIdempotent)
+
+/** Calls the provider of the channel once. Never fails, and ends within `timeout`. */
+export const send = <Type extends ProviderType>(
   { config, providerType }: { readonly providerType: Type; readonly config: Configs[Type] },
   message: Outgoing,
   timeout: Duration.Duration

@@ -1,8 +1,8 @@
 /** Calls the providers of channels. A sealed config is opened only for the call that needs it. */
 import { Context, Effect, Layer, Option } from "effect"
-import type { ProviderType } from "../../api/messaging/Messaging.ts"
+import { Settings } from "../../platform/Settings.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import { Connectors } from "./Connectors.ts"
+import { send } from "./Connectors.ts"
 import type { Outgoing } from "./Connectors/Connector.ts"
 import { byFailure, type Outcome } from "./Outcomes.ts"
 import { openConfig, type SealedChannel } from "./SealedConfigs.ts"
@@ -10,22 +10,19 @@ import { openConfig, type SealedChannel } from "./SealedConfigs.ts"
 export class Providers extends Context.Service<
   Providers,
   {
-    /** Whether a provider accepts an idempotency key, so that a send can be repeated without a second effect. */
-    readonly isIdempotent: (providerType: ProviderType) => boolean
     /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
     readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
   }
 >()("developer-api/messaging/providers/Providers") {
-  static readonly layerNoDeps = Layer.effect(
+  static readonly layer = Layer.effect(
     Providers,
     Effect.gen(function* () {
       const box = yield* SecretBox
-      const { isIdempotent, send } = yield* Connectors
+      const { providerTimeout } = yield* Settings
       return {
-        isIdempotent,
         send: ({ channelId, config, projectId, providerType }, message) =>
           openConfig(box, projectId, channelId, providerType, config).pipe(
-            Effect.flatMap((channel) => send(channel, message)),
+            Effect.flatMap((channel) => send(channel, message, providerTimeout)),
             Effect.catchTag("SecretUnreadable", () =>
               Effect.as(
                 Effect.logError(
@@ -41,8 +38,6 @@ export class Providers extends Context.Service<
       }
     })
   )
-
-  static readonly layer = Providers.layerNoDeps.pipe(Layer.provide(Connectors.layer))
 }
 
 /** Outcomes of calls without an answer of the provider. */

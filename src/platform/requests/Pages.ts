@@ -10,6 +10,12 @@ export interface Page<Item> {
   readonly nextCursor: string | null
 }
 
+/** What the query of a list says about its page. */
+export interface PageQuery {
+  readonly limit: number
+  readonly cursor?: string | undefined
+}
+
 /** The range of a page: up to `limit` records after `after`, in the order of the list. */
 export interface Window {
   readonly after: Place | undefined
@@ -34,14 +40,14 @@ export class Pages extends Context.Service<
     /** Reads the page of a query. `fetch` reads at least one record more than the page, to find out if there is a next page. */
     readonly read: <Item extends { readonly id: string; readonly createdAt: string }, E, R>(
       list: List,
-      query: { readonly limit: number; readonly cursor: string | undefined },
+      query: PageQuery,
       fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
     ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
 
     /** Like `read`, for a list that is ordered by id alone (`pageConditionById`). */
     readonly readById: <Item extends { readonly id: string }, E, R>(
       list: List,
-      query: { readonly limit: number; readonly cursor: string | undefined },
+      query: PageQuery,
       fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
     ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
   }
@@ -54,7 +60,7 @@ export class Pages extends Context.Service<
         <Base>(positionOf: (item: Base) => Position) =>
         <Item extends Base, E, R>(
           list: List,
-          { cursor, limit }: { readonly limit: number; readonly cursor: string | undefined },
+          { cursor, limit }: PageQuery,
           fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
         ): Effect.Effect<Page<Item>, E | CursorInvalid, R> => {
           const pageOf = (found: ReadonlyArray<Item>): Page<Item> => {

@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Fiber, Layer, Option, Schema, Tracer } from "effect"
 import { TestClock } from "effect/testing"
 import { ConversationId, MessageId } from "../../../src/api/schema/Ids.ts"
-import { ChannelConfig, Connectors } from "../../../src/messaging/providers/Connectors.ts"
+import { ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
 import type { Outgoing } from "../../../src/messaging/providers/Connectors/Connector.ts"
 import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
@@ -12,10 +12,7 @@ import { untilLive } from "../../support/Waiting.ts"
 
 /** The connectors of a process with this environment; by default they have a long timeout, for slow machines. */
 export const connectors = (environment: Record<string, string> = { PROVIDER_TIMEOUT: "1h" }) =>
-  Connectors.layer.pipe(
-    Layer.provide(Settings.layer),
-    Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: environment })))
-  )
+  Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: environment }))))
 
 export const secret = `whsec_${Buffer.alloc(32, 7).toString("base64")}`
 export const token = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K_bot"
@@ -56,8 +53,8 @@ export const message: Outgoing = {
   text: "Your machine is ready: 20 € 🚲"
 }
 
-export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Connectors> =>
-  Effect.flatMap(Connectors, (connectors) => connectors.send(channel, outgoing))
+export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Settings> =>
+  Effect.flatMap(Settings, ({ providerTimeout }) => sendOver(channel, outgoing, providerTimeout))
 
 /** Starts a send under a test clock, without waiting for its outcome. */
 export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel), { startImmediately: true })
