@@ -6,7 +6,7 @@ import { isAwake } from "../platform/Moves.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
-  description: "Calls of providers, by outcome",
+  description: "Attempts to send messages, by outcome",
   incremental: true
 })
 
