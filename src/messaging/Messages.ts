@@ -3,6 +3,7 @@ import { Context, Data, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
+import { isAwake } from "../platform/Moves.ts"
 import { Operator } from "../platform/operators/Audit.ts"
 import { requireProject, type ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { complete, type Found, type Range } from "../platform/operators/Search.ts"
@@ -76,15 +77,17 @@ export class Messages extends Context.Service<
 
 /**
  * Counts two kinds of messages of all projects: messages that wait for an operator (up to 10,000; `project` is one of their
- * projects), and messages whose lease ended more than a minute ago without a takeover.
+ * projects), and messages whose lease ended more than a minute ago without a takeover. Leaves out projects at rest, which another
+ * database may serve.
  */
 export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`
     SELECT counted.*,
-      (SELECT count(*)::int FROM messages WHERE attempting AND available_at < now() - interval '1 minute') AS abandoned
+      (SELECT count(*)::int FROM messages
+        WHERE attempting AND available_at < now() - interval '1 minute' AND ${isAwake(sql, "project_id")}) AS abandoned
     FROM (
       SELECT count(*)::int AS unsettled, min(project_id) AS project FROM (
-        SELECT project_id FROM messages WHERE ${sql.literal(needsDecision)} LIMIT 10000
+        SELECT project_id FROM messages WHERE ${sql.literal(needsDecision)} AND ${isAwake(sql, "project_id")} LIMIT 10000
       ) found
     ) counted`
   return row ?? { unsettled: 0, project: null, abandoned: 0 }

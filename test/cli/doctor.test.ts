@@ -123,6 +123,12 @@ layer(TestDatabase.layer)("doctor", (it) => {
     assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [["messages list --project acme --status unknown", 0]])
     yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
     assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
+    // Another cell serves the project, so the commands would not find it.
+    yield* sql`UPDATE projects SET move_state = 'switched'`
+    assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
+    yield* sql`UPDATE messages SET attempting = false, available_at = NULL`
+    assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
+    yield* sql`UPDATE projects SET move_state = NULL`
     yield* sql`DELETE FROM messages`
     yield* sql`DELETE FROM conversations`
     yield* sql`DELETE FROM channels`

@@ -3,6 +3,7 @@ import { Clock, Context, Data, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { Operator } from "../../platform/operators/Audit.ts"
+import { isAwake } from "../../platform/Moves.ts"
 import { lookupOne } from "../../platform/database/Lookups.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { type ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
@@ -107,17 +108,18 @@ const requireInstallation = Effect.fnUntraced(function* (
 
 /**
  * Counts two kinds of deliveries of all projects: dead ones (up to 10,000; `project` is one of their projects), and deliveries
- * whose lease ended more than a minute ago without a takeover.
+ * whose lease ended more than a minute ago without a takeover. Leaves out projects at rest, which another database may serve.
  */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`
     SELECT counted.*, (
         SELECT count(*)::int FROM deliveries
         WHERE finished_at IS NULL AND status = 'delivering' AND leased_until < now() - interval '1 minute'
+          AND ${isAwake(sql, "project_id")}
       ) AS abandoned
     FROM (
       SELECT count(*)::int AS dead, min(project_id) AS project FROM (
-        SELECT project_id FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' LIMIT 10000
+        SELECT project_id FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' AND ${isAwake(sql, "project_id")} LIMIT 10000
       ) found
     ) counted`
   return row ?? { dead: 0, project: null, abandoned: 0 }
