@@ -211,6 +211,15 @@ layerOf()("a replay", (it) => {
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
   })
 
+  it.effect("keeps a pace whose period is no whole number of milliseconds", function* () {
+    const to = yield* receiver(ok)
+    const shop = yield* start(to)
+    yield* shop.created()
+    yield* shop.finished
+    const { replayId } = yield* shop.replay("--status", "all", "--pace", "3")
+    assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
+  })
+
   it.effect("goes on beside a replay whose steps fail", function* () {
     const to = yield* receiver(ok)
     const shop = yield* start(to)

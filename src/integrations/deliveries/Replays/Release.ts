@@ -43,7 +43,7 @@ const scanLimit = 2_000
 const busy = 0.05
 /** This many latest deliveries of an endpoint are read. Those that the replay made show how long answers take. */
 const recent = 100
-/** A replay that made fewer deliveries than its pace permits catches up at most this many milliseconds. */
+/** A replay that made fewer deliveries than its pace permits catches up at most this many milliseconds, beside one delivery. */
 const savedUp = 250
 
 const exhausted = stepOf(replays, "exhausted")
@@ -94,7 +94,7 @@ export const release = (
         CASE WHEN suspect THEN 1 - (${openCount(sql, projectId)}) ELSE ${quota(sql, { installationId, projectId }, terms)} END - queue.due
       )::int AS room, webhook.event_types, paced.start AS paced_from
     FROM replay, LATERAL (
-      SELECT greatest(paced_at, now() - greatest(${savedUp}::float8, 1000 / pace) * interval '1 millisecond') AS start
+      SELECT greatest(paced_at, now() - (${savedUp}::float8 + 1000 / pace) * interval '1 millisecond') AS start
     ) paced, LATERAL (
       SELECT event_types, suspect FROM webhooks JOIN endpoint_health health USING (project_id, installation_id)
       WHERE project_id = ${projectId} AND installation_id = replay.installation_id
