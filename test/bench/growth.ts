@@ -17,7 +17,12 @@ import { DealId } from "../../src/api/schema/Ids.ts"
 import { create, type NewDeal } from "../../src/crm/Deals/Create.ts"
 import type { DealReferenceNotFound } from "../../src/api/Problems.ts"
 import { type Claim, claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import { prune as pruneDeliveries } from "../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
+import {
+  firstEvent,
+  type LastEvent,
+  pruneDeliveries,
+  pruneEvents
+} from "../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
 import { record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
 import { pools } from "../../src/platform/Pools.ts"
 import { makeGrouped } from "../../src/platform/mutations/Grouped.ts"
@@ -201,8 +206,11 @@ const horizonOf = Effect.fnUntraced(function* ({ other: sql }: Session, name: "d
 })
 
 const pruneDay = {
-  deliveries: ({ maintenance }: Session, horizon: Date) =>
-    Effect.repeat(pruneDeliveries(maintenance, horizon), { while: ([row]) => row?.more === true }),
+  deliveries: Effect.fnUntraced(function* ({ maintenance }: Session, horizon: Date) {
+    yield* Effect.repeat(pruneDeliveries(maintenance, horizon), { while: ([row]) => row?.more === true })
+    let last: LastEvent | undefined = firstEvent
+    while (last !== undefined) [last] = yield* pruneEvents(maintenance, horizon, last)
+  }),
   keys: ({ background }: Session, horizon: Date) =>
     Effect.repeat(pruneKeys(background, horizon), { while: (rows) => rows.length === keysPruned })
 }

@@ -16,6 +16,7 @@ const fibers = [
   "campaign progress",
   "deliveries",
   "deliveries dead-lettering",
+  "deliveries event retention",
   "deliveries expiry",
   "deliveries listener",
   "deliveries metrics",

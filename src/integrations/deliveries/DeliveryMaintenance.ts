@@ -9,7 +9,7 @@ import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import * as AttemptMinutes from "./AttemptMinutes.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
 import { type Batch, discard, expire } from "./DeliveryMaintenance/DeadLetter.ts"
-import { prune, retentionDays } from "./DeliveryMaintenance/Prune.ts"
+import { eventsPerPrune, firstEvent, pruneDeliveries, pruneEvents, retentionDays } from "./DeliveryMaintenance/Prune.ts"
 import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMaintenance/Recovery.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 
@@ -20,6 +20,8 @@ const sweepPause = Duration.millis(250)
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
+/** Pause between two statements of a round over old events. */
+const prunePause = Duration.millis(250)
 const measureEvery = Duration.seconds(15)
 
 interface Options {
@@ -52,17 +54,10 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     )
   )
 
-  let last = firstEndpoint
   yield* periodic(
     "sweep",
     sweepEvery,
-    Effect.suspend(() => statement(sweep(maintenance, last))).pipe(
-      Effect.map(([end]) => {
-        const isLast = end === undefined || end.seen < endpointsPerSweep
-        last = isLast ? firstEndpoint : end
-        return !isLast
-      })
-    ),
+    inRounds(firstEndpoint, endpointsPerSweep, (last) => sweep(maintenance, last)),
     sweepPause
   )
 
@@ -74,16 +69,47 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   yield* periodic("dead-lettering", discardEvery, deadLetter("disabled", discard(maintenance)))
   yield* periodic("expiry", expireEvery, deadLetter("expired", expire(maintenance, Duration.toMillis(maxAge))))
 
+  const horizon = Effect.map(
+    Clock.currentTimeMillis,
+    (now) => new Date(now - Duration.toMillis(Duration.days(retentionDays)))
+  )
   yield* periodic(
     "retention",
     pruneEvery,
     Effect.gen(function* () {
-      const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(Duration.days(retentionDays)))
-      const [deliveries] = yield* statement(prune(maintenance, horizon))
+      const [deliveries] = yield* statement(pruneDeliveries(maintenance, yield* horizon))
       const [minutes] = yield* statement(AttemptMinutes.prune(maintenance))
       return deliveries?.more === true || minutes?.more === true
     })
   )
 
+  yield* periodic(
+    "event retention",
+    pruneEvery,
+    inRounds(firstEvent, eventsPerPrune, (last) =>
+      Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
+    ),
+    prunePause
+  )
+
   if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(maintenance))
 })
+
+/**
+ * Takes one step of a walk over rows, which begins again after its end. A step returns the last row that it has looked at, and the
+ * number of rows (`seen`), at most `most`. Returns whether the round goes on.
+ */
+const inRounds = <Row>(
+  first: Row,
+  most: number,
+  step: (last: Row) => Effect.Effect<ReadonlyArray<Row & { readonly seen: number }>, SqlError.SqlError>
+) => {
+  let last = first
+  return Effect.suspend(() => statement(step(last))).pipe(
+    Effect.map(([end]) => {
+      const isLast = end === undefined || end.seen < most
+      last = isLast ? first : end
+      return !isLast
+    })
+  )
+}

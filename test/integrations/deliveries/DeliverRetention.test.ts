@@ -3,6 +3,11 @@ import { assert, it as test, layer } from "../../support/Vitest.ts"
 import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import {
+  eventsPerPrune,
+  firstEvent,
+  pruneEvents
+} from "../../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
 import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { subscribe } from "../../support/Events.ts"
@@ -153,6 +158,29 @@ layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it)
       assert.deepStrictEqual(yield* left("events", project), openOnes)
     }
   })
+})
+
+layer(TestDatabase.layer)("the retention of events", (it) => {
+  it.effect(
+    "looks at a bounded number in one statement, and goes past those whose deliveries are younger",
+    function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* makeProject("a")
+      yield* subscribe(sql, "a", "shop")
+      const late = { created: ago(40), finished: ago(29), status: "delivered", count: eventsPerPrune } as const
+      yield* insert("a", { ...late, name: "late" })
+      yield* sql`UPDATE events SET occurred_at = occurred_at + substr(id, 5)::int * interval '1 millisecond'`
+      yield* insert("a", { name: "old", status: "delivered", created: ago(31), finished: ago(31) })
+      yield* sql`DELETE FROM deliveries WHERE id = 'old1'`
+
+      const [first = assert.fail()] = yield* pruneEvents(sql, ago(30), firstEvent)
+      assert.strictEqual(first.seen, eventsPerPrune)
+      assert.deepStrictEqual(yield* left("events", "a"), { late: eventsPerPrune, old: 1 })
+      const [next] = yield* pruneEvents(sql, ago(30), first)
+      assert.strictEqual(next?.seen, 1)
+      assert.deepStrictEqual(yield* left("events", "a"), { late: eventsPerPrune })
+    }
+  )
 })
 
 test.live("the delivery loop delivers while old deliveries are deleted", function* () {

@@ -2,6 +2,8 @@
 import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import { deadLetterBatch } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
+import { empty } from "../../../src/integrations/deliveries/Replays/Release.ts"
 import { count } from "../../../src/integrations/deliveries/Replays/Selection.ts"
 import { firstIdAt } from "../../../src/platform/NewId.ts"
 import { at, documentOf, run as runCommand } from "../../cli/Cli.support.ts"
@@ -239,6 +241,37 @@ layerOf()("a replay", (it) => {
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
     yield* Effect.orDie(sql`DROP FUNCTION refuse CASCADE`)
     yield* broken.ended(first.replayId)
+  })
+
+  it.effect("is cancelled in batches when very many of its deliveries wait for a retry", function* () {
+    const shop = yield* start(yield* receiver(ok))
+    yield* shop.created()
+    yield* shop.finished
+    const { projectId: project, sql } = shop
+    const projectId = ProjectId.make(project)
+    yield* Effect.orDie(sql`
+      UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${project}`)
+    const { replayId } = yield* shop.replay("--status", "all")
+    yield* Effect.orDie(sql`
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at, replay_id, replay_of)
+      SELECT project_id, new_id('dlv', now()), installation_id, event_id, now() + interval '1 hour', now(), ${replayId}, id
+      FROM deliveries, generate_series(1, 2 * ${deadLetterBatch}::int) WHERE project_id = ${project}`)
+    const dead = () =>
+      Effect.map(shop.repeats, (repeats) => repeats.filter((repeat) => repeat.status === "dead").length)
+    const replay = {
+      projectId,
+      id: String(replayId),
+      installationId: InstallationId.make("shop"),
+      until: new Date(farAway)
+    }
+    const one = Effect.gen(function* () {
+      yield* sql`UPDATE replays SET state = 'cancelling' WHERE project_id = ${project}`
+      yield* empty(sql, replay)
+      return yield* dead()
+    })
+    assert.strictEqual(yield* Effect.orDie(sql.withTransaction(one)), deadLetterBatch)
+    yield* shop.ended(replayId)
+    assert.strictEqual(yield* dead(), 2 * deadLetterBatch)
   })
 
   it.effect("counts what retention has removed before it was repeated", function* () {

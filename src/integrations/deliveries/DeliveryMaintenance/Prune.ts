@@ -5,7 +5,7 @@ import type { SqlClient } from "effect/sql"
 /** Retention of finished deliveries with their attempt logs, and of events without deliveries (contract §10). */
 export const retentionDays = 30
 
-/** Maximum number of deliveries, and of events, that one statement removes. */
+/** Maximum number of deliveries that one statement removes. */
 const pruneBatch = 1_000
 
 /**
@@ -13,10 +13,10 @@ const pruneBatch = 1_000
  * A locked row keeps its `ctid`, so the DELETE finds rows by `ctid`. PostgreSQL could plan a join by key as a read of the
  * whole table.
  */
-export const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
+export const pruneDeliveries = (sql: SqlClient.SqlClient, horizon: Date) => {
   const batch = sql.literal(String(pruneBatch))
   return sql<{ readonly more: boolean }>`
-    WITH deliveries_gone AS (
+    WITH gone AS (
       DELETE FROM deliveries WHERE ctid = ANY(ARRAY(
         SELECT expired.row FROM projects, LATERAL (
           SELECT ctid AS row FROM deliveries
@@ -25,19 +25,52 @@ export const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
         ) expired LIMIT ${batch}
       ))
       RETURNING 1
-    ),
-    events_gone AS (
-      DELETE FROM events WHERE ctid = ANY(ARRAY(
-        SELECT orphan.row FROM projects, LATERAL (
-          SELECT ctid AS row FROM events
-          WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND occurred_at < ${horizon}::timestamptz
-            AND NOT EXISTS (
-              SELECT FROM deliveries WHERE deliveries.project_id = events.project_id AND deliveries.event_id = events.id
-            )
-          ORDER BY occurred_at LIMIT ${batch} FOR UPDATE SKIP LOCKED
-        ) orphan LIMIT ${batch}
-      ))
-      RETURNING 1
     )
-    SELECT (SELECT count(*) FROM deliveries_gone) = ${batch} OR (SELECT count(*) FROM events_gone) = ${batch} AS more`
+    SELECT count(*) = ${batch} AS more FROM gone`
+}
+
+/** Maximum number of events that one statement looks at. */
+export const eventsPerPrune = 2_000
+
+/** The last event that was looked at. */
+export interface LastEvent {
+  readonly projectId: string
+  readonly occurredAt: Date
+}
+
+/** The start of a round: all events are after this one. */
+export const firstEvent: LastEvent = { projectId: "", occurredAt: new Date(0) }
+
+/**
+ * Looks at the next events before the horizon, by project and time, and removes those without a delivery. Returns the last of
+ * them, or no row after the end of the round. A round goes past events that stay, because an endpoint that was away for days
+ * leaves a million old events whose deliveries are younger. Of several events of one moment, the next round may find the last.
+ */
+export const pruneEvents = (sql: SqlClient.SqlClient, horizon: Date, after: LastEvent) => {
+  const most = sql.literal(String(eventsPerPrune))
+  return sql<LastEvent & { readonly seen: number }>`
+    WITH old AS MATERIALIZED (
+      SELECT event.* FROM (
+        SELECT project_id FROM projects WHERE project_id >= ${after.projectId} AND ${isAwake(sql, "project_id")}
+        ORDER BY project_id
+      ) project, LATERAL (
+        SELECT ctid AS row, project_id, id, occurred_at FROM events
+        WHERE project_id = project.project_id AND occurred_at < ${horizon}::timestamptz AND occurred_at >
+          CASE WHEN project.project_id = ${after.projectId} THEN ${after.occurredAt}::timestamptz ELSE '-infinity' END
+        ORDER BY occurred_at LIMIT ${most}
+      ) event LIMIT ${most}
+    ),
+    gone AS (
+      DELETE FROM events WHERE ctid = ANY(ARRAY(
+        SELECT orphan.row FROM old, LATERAL (
+          SELECT ctid AS row FROM events
+          WHERE ctid = old.row AND NOT EXISTS (
+            SELECT FROM deliveries WHERE deliveries.project_id = old.project_id AND deliveries.event_id = old.id
+          )
+          FOR UPDATE SKIP LOCKED
+        ) orphan
+      ))
+    )
+    SELECT project_id AS "projectId", occurred_at AS "occurredAt", count(*) OVER ()::int AS seen
+    FROM old ORDER BY project_id DESC, occurred_at DESC LIMIT 1`
 }

@@ -10,6 +10,7 @@
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { stepOf } from "../../../api/schema/States.ts"
+import { deadLetterBatch } from "../DeliveryMaintenance/DeadLetter.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
 import { finishedStates, inOrder } from "../DeliveriesInOrder.ts"
 import { after } from "../States.ts"
@@ -154,8 +155,10 @@ const madeDeliveries = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   )`
 
 const openCount = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
-  SELECT count(*) FROM deliveries
-  WHERE project_id = ${projectId} AND replay_id = replay.id AND replay_id IS NOT NULL AND finished_at IS NULL`
+  SELECT count(*) FROM (
+    SELECT FROM deliveries
+    WHERE project_id = ${projectId} AND replay_id = replay.id AND replay_id IS NOT NULL AND finished_at IS NULL LIMIT 1
+  ) open`
 
 /** The maximum number of deliveries due or in flight to the endpoint of `replay`. */
 const quota = (
@@ -174,8 +177,8 @@ const quota = (
   )))`
 
 /**
- * Dead-letters the pending deliveries of a replay that is being cancelled. When none is in flight any more, the replay is
- * cancelled. If an attempt fails before that, the next run dead-letters its delivery.
+ * Dead-letters a batch of the pending deliveries of a replay that is being cancelled: many may wait for a retry. When none is
+ * left or in flight, the replay is cancelled. If an attempt fails before that, the next run dead-letters its delivery.
  */
 export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sql<{
   readonly made: number
@@ -188,7 +191,7 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
   open AS MATERIALIZED (
     SELECT ctid AS row, status FROM deliveries
     WHERE project_id = ${projectId} AND replay_id = (SELECT id FROM replay) AND replay_id IS NOT NULL
-      AND finished_at IS NULL
+      AND finished_at IS NULL LIMIT ${deadLetterBatch}::int
   ),
   ended AS (
     UPDATE deliveries SET status = ${after("cancelled")}, available_at = NULL, finished_at = now(), dead_code = 'cancelled'
@@ -199,6 +202,7 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
     UPDATE replays SET state = ${emptied.to}, finished_at = now() FROM replay
     WHERE replays.project_id = ${projectId} AND replays.id = replay.id
       AND (SELECT count(*) FROM open) = (SELECT count(*) FROM ended)
+      AND (SELECT count(*) FROM open) < ${deadLetterBatch}::int
   )
   SELECT 0 AS made`
 
