@@ -274,6 +274,27 @@ layerOf()("a replay", (it) => {
     assert.strictEqual(yield* dead(), 2 * deadLetterBatch)
   })
 
+  it.effect(
+    "does not repeat a delivery that was open at the command and ends before the replay gets there",
+    function* () {
+      const late: Array<() => void> = []
+      const to = yield* receiver((hit, n) => (n === 1 ? void late.push(() => ok(hit, n)) : ok(hit, n)))
+      const shop = yield* start(to)
+      const { sql } = shop.server
+      yield* shop.created()
+      yield* shop.finished
+      yield* shop.created()
+      yield* until(() => late.length === 1)
+      yield* Effect.orDie(sql`
+      UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${shop.projectId}`)
+      const { matched, replayId } = yield* shop.replay("--status", "all")
+      late[0]?.()
+      yield* shop.finished
+      yield* Effect.orDie(sql`UPDATE endpoint_health SET resting_until = NULL WHERE project_id = ${shop.projectId}`)
+      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched, queued: 1 })
+    }
+  )
+
   it.effect("counts what retention has removed before it was repeated", function* () {
     const shop = yield* start(yield* receiver(ok))
     for (let n = 0; n < 3; n++) yield* shop.created()

@@ -75,7 +75,7 @@ export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
  *
  * - `room`: the number that may be made now, by the pace and by the deliveries that are due or in flight.
  * - `scanned`: the next deliveries by id, which is the order of creation.
- * - `picked`: the scanned deliveries to repeat, at most `room`.
+ * - `picked`: the scanned deliveries to repeat, at most `room`. A delivery that was open when the replay began is not repeated.
  */
 export const release = (
   sql: SqlClient.SqlClient,
@@ -109,7 +109,7 @@ export const release = (
     ) queue
   ),
   scanned AS NOT MATERIALIZED (
-    SELECT id, event_id, event_type, status, replay_of FROM (${inOrder(sql, {
+    SELECT id, event_id, event_type, status, replay_of, finished_at FROM (${inOrder(sql, {
       projectId,
       installationId,
       states: finishedStates,
@@ -122,6 +122,7 @@ export const release = (
   picked AS MATERIALIZED (
     SELECT id, event_id, event_type FROM scanned
     WHERE replay_of IS NULL AND status = ANY((SELECT statuses FROM replay)::text[])
+      AND finished_at <= (SELECT created_at FROM replay)
       AND event_type = ANY((SELECT event_types FROM room)::text[])
       AND event_type = ANY((SELECT event_types FROM replay)::text[])
     ORDER BY id LIMIT greatest(0, (SELECT room FROM room))
