@@ -193,8 +193,10 @@ const make = Effect.gen(function* () {
     if (workerId === null || (!queues.isAnyNamed(at) && elapsed < pollAt)) return Effect.void
     pollAt = elapsed + Duration.toNanosUnsafe(pollEvery)
     changed.clear()
-    const limits = { workerId, leaseMillis, concurrency, rooms: slots.rooms(), named: queues.takeNamed(at) }
-    return untraced(statement(claim(claims, limits))).pipe(
+    const named = queues.takeNamed(at)
+    if (named.length === EndpointQueues.namedPerClaim) signal()
+    return untraced(statement(claim(claims, { workerId, leaseMillis, concurrency, rooms: slots.rooms(), named }))).pipe(
+      Effect.tapError(() => Effect.sync(() => queues.name(named))),
       Effect.map(({ claims, locked }) => {
         const leases = leasesOf(claims, now())
         if (intake === "closed") return returnAll(leases)

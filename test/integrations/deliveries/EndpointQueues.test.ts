@@ -1,7 +1,12 @@
 /** The number of deliveries claimed ahead for a quick endpoint: enough that it never waits for a claim. */
 import { assert, describe, it } from "@effect/vitest"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import { type EndpointQueues, make } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
+import {
+  type EndpointQueues,
+  make,
+  namedPerClaim
+} from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
+import { InstallationId } from "../../../src/api/schema/Ids.ts"
 import { claimOf as newClaim } from "../../support/Claims.ts"
 
 const claims = new Map<number, Claim>()
@@ -60,5 +65,22 @@ describe("an endpoint that is quick", () => {
     }
     assert.isFalse(queues.isAnyNamed(60))
     assert.strictEqual(named(queues, 60)[0]?.width, 16)
+  })
+})
+
+describe("named endpoints", () => {
+  it("are taken for a claim up to a number, the earliest named first, and the others for the next", () => {
+    const queues = make(1, () => {})
+    const ids = Array.from({ length: namedPerClaim + 1 }, (_, n) => InstallationId.make(`installation-${n}`))
+    queues.name(ids.map((installationId) => ({ ...claimOf(0), installationId })))
+    const taken = [queues.takeNamed(0), queues.takeNamed(0), queues.takeNamed(0)]
+    assert.deepStrictEqual(
+      taken.map((endpoints) => endpoints.length),
+      [namedPerClaim, 1, 0]
+    )
+    assert.deepStrictEqual(
+      taken.flat().map(({ installationId }) => installationId),
+      ids
+    )
   })
 })

@@ -18,6 +18,8 @@ const aheadFactor = 16
 /** Maximum number of deliveries claimed ahead: in all queues together, and by one claim. */
 const waitingInAll = 3_072
 const aheadPerClaim = 1_000
+/** Maximum number of named endpoints that one claim visits: each takes PostgreSQL some 0.1 ms, and results wait meanwhile. */
+export const namedPerClaim = 1_000
 
 interface EndpointQueue<C> {
   readonly endpoint: Endpoint
@@ -40,7 +42,10 @@ export interface EndpointQueues<C extends Claim> {
    * the queues of endpoints that have no leases and are no longer quick. Returns whether an endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
-  /** Takes the named endpoints, each with the maximum number of leases that it may have after the claim (`width`). */
+  /**
+   * Takes up to `namedPerClaim` named endpoints, each with the maximum number of leases that it may have after the claim
+   * (`width`).
+   */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
@@ -108,15 +113,14 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
     },
     takeNamed: (now) => {
       let free = Math.min(aheadPerClaim, waitingInAll - waiting)
-      const taken = Array.from(named, ([key, { installationId, projectId }]) => {
+      return Array.from(named.entries().take(namedPerClaim), ([key, { installationId, projectId }]) => {
+        named.delete(key)
         const queue = queues.get(key)
         if (queue === undefined) return { projectId, installationId, width }
         queue.wanted = now < queue.quickUntil && free >= ahead ? ahead : width
         free -= queue.wanted - width
         return { projectId, installationId, width: queue.wanted }
       })
-      named.clear()
-      return taken
     },
     add: (claims, now) => {
       const filled = new Set<EndpointQueue<C>>()
