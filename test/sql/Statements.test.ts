@@ -55,13 +55,13 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects/Pipelines.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"
     ],
-  "once: the end of a project, a start after an upgrade, a walk over all secrets, links and sessions that have expired":
+  "once or rarely: the end of a project, previews after an upgrade, a walk over all secrets, links and sessions that have expired":
     [
       "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
       "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
       "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
       "src/platform/database/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
-      "src/integrations/imports/Preview/Batches.ts evaluatedByOtherRules: reads all of staged_batches",
+      "src/integrations/imports/Preview/Batches.ts evaluatedByEarlierRules: reads all of staged_batches",
       "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
       "src/platform/requests/auth/SignInLinks.ts issue: reads all of console_links",
       "src/platform/requests/auth/OperatorSessions.ts : reads all of console_ended_sessions"

@@ -1,9 +1,9 @@
 /** Stores staged batches of project files, and evaluates them with the installation's profile (contract §11, §12). */
-import { Duration, Effect, Layer, Schedule } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import { Supervisor } from "../../platform/background/Supervisor.ts"
+import { forkPeriodic } from "../../platform/background/Periodic.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import * as Batches from "./Preview/Batches.ts"
 import { rules } from "./ImportFields.ts"
@@ -51,9 +51,9 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
   return hash.digest("hex")
 }
 
-/** Evaluates again the batches that were evaluated with other rules, each in its own transaction. */
+/** Evaluates again the batches that were evaluated with earlier rules, each in its own transaction. */
 const reevaluate = Effect.fnUntraced(function* (sql: Sql) {
-  for (const { installationId, projectId } of yield* untraced(Batches.evaluatedByOtherRules(sql, rules))) {
+  for (const { installationId, projectId } of yield* untraced(Batches.evaluatedByEarlierRules(sql, rules))) {
     yield* sql.withTransaction(
       Effect.gen(function* () {
         const found = yield* Batches.lockOutdated(sql, projectId, [installationId], rules, "SKIP LOCKED")
@@ -126,20 +126,16 @@ const mappedContact = ({
 
 const textOf = (value: unknown) => (typeof value === "string" ? value : undefined)
 
-/** Maximum duration of the evaluation, which reports no progress. */
-const stalledAfter = Duration.minutes(30)
-
 /**
- * Evaluates batches again after a release with other rules, when background work starts. Until a batch is evaluated,
- * its preview follows the rules of the earlier release.
+ * Evaluates batches again that a release with earlier rules has evaluated. Until a batch is evaluated, its preview follows
+ * those rules. While a release is rolled out, processes of the release before may still apply files, so this is done at intervals.
  */
 export const reevaluation = Layer.effectDiscard(
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const supervisor = yield* Supervisor
-    // The supervisor restarts a loop that ends. So after the evaluation the loop goes on, and only reports progress.
-    yield* supervisor.supervise("preview evaluation", { stalledAfter }, (progress) =>
-      Effect.andThen(reevaluate(sql), Effect.asVoid(Effect.repeat(progress, Schedule.spaced(Duration.minutes(1)))))
+  Effect.flatMap(SqlClient.SqlClient, (sql) =>
+    forkPeriodic(
+      "preview evaluation",
+      { interval: Duration.minutes(10), stalledAfter: Duration.minutes(40) },
+      reevaluate(sql)
     )
-  })
+  )
 )

@@ -48,9 +48,9 @@ export const lockOutdated = (
     ) AND (${locked === ""} OR ${isAwake(sql, "installation.project_id")})
     FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
 
-export const evaluatedByOtherRules = (sql: Sql, rules: number) =>
+export const evaluatedByEarlierRules = (sql: Sql, rules: number) =>
   sql<Batch>`
-    SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules <> ${rules}`
+    SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules < ${rules}`
 
 const emptyTable = (sql: Sql, { installationId, projectId }: Batch, table: string) =>
   sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
