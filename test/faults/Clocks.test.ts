@@ -66,6 +66,20 @@ describe("a replica whose clock is 30 s ahead", () => {
     assert.isBelow(performance.now() - from, ahead)
   })
 
+  it("lets a replaced secret sign for the overlap by the database's clock", async () => {
+    const api = await startAhead("api", { WEBHOOK_SECRET_OVERLAP: "1h" })
+    const receiver = await listen(status(200))
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    const path = "integrations/shop/outbound-webhook/rotate-secret"
+    assert.strictEqual((await shop.call(api, "POST", path, "rotate-while-ahead", { expectedVersion: 1 })).status, 200)
+    assert.deepStrictEqual(
+      await shop.query(`
+        SELECT retires_at BETWEEN now() + interval '59 minutes' AND now() + interval '1 hour' AS "lasts an hour"
+        FROM webhook_secrets WHERE retires_at <> 'infinity'`),
+      [{ "lasts an hour": true }]
+    )
+  })
+
   it("takes over no send, and waits for its outcome where a request is repeated", async () => {
     const gate = held(taken)
     const { provider, token } = await openProject(databaseUrl, gate.answering)

@@ -174,12 +174,12 @@ export const rotate = (
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
         AND version NOT IN (
           SELECT version FROM webhook_secrets
-          WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at > ${at}::timestamptz
+          WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at > now()
           ORDER BY version DESC LIMIT ${signingSecretsMax - 1}::int
         )
     ),
     retired AS (
-      UPDATE webhook_secrets SET retires_at = ${new Date(at.getTime() + Duration.toMillis(overlap))}::timestamptz
+      UPDATE webhook_secrets SET retires_at = now() + ${Duration.toMillis(overlap)}::float8 * interval '1 millisecond'
       FROM claim
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
         AND webhook_secrets.retires_at = 'infinity'
