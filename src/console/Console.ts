@@ -202,7 +202,8 @@ export const layer = routes.pipe(
     Deliveries.layer,
     Replays.layer,
     TestEvents.layer,
-    WebhookControl.layer,
+    // To disable a webhook counts its pending deliveries, of which there may be millions.
+    Layer.provide(WebhookControl.layer, clients.longRunning),
     Messages.layer,
     CampaignControl.layer,
     ApiKeys.layer,

@@ -1,4 +1,7 @@
-/** Forms of the console that arrive twice, as from a double click: what they do is done once, and the second answer says so. */
+/**
+ * Forms of the console that arrive twice, as from a double click: what they do is done once, and the second answer says so. And
+ * a form that takes long.
+ */
 import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { untilRows } from "../support/Waiting.ts"
@@ -71,3 +74,18 @@ it.live("retries a delivery once, and says of the second form that the delivery 
   for (const { text } of answers)
     assert.include(text, `href="/console/delivery?project=${projectId}&amp;id=${dead.id}"`)
 })
+
+it.live(
+  "disables a webhook with so many pending deliveries that to count them takes longer than a read may",
+  function* () {
+    const server = yield* startConsole()
+    const { projectId } = yield* fillProject(server)
+    const post = yield* formsOf(server, projectId)
+    yield* Effect.orDie(server.sql`
+    CREATE FUNCTION count_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(4); RETURN NEW; END $$`)
+    yield* Effect.orDie(server.sql`
+    CREATE TRIGGER count_long BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION count_long()`)
+    const form = confirmedOf((yield* post("disable", { installation: "shop" })).text)
+    assert.include((yield* post("disable", form)).text, "The webhook is disabled")
+  }
+)

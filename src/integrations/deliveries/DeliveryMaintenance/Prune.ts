@@ -51,12 +51,11 @@ export const pruneEvents = (sql: SqlClient.SqlClient, horizon: Date, after: Last
   return sql<LastEvent & { readonly seen: number }>`
     WITH old AS MATERIALIZED (
       SELECT event.* FROM (
-        SELECT project_id FROM projects WHERE project_id >= ${after.projectId} AND ${isAwake(sql, "project_id")}
-        ORDER BY project_id
+        SELECT project_id FROM projects WHERE project_id >= ${after.projectId} ORDER BY project_id
       ) project, LATERAL (
         SELECT ctid AS row, project_id, id, occurred_at FROM events
-        WHERE project_id = project.project_id AND occurred_at < ${horizon}::timestamptz AND occurred_at >
-          CASE WHEN project.project_id = ${after.projectId} THEN ${after.occurredAt}::timestamptz ELSE '-infinity' END
+        WHERE project_id = project.project_id AND ${isAwake(sql, "project_id")} AND occurred_at < ${horizon}::timestamptz
+          AND occurred_at > CASE WHEN project.project_id = ${after.projectId} THEN ${after.occurredAt}::timestamptz ELSE '-infinity' END
         ORDER BY occurred_at LIMIT ${most}
       ) event LIMIT ${most}
     ),
