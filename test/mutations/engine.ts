@@ -93,6 +93,13 @@ export const engine = [
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 0 - ("),
   replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 9 - ("),
   replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'"),
+  replaying(" + 1000 / pace", ""),
+  replaying("      AND finished_at <= (SELECT created_at FROM replay)\n", ""),
+  replaying("AND finished_at IS NULL LIMIT ${deadLetterBatch}::int", "AND finished_at IS NULL"),
+  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverUnannounced")(
+    "Effect.sync(() => queues.name(named))",
+    "Effect.void"
+  ),
   mutating("cells/Fence.ts", "faults/Move.ends")("until: (count) => count === 0", "until: () => true"),
   mutating("cells/Fence.ts", "cells/Fence")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Fence.ts", "cells/Fence")("  yield* olderEnded(source)\n", ""),
