@@ -21,7 +21,7 @@ export const campaignLabels = {
 export interface ActionResult {
   /** The page to which the browser returns. */
   readonly page: string
-  /** What was done, shown with a link to the page. Absent if the page itself shows the result. */
+  /** What was done, shown on the page. Absent if the page itself shows the result. */
   readonly done?: { readonly title: string; readonly message: string }
   /** What the action will do. Present if the action waits for a confirmation. */
   readonly ask?: { readonly title: string; readonly message: string; readonly label: string }

@@ -1,14 +1,14 @@
-/** The responses that are not pages of their own: what an action will do or has done, and errors. */
+/** The responses that are not pages of their own: what an action will do, and errors. */
 import { Effect, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import type { Session } from "../platform/requests/auth/OperatorSessions.ts"
+import type { OperatorSessions, Session } from "../platform/requests/auth/OperatorSessions.ts"
 import type { ActionResult } from "./Actions.ts"
 import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
 
 export const errorPage = (title: string, message: string, status: number, session?: Session) =>
-  pageResponse({ title, csrf: session?.csrf }, [html`<p>${message}</p>`], status)
+  pageResponse({ title, session }, [html`<p>${message}</p>`], status)
 
 export const unavailable = (session?: Session) => (problem: ServiceUnavailable) =>
   errorPage("Not available", problem.detail ?? "", 503, session)
@@ -16,29 +16,33 @@ export const unavailable = (session?: Session) => (problem: ServiceUnavailable) 
 export const foreignForm = (session: Session) =>
   errorPage("Not done", "The form belongs to another session, or is incomplete. Go back and try again.", 403, session)
 
-/** Shows what an action will do or has done, or redirects to its page. */
+interface Parts {
+  readonly path: string
+  readonly form: URLSearchParams
+  readonly session: Session
+  readonly notify: OperatorSessions["Service"]["extend"]
+}
+
+/**
+ * Shows what an action will do, or redirects to its page, which says what was done. A form whose answer is a page would be sent
+ * again when the operator reloads it.
+ */
 export const actionResponse = <E extends { readonly message: string }>(
-  { path, form, session }: { readonly path: string; readonly form: URLSearchParams; readonly session: Session },
+  { form, notify, path, session }: Parts,
   action: Effect.Effect<ActionResult, E>
 ) =>
   Effect.matchEffect(action, {
     onSuccess: ({ ask, done, hidden, page }) => {
-      const project = form.get("project") ?? undefined
-      const head = { csrf: session.csrf, project }
-      if (ask !== undefined) {
-        const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
-        return pageResponse({ ...head, title: ask.title }, [
-          html`<p>${ask.message}</p>`,
-          html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
-          html`<p><a href="${page}">Back, without a change</a></p>`
-        ])
+      if (ask === undefined) {
+        const response = HttpServerResponse.redirect(page, { status: 303 })
+        return Effect.succeed(notify(session, response, done && { page, ...done }))
       }
-      return done === undefined
-        ? Effect.succeed(HttpServerResponse.redirect(page, { status: 303 }))
-        : pageResponse({ ...head, title: done.title }, [
-            html`<p role="status">${done.message}</p>`,
-            html`<p><a href="${page}">Back</a></p>`
-          ])
+      const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
+      return pageResponse({ session, project: form.get("project") ?? undefined, title: ask.title }, [
+        html`<p>${ask.message}</p>`,
+        html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
+        html`<p><a href="${page}">Back, without a change</a></p>`
+      ])
     },
     onFailure: (error) =>
       errorPage(

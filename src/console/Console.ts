@@ -94,9 +94,7 @@ const routes = HttpRouter.use(
         const request = yield* HttpServerRequest.HttpServerRequest
         const session = yield* sessionOf(request)
         if (Option.isNone(session)) return yield* signInPage
-        const response = yield* respond(session.value, request)
-        // A 401 is the sign-in page after a sign-out: the session has ended, so it is not extended.
-        return response.status === 401 ? response : sessions.extend(session.value, response)
+        return sessions.extend(session.value, yield* respond(session.value, request))
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
     const pageRoute = (path: string, page: Page) =>
@@ -107,7 +105,7 @@ const routes = HttpRouter.use(
           (content) => statement(inReadTransaction(reports, content)),
           Effect.flatMap(({ body, elsewhere, project, status, title }) =>
             elsewhere === undefined
-              ? pageResponse({ title, project, csrf: session.csrf, url: request.url }, body, status)
+              ? pageResponse({ title, project, session, url: request.url }, body, status)
               : Effect.succeed(HttpServerResponse.redirect(elsewhere, { status: 303 }))
           ),
           Effect.catchTag("service_unavailable", unavailable(session))
@@ -136,7 +134,9 @@ const routes = HttpRouter.use(
       yield* router.add(
         "POST",
         `/${path.slice(1)}`,
-        formRoute((form, session) => actionResponse({ path, form, session }, provideServices(action(form))))
+        formRoute((form, session) =>
+          actionResponse({ path, form, session, notify: sessions.extend }, provideServices(action(form)))
+        )
       )
     }
     yield* router.add(

@@ -1,6 +1,7 @@
 /** The layout of every page, and its response headers. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
+import type { Notice, Session } from "../platform/requests/auth/OperatorSessions.ts"
 import { type Cell, type Html, href, html, link } from "./Html.ts"
 
 /** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */
@@ -16,9 +17,9 @@ interface Head {
   readonly title: string
   /** The project whose sections are in the header. */
   readonly project?: string | undefined
-  /** The CSRF token of the session; without a session the header has no links. */
-  readonly csrf?: string | undefined
-  /** The URL of the page, if the page may be refreshed. */
+  /** Without a session the header has no links. */
+  readonly session?: Session | undefined
+  /** The URL of the page, if the page may be refreshed and may show what an action has done. */
   readonly url?: string | undefined
 }
 
@@ -57,8 +58,9 @@ export const pageResponse = (
     Effect.map((text) => HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers }))
   )
 
-const layout = ({ csrf, project, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
+const layout = ({ project, session, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
   const refresh = url === undefined ? undefined : refreshOf(url)
+  const notice = session?.notice?.page === url ? session?.notice : undefined
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -74,21 +76,27 @@ const layout = ({ csrf, project, title, url }: Head, content: Cell | ReadonlyArr
           <nav aria-label="Console">
             <a href="/console" class="home">developer-api console</a>
             ${
-              csrf === undefined
+              session === undefined
                 ? ""
-                : html`${link("/console/projects", {}, "Projects")} ${searchIn(project)} ${signOut(csrf)}`
+                : html`${link("/console/projects", {}, "Projects")} ${searchIn(project)} ${signOut(session.csrf)}`
             }
           </nav>
-          ${project === undefined || csrf === undefined ? "" : sectionsOf(project)}
+          ${project === undefined || session === undefined ? "" : sectionsOf(project)}
         </header>
         <main>
           <h1>${title}</h1>
-          ${content}
+          ${notice === undefined ? "" : noticeOf(notice)} ${content}
         </main>
         <footer>Times are UTC. ${refresh?.link ?? ""}</footer>
       </body>
     </html>`
 }
+
+const noticeOf = ({ message, title }: Notice) =>
+  html`<section class="notice" role="status">
+    <h2>${title}</h2>
+    <p>${message}</p>
+  </section>`
 
 const searchIn = (project: string | undefined) =>
   html`<form method="get" action="/console/search" role="search">

@@ -31,6 +31,7 @@ label { color: var(--soft); display: inline-block; } input, select, button { fon
 .filters, .action { display: flex; flex-wrap: wrap; gap: .5rem 1rem; align-items: start; margin: 1rem 0; }
 td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem; } .actions .action { margin: .5rem 0; }
 .badge { font-weight: 600; } .badge, time { white-space: nowrap; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
+.notice { border-left: 4px solid var(--link); padding: .1rem 1rem; background: var(--shade); } .notice h2 { margin-top: .5rem; }
 .summary { font-size: 1.1rem; font-weight: 600; } .empty, time small { color: var(--soft); }
 code { font: 13px ui-monospace, monospace; } td code:not([title]) { display: inline-block; margin-right: .6rem; } code[title] { white-space: nowrap; } dd code { font-weight: 600; } code span { font-size: 0; } code span::before { content: "…" / ""; font-size: 13px; } time small { font-variant-numeric: tabular-nums; font-weight: 400; } td time small, dd time small { display: block; }
 th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.6rem; } td { min-width: 6rem; } progress { width: 6rem; }

@@ -36,7 +36,7 @@ export const request = (server: Console, path: string, init: RequestInit = {}) =
     return { status: response.status, headers: response.headers, text: await response.text() }
   })
 
-const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
+export const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
 
 /** Submits the form of a link's page, as a browser with the cookies `cookie`. */
 export const redeem = (server: Console, url: string, cookie = "") => {

@@ -168,7 +168,6 @@ const end = async (page: Page, projectId: string, installation: string, counts: 
   await press("Send the test event")
   await page.getByRole("heading", { name: "The test event was not delivered" }).waitFor()
   await page.getByText("The endpoint answered with status 500").waitFor()
-  await page.getByRole("link", { name: "Back" }).click()
   await press("Disable")
   await page.getByText(`${pending} pending deliveries will be dead-lettered`).waitFor()
   await press("Disable the webhook")

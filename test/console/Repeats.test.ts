@@ -5,11 +5,11 @@
 import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { untilRows } from "../support/Waiting.ts"
-import { type Console, csrfOf, fillProject, request, signIn, startConsole } from "./Console.support.ts"
+import { type Console, cookieOf, csrfOf, fillProject, request, signIn, startConsole } from "./Console.support.ts"
 
 /** Signs in, and returns how to post a form of a project. */
-const formsOf = Effect.fnUntraced(function* (server: Console, projectId: string) {
-  const { cookie } = yield* signIn(server)
+const formsOf = Effect.fnUntraced(function* (server: Console, projectId: string, session?: string) {
+  const cookie = session ?? (yield* signIn(server)).cookie
   const headers = { cookie }
   const csrf = csrfOf((yield* request(server, "/console", { headers })).text)
   return (action: string, fields: Readonly<Record<string, string>>) => {
@@ -67,12 +67,39 @@ it.live("retries a delivery once, and says of the second form that the delivery 
     UPDATE endpoint_health SET parked_until = now() + interval '1 hour' WHERE project_id = ${projectId}`
   const form = confirmedOf((yield* post("retry", { id: dead.id })).text)
   const answers = yield* Effect.all([post("retry", form), post("retry", form)], { concurrency: "unbounded" })
-  assert.deepStrictEqual(answers.map(({ status, text }) => [status, /<h1>(.*)<\/h1>/.exec(text)?.[1]]).toSorted(), [
-    [200, "The delivery is pending already"],
-    [200, "The delivery is retried"]
+  const page = `/console/delivery?project=${projectId}&id=${dead.id}`
+  assert.deepStrictEqual(
+    answers.map(({ headers, status }) => [status, headers.get("location")]),
+    answers.map(() => [303, page])
+  )
+  const shown = yield* Effect.forEach(answers, ({ headers }) =>
+    request(server, page, { headers: { cookie: cookieOf(headers) } })
+  )
+  assert.deepStrictEqual(shown.map(({ text }) => /<h2>(The delivery .*)<\/h2>/.exec(text)?.[1]).toSorted(), [
+    "The delivery is pending already",
+    "The delivery is retried"
   ])
-  for (const { text } of answers)
-    assert.include(text, `href="/console/delivery?project=${projectId}&amp;id=${dead.id}"`)
+})
+
+it.live("says once what was done, on the page of the record alone, so that a reload repeats nothing", function* () {
+  const server = yield* startConsole()
+  const { projectId, to } = yield* fillProject(server)
+  const { cookie } = yield* signIn(server)
+  const post = yield* formsOf(server, projectId, cookie)
+  const before = to.hits.length
+  const done = yield* post("test", { installation: "shop", confirmed: "yes" })
+  const page = `/console/webhook?project=${projectId}&installation=shop`
+  assert.deepStrictEqual([done.status, done.headers.get("location")], [303, page])
+  const shownOn = (path: string, cookie: string) =>
+    Effect.map(request(server, path, { headers: { cookie } }), ({ headers, text }) => ({
+      isShown: text.includes("The test event was delivered"),
+      cookie: cookieOf(headers)
+    }))
+  const notified = cookieOf(done.headers)
+  const first = yield* shownOn(page, notified)
+  assert.deepStrictEqual([first.isShown, (yield* shownOn(page, first.cookie)).isShown], [true, false])
+  assert.isFalse((yield* shownOn("/console", notified)).isShown)
+  assert.lengthOf(to.hits, before + 1)
 })
 
 it.live(

@@ -4,7 +4,7 @@
  * expire. All times come from the database's clock, because replicas share it.
  */
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
-import { HttpServerResponse } from "effect/http"
+import { Cookies, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto"
 import type { ServiceUnavailable } from "../../../api/Problems.ts"
@@ -18,8 +18,17 @@ const cookie = "developer_api_console"
 const idleTimeout = Duration.toMillis(Duration.hours(1))
 const maxDuration = Duration.toMillis(Duration.hours(8))
 
+/** What an action has done. The cookie of the answer has it, so that the page to which the answer redirects shows it once. */
+const Notice = Schema.Struct({ page: Schema.String, title: Schema.String, message: Schema.String })
+export type Notice = typeof Notice.Type
+
 const Content = Schema.fromJsonString(
-  Schema.Struct({ id: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
+  Schema.Struct({
+    id: Schema.String,
+    startedAt: Schema.Finite,
+    expiresAt: Schema.Finite,
+    notice: Schema.optionalKey(Notice)
+  })
 )
 const decode = Schema.decodeUnknownOption(Content)
 const encode = Schema.encodeSync(Content)
@@ -31,6 +40,7 @@ export interface Session {
   /** Time of the current request, in milliseconds since 1970. */
   readonly now: number
   readonly csrf: string
+  readonly notice?: Notice | undefined
 }
 
 type Response = HttpServerResponse.HttpServerResponse
@@ -44,8 +54,8 @@ export class OperatorSessions extends Context.Service<
     readonly find: (
       cookies: Readonly<Record<string, string | undefined>>
     ) => Effect.Effect<Option.Option<Session>, ServiceUnavailable>
-    /** Extends a session, and sets its cookie in the response. */
-    readonly extend: (session: Session, response: Response) => Response
+    /** Extends a session, and sets its cookie in the response, unless the response sets this cookie already. */
+    readonly extend: (session: Session, response: Response, notice?: Notice) => Response
     /** Ends a session on every replica. */
     readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
     readonly hasToken: (session: Session, csrf: string) => boolean
@@ -88,16 +98,21 @@ export class OperatorSessions extends Context.Service<
         find: Effect.fnUntraced(function* (cookies) {
           const content = open(cookies[cookie] ?? "")
           if (Option.isNone(content)) return Option.none()
-          const { expiresAt, id, startedAt } = content.value
+          const { expiresAt, id, notice, startedAt } = content.value
           const rows = yield* statement(sql<{ readonly now: number }>`
             SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
             WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)`)
           return Option.fromIterable(
-            rows.filter(({ now }) => now < expiresAt).map(({ now }) => ({ id, startedAt, now, csrf: csrfOf(id) }))
+            rows
+              .filter(({ now }) => now < expiresAt)
+              .map(({ now }) => ({ id, startedAt, now, csrf: csrfOf(id), notice }))
           )
         }),
-        extend: ({ id, now, startedAt }, response) =>
-          withCookie(response, { id, startedAt, expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration) }),
+        extend: ({ id, now, startedAt }, response, notice) => {
+          if (Option.isSome(Cookies.get(response.cookies, cookie))) return response
+          const expiresAt = Math.min(now + idleTimeout, startedAt + maxDuration)
+          return withCookie(response, { id, startedAt, expiresAt, ...(notice && { notice }) })
+        },
         // Expired rows are deleted here, because only this statement adds rows.
         end: ({ id, startedAt }) =>
           Effect.asVoid(
