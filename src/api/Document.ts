@@ -56,7 +56,8 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
         if (operation !== undefined && "responses" in operation) complete(operation, endpoint, problems)
       }
     })
-    Object.assign(document.info, { description: introduction, license: { name: "MIT", identifier: "MIT" } })
+    const base = document.servers?.[0]?.url.replace(/\/$/, "") ?? ""
+    Object.assign(document.info, { description: introduction(base), license: { name: "MIT", identifier: "MIT" } })
     Object.assign(document, { webhooks })
     document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
     return JSON.parse(renameToCodes(JSON.stringify(document)), (_, value) =>

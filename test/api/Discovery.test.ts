@@ -28,6 +28,7 @@ const Arazzo = Schema.Struct({
   )
 })
 const decodeCatalog = Schema.decodeUnknownSync(Catalog)
+const decodeDocument = Schema.decodeUnknownSync(Schema.Struct({ info: Schema.Struct({ description: Schema.String }) }))
 const decodeArazzo = Schema.decodeUnknownSync(Arazzo)
 
 const catalogLinks = ({ json }: Answer) => {
@@ -130,6 +131,12 @@ it.live("with PUBLIC_URL the documents and the redirect of / lead below it", fun
   const { url } = yield* startServer({ PUBLIC_URL: publicUrl }, "api")
   const { arazzo, catalog, llms, root } = yield* targets(url)
   assert.strictEqual(root, "/crm/docs")
+  const { info } = decodeDocument((yield* send(url, { path: "/openapi.json" })).json)
+  const introduced = linksOf(info.description).filter((target) => !target.includes("standardwebhooks"))
+  assert.lengthOf(introduced, 4)
+  for (const target of introduced) assert.isTrue(target.startsWith(`${publicUrl}/`), target)
+  // The reference sends requests to the host of its page, and leads there.
+  assert.include((yield* send(url, { path: "/docs" })).text, "](/crm/contract.md)")
   for (const target of [arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
     assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   }

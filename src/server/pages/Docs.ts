@@ -78,9 +78,8 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
 ): HttpApi.HttpApi<Id, Groups> => {
   const complete = Context.getUnsafe(api.annotations, OpenApi.Transform)
   return api.annotate(OpenApi.Transform, (document) => {
-    const completed = complete(document)
+    const completed = complete({ ...document, servers: [{ url: path }] })
     if (!isSpec(completed)) return completed
-    completed.servers = [{ url: path }]
     for (const operation of Object.values(completed.paths).flatMap((path) => Object.values(path))) {
       if (!("parameters" in operation)) continue
       operation.parameters = operation.parameters.filter(({ name }) => name !== "x-request-id")
