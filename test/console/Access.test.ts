@@ -158,11 +158,17 @@ it.live("sends every page with a policy that allows no script, and no page has o
     ["/console/nothing", 404],
     ["/console/project?project=%00", 404],
     ["/console/deliveries", 404],
+    [`/console/keys?project=${project.projectId}&cursor=nothing`, 404],
     [`/console/delivery?project=${project.projectId}&id=dlv_none`, 404]
   ] as const) {
     assert.strictEqual((yield* request(server, path, { headers: { cookie } })).status, status, path)
   }
   yield* server.sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${project.projectId}`
+  for (const path of pagesOf(project)) {
+    const { status, text } = yield* request(server, path, { headers: { cookie } })
+    const isService = /keys|audit|replays/.test(path)
+    assert.deepStrictEqual([status, text.includes("There is no project")], [isService ? 404 : 200, isService], path)
+  }
   const moved = yield* request(server, `/console/project?project=${project.projectId}`, { headers: { cookie } })
   assert.include(moved.text, "Another cell serves this project.")
   const unknown = yield* request(server, "/console/nothing", { headers: { cookie } })

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { Audit } from "../../platform/operators/Audit.ts"
 import { html, idOf } from "../Html.ts"
-import { listOf, projectPage } from "../Page.ts"
+import { listOf, orNotFound, projectPage } from "../Page.ts"
 
 export const auditLog = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, time }) {
@@ -11,7 +11,7 @@ export const auditLog = projectPage(
       title: `Audit of ${project.name}`,
       caption: "Actions of operators, newest first",
       empty: "No actions yet.",
-      found: yield* Effect.orDie(audit.list(project.id, range)),
+      found: yield* orNotFound(audit.list(project.id, range)),
       columns: {
         At: ({ at }) => time(at),
         Actor: ({ actor }) => actor,

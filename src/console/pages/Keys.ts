@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
 import { type ApiKey, ApiKeys } from "../../platform/requests/auth/ApiKeys.ts"
 import { badge, idOf } from "../Html.ts"
-import { listOf, projectPage } from "../Page.ts"
+import { listOf, orNotFound, projectPage } from "../Page.ts"
 
 export const keys = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, time }) {
@@ -12,7 +12,7 @@ export const keys = projectPage(
       title: `API keys of ${project.name}`,
       caption: "Keys, newest first",
       empty: "No keys.",
-      found: yield* Effect.orDie(service.list(project.id, range)),
+      found: yield* orNotFound(service.list(project.id, range)),
       columns: {
         Key: ({ keyId }) => idOf(keyId),
         Name: ({ name }) => name,

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { Replays } from "../../integrations/deliveries/Replays.ts"
 import { list, type Listed as Webhook } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, type Cell, duration, html, idLink, idOf, progress, type Time } from "../Html.ts"
-import { listOf, pageSize, projectPage } from "../Page.ts"
+import { listOf, orNotFound, pageSize, projectPage } from "../Page.ts"
 
 /** Says what keeps a running replay below its pace. */
 const holdOf = (webhook: Webhook | undefined, time: Time): Cell => {
@@ -19,7 +19,7 @@ const holdOf = (webhook: Webhook | undefined, time: Time): Cell => {
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
     const service = yield* Replays
-    const found = yield* Effect.orDie(service.list(project.id, range))
+    const found = yield* orNotFound(service.list(project.id, range))
     const ids = found.items.filter(({ state }) => state === "running").map(({ installationId }) => installationId)
     const webhooks = yield* list(sql, project.id, sql`webhooks.installation_id = ANY(${ids}::text[])`, pageSize)
     const of = { project: project.id }
