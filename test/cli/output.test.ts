@@ -36,9 +36,12 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the output of a comman
 
   it.effect("may lose what the reader of a pipe does not want", function* () {
     const { url } = yield* TestDatabase
-    const { child, ended } = yield* start(["project", "list"], { env: at(url) })
-    child.stdout.destroy()
-    assert.deepStrictEqual(yield* ended, { status: 0, stdout: "", stderr: "" })
+    yield* makeProject("piped")
+    for (const line of ["project list", "project schema", "project export --project piped"]) {
+      const { child, ended } = yield* start(line.split(" "), { env: at(url) })
+      child.stdout.destroy()
+      assert.deepStrictEqual(yield* ended, { status: 0, stdout: "", stderr: "" }, line)
+    }
   })
 
   it.effect(

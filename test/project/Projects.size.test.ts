@@ -1,4 +1,9 @@
-/** Large files: a constant number of statements for each part, and none whose cost is quadratic. */
+/** Large files: a constant number of statements for each part, none whose cost is quadratic, and parts of any size. */
+import { Effect } from "effect"
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { failure, run } from "../cli/Cli.support.ts"
 import { assert, layer } from "../support/Vitest.ts"
 import { apply, manyClients, services } from "./Projects.support.ts"
 
@@ -71,6 +76,24 @@ layer(services, { excludeTestServices: true })("apply", (it) => {
       }
     })
   }
+
+  it.effect("of templates with more than 256 MiB, which no JSON array in PostgreSQL can have, succeeds", function* () {
+    const body = "😀".repeat(4_096)
+    const templates = Array.from({ length: 17_000 }, (_, index) => ({ id: `${index}`, version: 1, name: "Long", body }))
+    assert.strictEqual((yield* apply("long", { templates })).created["templates"], 17_000)
+  })
+
+  it.effect("of a file that no text can hold fails with one line", function* () {
+    const directory = yield* Effect.acquireRelease(
+      Effect.sync(() => mkdtempSync(join(tmpdir(), "long-"))),
+      (path) => Effect.sync(() => rmSync(path, { recursive: true }))
+    )
+    const file = join(directory, "long.json")
+    writeFileSync(file, "")
+    truncateSync(file, 2 ** 29)
+    const ended = yield* run(["project", "apply", file])
+    assert.deepStrictEqual(ended, failure(1, `Cannot read ${file} (it is longer than 512 MiB)`))
+  })
 
   it.effect("of lists with 20,000 items succeeds", function* () {
     for (const [outcome, name] of rounds) {

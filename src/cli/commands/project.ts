@@ -1,6 +1,7 @@
 /** `project`: applies and exports project files (contract §12), and lists, moves and deletes projects. */
 import { Console, Data, Effect, FileSystem, Layer, Option, Redacted, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
+import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../platform/database/Database.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
@@ -84,7 +85,7 @@ const exportCommand = Command.make(
       onMigratedDatabase
     )
     // Without a file, standard output has the project file itself, so no report follows.
-    if (Option.isSome(output)) yield* answer(json, report, exportReport(output.value, report))
+    if (Option.isSome(output) && report !== undefined) yield* answer(json, report, exportReport(output.value, report))
   })
 ).pipe(
   Command.withDescription(
@@ -237,6 +238,8 @@ const read = Effect.fnUntraced(function* (file: string) {
       ({ reason }) => new FileUnreadable({ message: `Cannot read ${file} (${whyOf(reason, "it does not exist")})` })
     )
   )
+  if (bytes.length > constants.MAX_STRING_LENGTH)
+    return yield* new FileUnreadable({ message: `Cannot read ${file} (it is longer than 512 MiB)` })
   return yield* Effect.try({
     try: () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),
     catch: () => new FileUnreadable({ message: `Cannot read ${file} (it is not UTF-8)` })

@@ -14,6 +14,10 @@ export interface Counts {
   readonly unchanged: number
 }
 
+/** The records as a set of rows. They are not one JSON array, because PostgreSQL limits that to 256 MiB. */
+const elementsOf = (sql: Sql, records: ReadonlyArray<FileRecord>) =>
+  sql`unnest(${records.map((record) => JSON.stringify(record))}::jsonb[])`
+
 /** The column definitions of `jsonb_to_record` for these members. */
 const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
@@ -51,7 +55,7 @@ export const upsert = Effect.fnUntraced(function* (
     WITH file AS (
       -- The project's id is a column. With a constant, a plan without statistics may expect few rows and read the whole project.
       SELECT ${projectId}::text COLLATE "C" AS project_id, ${now}::timestamptz AS applied_at, record.members, value.*
-      FROM jsonb_array_elements(${JSON.stringify(records)}::jsonb) AS record (members),
+      FROM ${elementsOf(sql, records)} AS record (members),
            jsonb_to_record(record.members) AS value (id text, ${typed(sql, [...key, ...given])})
     ),
     updated AS (
@@ -131,7 +135,7 @@ const replace = Effect.fnUntraced(function* (
     INSERT INTO ${table} (project_id, ${owner}, position, ${sql.csv(items.map(({ column }) => sql`${sql(column)}`))})
     SELECT ${projectId}, record.members ->> 'id', item.place - 1,
       ${sql.csv(items.map(({ member }) => sql`value.${sql(member)}`))}
-    FROM jsonb_array_elements(${JSON.stringify(given)}::jsonb) AS record (members),
+    FROM ${elementsOf(sql, given)} AS record (members),
          jsonb_array_elements(record.members -> ${sql.literal(`'${name}'`)}) WITH ORDINALITY AS item (members, place),
          jsonb_to_record(${object}) AS value (${typed(sql, items)})`
 })
