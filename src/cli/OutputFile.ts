@@ -8,7 +8,10 @@ class OutputFailed extends Data.TaggedError("OutputFailed")<{ readonly message: 
 type Write = (text: string) => Effect.Effect<void, PlatformError.PlatformError>
 type Document<A, E, R> = (write: Write) => Effect.Effect<A, E | PlatformError.PlatformError, R>
 
-/** Writes a document to a file, or to standard output if there is no file. Fails with `OutputFailed` if it can't be written. */
+/**
+ * Writes a document to a file, or to standard output if there is no file. Fails with `OutputFailed` if it can't be written. Returns
+ * undefined if the reader of standard output has closed its pipe: it wants no more.
+ */
 export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Document<A, E, R>) =>
   Effect.gen(function* () {
     return Option.isSome(file) ? yield* toFile(file.value, document) : yield* toStandardOutput(document)
@@ -24,7 +27,12 @@ export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Do
 /** What is written before a failure stays written. */
 const toStandardOutput = Effect.fnUntraced(function* <A, E, R>(document: Document<A, E, R>) {
   const stdio = yield* Stdio.Stdio
-  return yield* document((text) => Stream.run(Stream.make(text), stdio.stdout({ endOnDone: false })))
+  return yield* document((text) => Stream.run(Stream.make(text), stdio.stdout({ endOnDone: false }))).pipe(
+    Effect.catchIf(
+      (error) => isPlatformError(error) && whyOf(error.reason, "") === "EPIPE",
+      () => Effect.undefined
+    )
+  )
 })
 
 /**
