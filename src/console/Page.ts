@@ -162,8 +162,7 @@ export const timeOf = (request: PageRequest, name: string) => {
 /** Turns what a service does not find, such as a project that another cell serves, into the error of a page. */
 export const orNotFound = <A, R>(
   effect: Effect.Effect<A, { readonly message: string }, R>
-): Effect.Effect<A, PageError, R> =>
-  Effect.mapError(effect, ({ message }) => new PageError({ status: 404, message }))
+): Effect.Effect<A, PageError, R> => Effect.mapError(effect, ({ message }) => new PageError({ status: 404, message }))
 
 export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })

@@ -1,6 +1,7 @@
 /** `project`: its files, and the printed counts and faults. */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, FileSystem, Layer, Schema } from "effect"
+import { SqlClient } from "effect/sql"
 import { NodeServices } from "@effect/platform-node"
 import { execFileSync } from "node:child_process"
 import { jsonSchema } from "../../src/project/ProjectFile.ts"
@@ -116,6 +117,44 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       const { records } = decodeExported(documentOf(ended))
       const again = documentOf(yield* apply(text, "--json"))
       assert.deepInclude(again, { unchanged: records })
+    })
+
+    it.effect("of no kind serves a project that is being deleted, or that another database serves", function* () {
+      const sql = yield* SqlClient.SqlClient
+      const id = "left"
+      yield* apply(file(id))
+      const period = "--since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z"
+      const commands = [
+        "project export",
+        "token issue --name n --scope all",
+        "token list",
+        "task create --title t",
+        "task complete --task t",
+        "deliveries list",
+        "deliveries show --delivery d",
+        "deliveries retry --delivery d",
+        `deliveries replay --installation i ${period}`,
+        "deliveries replays",
+        "deliveries cancel-replay --replay r",
+        "webhooks list",
+        "webhooks test --installation i",
+        "webhooks enable --installation i",
+        "webhooks disable --installation i",
+        "messages list",
+        "messages settle --message m --as sent",
+        "audit list"
+      ]
+      for (const change of [
+        "move_state = 'arriving'",
+        "move_state = 'switched'",
+        "move_state = NULL, deleted_at = now()"
+      ]) {
+        yield* sql`UPDATE projects SET ${sql.literal(change)} WHERE project_id = ${id}`
+        for (const command of commands) {
+          const ended = yield* cli([...command.split(" "), "--project", id])
+          assert.deepStrictEqual(ended, failure(1, `There is no project "${id}"`), `${change}: ${command}`)
+        }
+      }
     })
 
     it.effect("prints the JSON Schema, with or without a database", function* () {

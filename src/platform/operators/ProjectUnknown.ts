@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../Moves.ts"
 
-/** No project that this database serves has this id. */
+/** No project that this database serves has this id. A project that is being deleted is not served. */
 export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
   override get message() {
     return `There is no project "${this.projectId}"`
@@ -16,6 +16,6 @@ export const requireProject = Effect.fnUntraced(function* (
   projectId: ProjectId
 ): Effect.fn.Return<void, ProjectUnknown> {
   const rows = yield* Effect.orDie(sql`
-    SELECT FROM projects WHERE project_id = ${projectId} AND ${livesHere(sql, sql`move_state`)}`)
+    SELECT FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}`)
   if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
 })

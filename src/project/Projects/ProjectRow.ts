@@ -99,11 +99,11 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   return { created: made.length > 0, isDeleted: "isDeleted" in old && old.isDeleted, row: next(project, old) }
 })
 
-/** Reads the project for a file; undefined if there is none, or if it is being deleted. */
+/** Reads the project for a file; undefined if there is none, or if it is being deleted, or if another database serves it. */
 export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId) {
   const [row] = yield* sql<Row & { readonly id: ProjectId }>`
     SELECT project_id AS id, ${sql.literal(selectList(columns))}
-    FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL`
+    FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}`
   return row
 })
 
