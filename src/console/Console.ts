@@ -1,7 +1,7 @@
 /** The operators' console: pages on the admin port, rendered by the server, without JavaScript. */
 import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { SqlClient, type SqlError } from "effect/sql"
+import { SqlClient, SqlError } from "effect/sql"
 import { CampaignControl } from "../campaigns/CampaignControl.ts"
 import { Deliveries } from "../integrations/deliveries/Deliveries.ts"
 import { Replays } from "../integrations/deliveries/Replays.ts"
@@ -102,6 +102,10 @@ const routes = HttpRouter.use(
         page(reports, { path, session, query: queryOf(request.url) }).pipe(
           Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
           provideServices,
+          // Services make failures of their statements defects.
+          Effect.catchDefect((defect) =>
+            defect instanceof SqlError.SqlError ? Effect.fail(defect) : Effect.die(defect)
+          ),
           (content) => statement(inReadTransaction(reports, content)),
           Effect.flatMap(({ body, elsewhere, project, status, title }) =>
             elsewhere === undefined

@@ -187,6 +187,24 @@ it.live("sends every page with a policy that allows no script, and no page has o
   assert.strictEqual(elsewhere.status, 404)
 })
 
+it.live("answers 503 while a statement of a page takes too long, whichever it is", function* () {
+  const server = yield* startConsole()
+  const { projectId } = yield* fillProject(server)
+  const { cookie } = yield* signIn(server)
+  for (const [table, path] of [
+    ["attempt_minutes", "project"],
+    ["audit_entries", "audit"]
+  ] as const) {
+    const page = request(server, `/console/${path}?project=${projectId}`, { headers: { cookie } })
+    const { status, text } = yield* server.sql`LOCK TABLE ${server.sql(table)}`.pipe(
+      Effect.andThen(page),
+      server.sql.withTransaction,
+      Effect.orDie
+    )
+    assert.deepStrictEqual([status, text.includes("<h1>Not available</h1>")], [503, true], table)
+  }
+})
+
 it.live("has no link without ADMIN_PORT", function* () {
   const server = yield* startConsole()
   const { status, stderr, stdout } = yield* run(["console"], {
