@@ -88,8 +88,8 @@ const checkOptions = ({ baseUrl, token }: DeveloperApiOptions) => {
 
 const isService = (baseUrl: string | URL) => {
   if (!URL.canParse(String(baseUrl))) return false
-  const { hash, protocol, search, username } = new URL(baseUrl)
-  return /^https?:$/.test(protocol) && [hash, search, username].every((part) => part === "")
+  const { hash, password, protocol, search, username } = new URL(baseUrl)
+  return /^https?:$/.test(protocol) && [hash, password, search, username].every((part) => part === "")
 }
 
 /** Returns the URL of the service without the path of the API, which is part of each endpoint. */

@@ -138,6 +138,7 @@ describe("the constructor of the client", () => {
     ["baseUrl", "https://api.example.com?x=1"],
     ["baseUrl", "https://api.example.com/#top"],
     ["baseUrl", "https://me:secret@api.example.com"],
+    ["baseUrl", "https://:secret@api.example.com"],
     ["baseUrl", new URL("file:///api")],
     ["token", ""],
     ["token", "dk_1\n"],
