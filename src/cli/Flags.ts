@@ -7,16 +7,17 @@ import { faultsOf } from "../api/schema/Faults.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { DurationText } from "../platform/Settings/Formats.ts"
 
-export const json = Flag.Boolean("json").pipe(
-  Flag.withoutNegation,
-  Flag.withDefault(false),
-  Flag.withDescription("Print one JSON document")
-)
+/** A flag that has no value. */
+export const toggle = (name: string, description: string) =>
+  Flag.Boolean(name).pipe(Flag.withoutNegation, Flag.withDefault(false), Flag.withDescription(description))
 
-export const project = Flag.String("project").pipe(
-  Flag.withMetavar("ID"),
-  Flag.withDescription("The project's id (required)")
-)
+/** A flag with the id of a record. */
+export const id = (name: string, description: string) =>
+  Flag.String(name).pipe(Flag.withMetavar("ID"), Flag.withDescription(description))
+
+export const json = toggle("json", "Print one JSON document")
+
+export const project = id("project", "The project's id (required)")
 
 /** Decodes the id of a project. A text that is not a valid id names an unknown project. */
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
@@ -60,9 +61,7 @@ const rangeWith = <Name extends "before" | "after">(flag: Name, description: str
     Flag.withDescription("Maximum number of items, at most 1000; 100 if not given"),
     Flag.withDefault(100)
   ),
-  after: Flag.String(flag).pipe(
-    Flag.withMetavar("ID"),
-    Flag.withDescription(description),
+  after: id(flag, description).pipe(
     Flag.map((id): string | null => id),
     Flag.withDefault(null)
   )
@@ -74,10 +73,7 @@ export const range = rangeWith("before", "Only items older than this one: the `n
 /** The flags of a page of a list in the order of ids. */
 export const rangeById = rangeWith("after", "Only items after this one: the `next` of the page before")
 
-export const installation = Flag.String("installation").pipe(
-  Flag.withMetavar("ID"),
-  Flag.withDescription("The installation's id (required)")
-)
+export const installation = id("installation", "The installation's id (required)")
 
 /** A duration flag: `90d`, `24h`, `5s`. */
 export const duration = (name: string) => decodedFlag(name, DurationText).pipe(Flag.withMetavar("DURATION"))

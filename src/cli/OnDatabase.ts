@@ -5,6 +5,7 @@ import { Operator } from "../platform/operators/Audit.ts"
 import * as Database from "../platform/database/Database.ts"
 import { assertMigrated, migrate } from "../platform/database/Migrations.ts"
 import { Settings } from "../platform/Settings.ts"
+import { signalled } from "./Runner.ts"
 
 /** The actor of commands in the audit is the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
@@ -36,13 +37,7 @@ const migrated = Effect.gen(function* () {
 })
 
 /** Interrupts a command on SIGINT or SIGTERM. If the command has started an embedded database, finalizers then stop it. */
-const stoppable = Effect.raceFirst(
-  Effect.callback<never>((resume) => {
-    const stop = () => resume(Effect.interrupt)
-    process.once("SIGINT", stop).once("SIGTERM", stop)
-    return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
-  })
-)
+const stoppable = Effect.raceFirst(Effect.andThen(signalled, Effect.interrupt))
 
 /** Returns the user's name, or the user's number if no name is known, as in containers. */
 const userName = (): string => {

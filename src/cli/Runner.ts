@@ -18,6 +18,13 @@ export const run = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ): void => perform(command).pipe(Effect.provide(NodeServices.layer), runMain({ disableErrorReporting: true, teardown }))
 
+/** Ends with the first SIGINT or SIGTERM. */
+export const signalled = Effect.callback<void>((resume) => {
+  const stop = () => resume(Effect.void)
+  process.once("SIGINT", stop).once("SIGTERM", stop)
+  return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
+})
+
 /** Runs a command with the arguments of `Stdio`. If it fails, prints why. */
 export const perform = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>

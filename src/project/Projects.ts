@@ -13,14 +13,7 @@ import { type FileRecord, flatten } from "./Projects/Part.ts"
 import { type PartName, parts } from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
-import {
-  mergedIntoSelf,
-  repeatedAddresses,
-  repeatedIds,
-  repeatedMembers,
-  repeatedTemplates,
-  unknownReferences
-} from "./Projects/References.ts"
+import { faultsWithin, unknownReferences } from "./Projects/References.ts"
 import { type Counts, upsert } from "./Projects/Upsert.ts"
 
 /** The faults of a project file, one line each: `path: message`. Nothing was written. */
@@ -66,11 +59,7 @@ export class Projects extends Context.Service<
         const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
 
         const faults = [
-          ...repeatedIds(file),
-          ...repeatedAddresses(file),
-          ...repeatedMembers(file),
-          ...repeatedTemplates(file),
-          ...mergedIntoSelf(file),
+          ...faultsWithin(file),
           ...(yield* unknownReferences(sql, file, pipelines)),
           ...channels.faults,
           ...Pipelines.stagesOfOtherPipelines(file, pipelines),

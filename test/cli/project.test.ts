@@ -144,11 +144,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         "messages settle --message m --as sent",
         "audit list"
       ]
-      for (const change of [
-        "move_state = 'arriving'",
-        "move_state = 'switched'",
-        "move_state = NULL, deleted_at = now()"
-      ]) {
+      for (const change of ["move_state = 'arriving'", "move_state = NULL, deleted_at = now()"]) {
         yield* sql`UPDATE projects SET ${sql.literal(change)} WHERE project_id = ${id}`
         for (const command of commands) {
           const ended = yield* cli([...command.split(" "), "--project", id])

@@ -20,11 +20,7 @@ const list = Command.make(
     json: Flags.json,
     project: Flags.project,
     ...Flags.range,
-    installationId: Flag.String("installation").pipe(
-      Flag.withMetavar("ID"),
-      Flag.withDescription("Only deliveries to this installation"),
-      Flag.optional
-    ),
+    installationId: Flags.id("installation", "Only deliveries to this installation").pipe(Flag.optional),
     status: Flag.Literals("status", states).pipe(Flag.withDescription("Only deliveries in this state"), Flag.optional),
     type: Flag.Literals("type", eventTypes).pipe(
       Flag.withMetavar("TYPE"),
@@ -54,10 +50,7 @@ const list = Command.make(
   ])
 )
 
-const delivery = Flag.String("delivery").pipe(
-  Flag.withMetavar("ID"),
-  Flag.withDescription("The delivery's id (required)")
-)
+const delivery = Flags.id("delivery", "The delivery's id (required)")
 
 const show = Command.make(
   "show",

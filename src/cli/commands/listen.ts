@@ -8,6 +8,7 @@ import { url } from "../../platform/Settings/Formats.ts"
 import * as Flags from "../Flags.ts"
 import { codeOf, receiver } from "./listen/Receiver.ts"
 import { cli } from "../Output.ts"
+import { signalled } from "../Runner.ts"
 
 const host = "127.0.0.1"
 const usualPort = 8080
@@ -32,13 +33,6 @@ const listenOn = (port: number) =>
 /** Listens on a port. If none is given, listens on the usual port, or on a free port if that is taken. */
 const listenAt = (port: Option.Option<number>) =>
   Option.isSome(port) ? listenOn(port.value) : Effect.catch(listenOn(usualPort), () => listenOn(0))
-
-/** Ends with the first SIGINT or SIGTERM. */
-const signalled = Effect.callback<void>((resume) => {
-  const stop = () => resume(Effect.void)
-  process.once("SIGINT", stop).once("SIGTERM", stop)
-  return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
-})
 
 /** A malformed secret is not repeated in the message. */
 const secret = Flag.Redacted("secret").pipe(

@@ -45,7 +45,7 @@ const settle = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    message: Flag.String("message").pipe(Flag.withMetavar("ID"), Flag.withDescription("The message's id (required)")),
+    message: Flags.id("message", "The message's id (required)"),
     as: Flag.Literals("as", ["sent", "failed"]).pipe(Flag.withDescription("The outcome of the message (required)"))
   },
   Effect.fn(function* ({ as, json, message, project }) {

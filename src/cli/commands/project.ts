@@ -109,10 +109,7 @@ const remove = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    confirm: Flag.String("confirm").pipe(
-      Flag.withMetavar("ID"),
-      Flag.withDescription("The project's id again (required): a deletion can't be undone")
-    )
+    confirm: Flags.id("confirm", "The project's id again (required): a deletion can't be undone")
   },
   Effect.fn(function* ({ confirm, json, project }) {
     if (confirm !== project) return yield* unconfirmed(confirm)
@@ -148,11 +145,7 @@ const moveCommand = Command.make(
       Flag.withDescription("The URL by which the other database reaches this one; DATABASE_URL if not given"),
       Flag.optional
     ),
-    abort: Flag.Boolean("abort").pipe(
-      Flag.withoutNegation,
-      Flag.withDefault(false),
-      Flag.withDescription("End a move before its switch: leave the source as it was, and nothing at the target")
-    )
+    abort: Flags.toggle("abort", "End a move before its switch: leave the source as it was, and nothing at the target")
   },
   Effect.fn(
     function* ({ abort, json, project, source, to }) {

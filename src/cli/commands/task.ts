@@ -22,12 +22,8 @@ const create = Command.make(
       Flag.withMetavar("TITLE"),
       Flag.withDescription("The task's title (required)")
     ),
-    deal: Flag.String("deal").pipe(Flag.withMetavar("ID"), Flag.withDescription("The id of a deal"), Flag.optional),
-    client: Flag.String("client").pipe(
-      Flag.withMetavar("ID"),
-      Flag.withDescription("The id of a client"),
-      Flag.optional
-    ),
+    deal: Flags.id("deal", "The id of a deal").pipe(Flag.optional),
+    client: Flags.id("client", "The id of a client").pipe(Flag.optional),
     due: Flags.decodedFlag("due", Instant).pipe(
       Flag.withMetavar("TIME"),
       Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z"),
@@ -58,7 +54,7 @@ const complete = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    task: Flag.String("task").pipe(Flag.withMetavar("ID"), Flag.withDescription("The task's id (required)"))
+    task: Flags.id("task", "The task's id (required)")
   },
   Effect.fn(function* ({ json, project, task }) {
     const tasks = yield* Tasks

@@ -37,11 +37,7 @@ const issue = Command.make(
       Flag.withDescription("Lifetime of the key, at most 366d; 90d if not given"),
       Flag.withDefault(defaultLifetime)
     ),
-    member: Flag.String("member").pipe(
-      Flag.withMetavar("ID"),
-      Flag.withDescription("Binds the key to an active member of the project"),
-      Flag.optional
-    )
+    member: Flags.id("member", "Binds the key to an active member of the project").pipe(Flag.optional)
   },
   Effect.fn(function* ({ expiresIn, json, member, name, project, ...given }) {
     const keys = yield* ApiKeys

@@ -1,6 +1,6 @@
 /** `webhooks`: lists, tests, enables and disables the webhooks of a project. */
 import { Data, Effect, Layer } from "effect"
-import { Command, Flag } from "effect/cli"
+import { Command } from "effect/cli"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { Sender } from "../../integrations/endpoints/Sender.ts"
 import { TestEvents } from "../../integrations/TestEvents.ts"
@@ -90,11 +90,7 @@ const disable = Command.make(
     json: Flags.json,
     project: Flags.project,
     installation: Flags.installation,
-    yes: Flag.Boolean("yes").pipe(
-      Flag.withoutNegation,
-      Flag.withDefault(false),
-      Flag.withDescription("Do not ask for confirmation")
-    )
+    yes: Flags.toggle("yes", "Do not ask for confirmation")
   },
   Effect.fn(function* ({ installation, json, project, yes }) {
     const webhooks = yield* WebhookControl

@@ -1,8 +1,8 @@
 /** Creates, locks and updates the row of a project, with its count of active clients. */
-import { DateTime, Effect } from "effect"
+import { DateTime, Effect, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { modules } from "../../api/Access.ts"
-import type { PipelineId, ProjectId } from "../../api/schema/Ids.ts"
+import type { ProjectId } from "../../api/schema/Ids.ts"
 import {
   assignmentList,
   type Columns,
@@ -29,15 +29,7 @@ export const columns = {
   defaultPipelineId: "default_pipeline_id"
 } as const satisfies Columns<Exclude<keyof Project, "id">>
 
-interface Row {
-  readonly name: string
-  readonly timeZone: string
-  readonly contactCapacity: number | null
-  readonly modules: ReadonlyArray<string>
-  readonly entitlements: ReadonlyArray<string>
-  readonly rateLimits: unknown
-  readonly defaultPipelineId: PipelineId | null
-}
+type Row = Required<Omit<Project, "id">>
 
 const types = listOf(columns)
   .map(({ member, type }) => `"${member}" ${type}`)
@@ -48,15 +40,7 @@ const nextOf = (sql: Sql, row: Row) => sql`(
 ) AS next (${sql.literal(insertList(columns))})`
 
 /** Returns the row after the file is applied: the members of the file, and of `old` where the file has none. */
-const next = (project: Project, old: Row): Row => ({
-  name: project.name,
-  timeZone: project.timeZone ?? old.timeZone,
-  contactCapacity: project.contactCapacity === undefined ? old.contactCapacity : project.contactCapacity,
-  modules: project.modules ?? old.modules,
-  entitlements: project.entitlements ?? old.entitlements,
-  rateLimits: project.rateLimits ?? old.rateLimits,
-  defaultPipelineId: project.defaultPipelineId === undefined ? old.defaultPipelineId : project.defaultPipelineId
-})
+const next = (project: Project, old: Row): Row => ({ ...old, ...Struct.omit(project, ["id"]) })
 
 const initial: Row = {
   name: "",

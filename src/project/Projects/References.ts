@@ -1,43 +1,23 @@
 /** Finds faults that concern several records of a project file: repeated ids and missing references. */
-import { Effect, Predicate } from "effect"
+import { Effect, Predicate, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
+import { parts } from "./Parts.ts"
 import type { Pipelines } from "./Pipelines.ts"
 
 type Sql = SqlClient.SqlClient
 
 /** Paths of ids that must be unique. A stage's id is unique in the project, not only on its pipeline. */
 const ids = [
-  "members/*/id",
-  "organizations/*/id",
-  "pipelines/*/id",
   "pipelines/*/stages/*/id",
-  "loyaltyLevels/*/id",
-  "stampOffers/*/id",
-  "channels/*/id",
-  "clients/*/id",
-  "deals/*/id",
-  "tickets/*/id",
-  "conversations/*/id",
-  "segments/*/id",
-  "campaigns/*/id",
-  "installations/*/id",
-  "tasks/*/id"
+  ...Record.keys(parts).flatMap((name) => (parts[name].key === undefined ? [`${name}/*/id`] : []))
 ]
 
-/** The parts with referenced records, and the table of each. */
-const tables = [
-  ["members", "members"],
-  ["organizations", "organizations"],
-  ["loyaltyLevels", "loyalty_levels"],
-  ["stampOffers", "stamp_offers"],
-  ["channels", "channels"],
-  ["clients", "clients"],
-  ["deals", "deals"]
-] as const
+/** The parts with referenced records. */
+const referenced = ["members", "organizations", "loyaltyLevels", "stampOffers", "channels", "clients", "deals"] as const
 
-type Target = (typeof tables)[number][0] | "pipelines" | "stages"
+type Target = (typeof referenced)[number] | "pipelines" | "stages"
 
 const references: ReadonlyArray<readonly [pattern: string, target: Target]> = [
   ["project/defaultPipelineId", "pipelines"],
@@ -89,14 +69,14 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     ["pipelines", new Set(pipelines.after.keys())],
     ["stages", new Set(pipelines.stages)]
   ])
-  for (const [target, table] of tables) {
+  for (const target of referenced) {
     const here = new Set(idsAt(file, `${target}/*/id`).map(({ id }) => id))
     const others = new Set(all.flatMap((to) => (to.target === target ? [to.id] : []))).difference(here)
     const rows =
       others.size === 0
         ? []
         : yield* sql<{ readonly id: string }>`
-            SELECT id FROM ${sql(table)} WHERE project_id = ${file.project.id} AND id = ANY(${[...others]}::text[])`
+            SELECT id FROM ${sql(parts[target].table)} WHERE project_id = ${file.project.id} AND id = ANY(${[...others]}::text[])`
     known.set(target, here.union(new Set(rows.map(({ id }) => id))))
   }
   return all
@@ -104,11 +84,17 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
-export const repeatedIds = (file: ProjectFile): ReadonlyArray<Fault> =>
-  ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern)))
+/** Lists all repeats in a file, and clients that are merged into themselves. */
+export const faultsWithin = (file: ProjectFile): ReadonlyArray<Fault> => [
+  ...ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern))),
+  ...repeatedAddresses(file),
+  ...repeatedMembers(file),
+  ...repeatedTemplates(file),
+  ...mergedIntoSelf(file)
+]
 
 /** Lists addresses that a client has twice. Several clients may share an address. */
-export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
+const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
   clients.flatMap(({ addresses = [] }, index) =>
     repeatsIn(
       addresses.map(({ address, channelId }, place) => ({
@@ -118,17 +104,17 @@ export const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<
     )
   )
 
-export const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
+const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
   repeatsIn(
     templates.map(({ id, version }, index) => ({ path: ["templates", index], id: JSON.stringify([id, version]) }))
   )
 
-export const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
+const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
   segments.flatMap(({ clientIds }, index) =>
     repeatsIn(clientIds.map((id, place) => ({ path: ["segments", index, "clientIds", place], id })))
   )
 
-export const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
+const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
   clients.flatMap(({ id, mergedIntoClientId }, index) =>
     id === mergedIntoClientId
       ? [{ path: ["clients", index, "mergedIntoClientId"], message: "must be another client than this one" }]

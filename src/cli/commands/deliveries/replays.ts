@@ -33,11 +33,7 @@ export const replay = Command.make(
       Flag.withDescription(`Maximum number of deliveries per second; ${usualPace} if not given`),
       Flag.withDefault(usualPace)
     ),
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withoutNegation,
-      Flag.withDefault(false),
-      Flag.withDescription("Count the deliveries, and replay none")
-    )
+    dryRun: Flags.toggle("dry-run", "Count the deliveries, and replay none")
   },
   Effect.fn(function* ({ json, project, since, until, ...request }) {
     const replays = yield* Replays
@@ -96,7 +92,7 @@ export const cancel = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    replay: Flag.String("replay").pipe(Flag.withMetavar("ID"), Flag.withDescription("The replay's id (required)"))
+    replay: Flags.id("replay", "The replay's id (required)")
   },
   Effect.fn(function* ({ json, project, replay }) {
     const replays = yield* Replays
