@@ -164,10 +164,10 @@ layer(services)("references of a project file", (it) => {
       tasks: named.map(({ id, name }) => ({ id, title: name, assigneeId: id, clientId: "__proto__" }))
     }
     assert.deepStrictEqual(yield* faultsOf(textOf(id, file)), [
+      "pipelines/2/stages/0/id: repeats pipelines/0/stages/0/id",
       "members/2/id: repeats members/0/id",
       "organizations/2/id: repeats organizations/0/id",
       "pipelines/2/id: repeats pipelines/0/id",
-      "pipelines/2/stages/0/id: repeats pipelines/0/stages/0/id",
       "loyaltyLevels/2/id: repeats loyaltyLevels/0/id",
       "stampOffers/2/id: repeats stampOffers/0/id",
       "channels/2/id: repeats channels/0/id",
