@@ -2,7 +2,8 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
+import { atOnce } from "./Clients.support.ts"
 import { fields } from "./Fields.ts"
 import { newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
@@ -97,24 +98,25 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   )
 
-  walkMutations("runs one of ten equal concurrent commands, and replays its answer to the others", function* (sample) {
-    const { send } = yield* TestServer
-    const { own, restore } = yield* World
-    const request = requestOf(sample, own.token)
-    for (const key of [newKey(), newKey(), newKey()]) {
-      yield* restore(sample, own.projectId)
-      const answers = yield* Effect.all(
-        Array.from({ length: 10 }, () => send({ ...request, key })),
-        { concurrency: "unbounded" }
-      )
-      const receipts = answers.map((answer) => receiptOfSample(sample, answer))
-      assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
-      assert.strictEqual(
-        new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
-        1
-      )
+  walkMutations(
+    "runs one of ten equal concurrent commands on two replicas, and replays its answer",
+    function* (sample) {
+      const server = yield* TestServer
+      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
+      const { own, restore } = yield* World
+      const request = requestOf(sample, own.token)
+      for (const key of [newKey(), newKey(), newKey()]) {
+        yield* restore(sample, own.projectId)
+        const answers = yield* atOnce(10, (index) => (index % 2 === 0 ? server : replica).send({ ...request, key }))
+        const receipts = answers.map((answer) => receiptOfSample(sample, answer))
+        assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
+        assert.strictEqual(
+          new Set(receipts.map(({ changed, resourceId, version }) => `${changed} ${resourceId} ${version}`)).size,
+          1
+        )
+      }
     }
-  })
+  )
 
   walkMutations("refuses its key to every other operation", function* (sample) {
     const { ask, own } = yield* World

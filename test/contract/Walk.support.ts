@@ -1,5 +1,5 @@
 /** Walks over the operations, with a function that sends a request in a project that has every record. */
-import { Effect } from "effect"
+import { Effect, type Scope } from "effect"
 import { remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import type { TestServer } from "../support/TestServer.ts"
@@ -11,7 +11,7 @@ import { samples, World } from "./Samples.ts"
 /** Adds a test for each operation, or for those that `among` selects. */
 export const walkingOver =
   (it: It<World | TestServer>, among: (sample: Sample) => boolean = () => true) =>
-  (what: string, test: (sample: Sample, name: string) => Body<World | TestServer>): void => {
+  (what: string, test: (sample: Sample, name: string) => Body<World | TestServer | Scope.Scope>): void => {
     for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
       it.effect(`${name} ${what}`, () => test(sample, name))
     }
@@ -26,7 +26,7 @@ type Ask = (change: Change) => Effect.Effect<Answer>
 /** As `walkingOver`, with a function that sends a request and asserts that the limiter counted it. */
 export const walking =
   (it: It<World | TestServer>, among?: (sample: Sample) => boolean) =>
-  (what: string, test: (sample: Sample, ask: Ask) => Body<World | TestServer>): void =>
+  (what: string, test: (sample: Sample, ask: Ask) => Body<World | TestServer | Scope.Scope>): void =>
     walkingOver(it, among)(what, (sample) =>
       Effect.gen(function* () {
         const { ask, own } = yield* World

@@ -13,11 +13,11 @@ const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.leases", "campaigns/Runner.outcomes")
-const clients = mutating("crm/Clients/Patch.ts", "contract/Clients.idempotency", "contract/Clients.properties")
-const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients.capacity")
+const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
+const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
-const replay = mutating("platform/mutations/Outcomes.ts", "contract/Clients.idempotency")
-const attempt = mutating("platform/mutations/Attempt.ts", "contract/Clients.idempotency")
+const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
+const attempt = mutating("platform/mutations/Attempt.ts", "contract/Walk.keys")
 
 export const domains = [
   addresses('special.has(address) && !reachable.has(address) ? "refused"', 'special.has(address) ? "refused"'),
