@@ -5,6 +5,7 @@ import { SqlClient } from "effect/sql"
 import { withDeals } from "../support/Deals.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
+import { slowDown } from "../support/SlowRows.ts"
 import { cli, documentOf, failure } from "./Cli.support.ts"
 
 const decodeTaskId = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }), { onExcessProperty: "error" })
@@ -128,6 +129,17 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
     assert.deepStrictEqual(yield* rowsOf("tasks", "again"), before)
     assert.deepStrictEqual(yield* eventsIn("again"), events)
     assert.lengthOf(events, 1)
+  })
+
+  it.effect("completes a task once for several operators at the same time", function* () {
+    yield* open("once")
+    yield* slowDown(yield* SqlClient.SqlClient, "tasks")
+    const commands = Array.from({ length: 4 }, () => complete("once", "task"))
+    for (const { status, stderr } of yield* Effect.all(commands, { concurrency: "unbounded" })) {
+      assert.deepStrictEqual([status, stderr], [0, ""])
+    }
+    assert.deepInclude((yield* rowsOf("tasks", "once"))[0], { version: 2 })
+    assert.lengthOf(yield* eventsIn("once"), 1)
   })
 
   it.effect("fails with one line and without effect when a record is missing", function* () {
