@@ -1,4 +1,4 @@
-/** The tables of `src/api/CONTRACT.md` agree with the code. */
+/** The tables of `src/api/CONTRACT.md` agree with the code. `contract/Campaigns.states` reads that of campaigns. */
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Predicate, Schema } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
@@ -6,7 +6,6 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Access } from "../../src/api/Access.ts"
 import { Api } from "../../src/api/Api.ts"
-import { campaigns, campaignStatuses, operations } from "../../src/api/campaigns/States.ts"
 import { eventTypes } from "../../src/api/integrations/Events.ts"
 import * as Problems from "../../src/api/Problems.ts"
 
@@ -68,22 +67,5 @@ describe("the contract", () => {
       [...text.matchAll(/`([\w.]+)`/g)].map(([, type]) => type),
       [...eventTypes]
     )
-  })
-
-  it("has the table of the states in which each campaign command is allowed", () => {
-    const table = new Map(
-      rowsOf("§9. ")
-        .filter((cells) => cells.length === 7)
-        .slice(1)
-        .flatMap(([names = "", ...cells]) => names.split(", ").map((name) => [name, cells] as const))
-    )
-    for (const operation of operations) {
-      const refused = campaignStatuses.map((status) => campaigns.moves[operation][status] === undefined)
-      assert.deepStrictEqual(
-        table.get(operation)?.map((cell) => cell === "409"),
-        refused,
-        operation
-      )
-    }
   })
 })

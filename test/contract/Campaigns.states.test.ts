@@ -1,11 +1,38 @@
 /** Every operation in every state of a campaign, over HTTP, against the table of contract §9. */
 import { assert, describe, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { campaigns, type CampaignStatus, campaignStatuses, operations } from "../../src/api/campaigns/States.ts"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import {
+  campaigns,
+  type CampaignStatus,
+  campaignStatuses,
+  type Operation,
+  operations
+} from "../../src/api/campaigns/States.ts"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type CampaignRow, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
-import { cells, isOperation, isStatus } from "./Campaigns.table.support.ts"
+
+const contract = readFileSync(join(import.meta.dirname, "../../src/api/CONTRACT.md"), "utf8")
+
+/** The lines of the table of states and operations. */
+const [head = [], ...lines] = (contract.split("\n## §9. ")[1] ?? "")
+  .split("\n")
+  .filter((line) => /^\| [^-]/.test(line))
+  .map((line) => line.split("|").slice(1, -1))
+  .filter((cells) => cells.length === 7)
+  .map((cells) => cells.map((cell) => cell.trim()))
+
+/** Every cell of the table. */
+const cells = lines.flatMap(([operations = "", ...outcomes]) =>
+  operations
+    .split(", ")
+    .flatMap((operation) => outcomes.map((outcome, index) => ({ operation, status: head[index + 1] ?? "", outcome })))
+)
+
+const isOperation = (name: string): name is Operation => operations.some((operation) => operation === name)
+const isStatus = (name: string): name is CampaignStatus => campaignStatuses.some((status) => status === name)
 
 /** The command of each operation; it changes something of a campaign made by `prepare`. */
 const commands: Readonly<Record<string, (version: number) => object>> = {

@@ -80,5 +80,5 @@ export const domains = [
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),
-  attempt("AND projects.revision = ${revision}", "AND ${revision} IS NOT NULL", "contract/Deals.apply")
+  attempt("AND projects.revision = ${revision}", "AND ${revision} IS NOT NULL", "contract/Meanwhile")
 ]

@@ -17,7 +17,7 @@ const recovery = mutating(
   "integrations/deliveries/DeliverStates"
 )
 const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverShares")
-const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.meanwhile")
+const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Meanwhile")
 const webhookStates = mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverHealth")
 const lockedResults = mutating(
   "integrations/deliveries/DeliveryLoop/Record.ts",
