@@ -1,8 +1,6 @@
 /** Every operation in every state of a campaign, over HTTP, against the table of contract §9. */
 import { assert, describe, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { readFileSync } from "node:fs"
-import { join } from "node:path"
 import {
   campaigns,
   type CampaignStatus,
@@ -13,16 +11,10 @@ import {
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type CampaignRow, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+import { rowsOf } from "./Operations.ts"
 
-const contract = readFileSync(join(import.meta.dirname, "../../src/api/CONTRACT.md"), "utf8")
-
-/** The lines of the table of states and operations. */
-const [head = [], ...lines] = (contract.split("\n## §9. ")[1] ?? "")
-  .split("\n")
-  .filter((line) => /^\| [^-]/.test(line))
-  .map((line) => line.split("|").slice(1, -1))
-  .filter((cells) => cells.length === 7)
-  .map((cells) => cells.map((cell) => cell.trim()))
+/** The lines of the contract's table of states and operations. */
+const [head = [], ...lines] = rowsOf("§9. ").filter((line) => line.length === 7)
 
 /** Every cell of the table. */
 const cells = lines.flatMap(([operations = "", ...outcomes]) =>

@@ -1,12 +1,7 @@
 /** Requests made from the samples, with the changes of a test. */
 import { randomBytes } from "node:crypto"
-import type { Module, Scope } from "../../src/api/Access.ts"
 import type { Request } from "../support/ContractHttp.ts"
 import type { Reference, Sample } from "./Sample.ts"
-
-/** Returns what most samples have in common: status 200, and the policy `read` for a GET, else `write`. */
-export const operation = (method: Sample["method"], path: string, scope: Scope, module: Module) =>
-  ({ method, path, scope, module, status: 200, policy: method === "GET" ? "read" : "write" }) as const
 
 /** Returns an unused key that is valid for every operation. */
 export const newKey = () => `key-${randomBytes(8).toString("hex")}`

@@ -38,7 +38,7 @@ export interface Sample {
   /** The member that selects the variant of the body. Without it no other fault can be reported. */
   readonly discriminator?: string
   /** The form of the idempotency key (contract §5): of clients and deals, or of everything else. */
-  readonly key?: "record" | "printable"
+  readonly key?: "record" | "any"
   /** The kind of its receipt, if it differs from the usual one: with a signing secret, without a version, or of a message. */
   readonly receipt?: "secret" | "unversioned" | "message"
   readonly references?: ReadonlyArray<Reference>

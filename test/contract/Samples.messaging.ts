@@ -1,8 +1,8 @@
 /** Samples of messaging, and the records that they refer to. */
 import { Effect } from "effect"
 import type { Parts } from "../support/TestServer.ts"
-import { operation } from "./Requests.ts"
-import type { Reference, Restore, Sample } from "./Sample.ts"
+import type { Request } from "./Operations.ts"
+import type { Reference, Restore } from "./Sample.ts"
 
 const own = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 const foreignId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e9"
@@ -39,52 +39,31 @@ const putMessage =
 export const putForeignMessage = putMessage(foreignId, "chan_foreign", "msg_foreign")
 
 /** `expectedProjectId` differs by project and is left out; `Walk` sets it. */
-export const samples: Readonly<Record<"listSources" | "getConversationSource" | "getMessage" | "sendMessage", Sample>> =
-  {
-    listSources: {
-      ...operation("GET", "/v1/developer/messaging/sources", "messaging.read", "messaging"),
-      query: { limit: "10", cursor: null, expectedProjectId: null },
-      refusals: ["project_mismatch"]
-    },
-    getConversationSource: {
-      ...operation(
-        "GET",
-        "/v1/developer/messaging/conversations/{conversationId}/source",
-        "messaging.read",
-        "messaging"
-      ),
-      params: { conversationId: own },
-      query: { expectedProjectId: null },
-      references: [reference],
-      refusals: ["project_mismatch"]
-    },
-    getMessage: {
-      ...operation(
-        "GET",
-        "/v1/developer/messaging/conversations/{conversationId}/messages/{messageId}",
-        "messaging.read",
-        "messaging"
-      ),
-      params: { conversationId: own, messageId: "msg_own" },
-      query: { expectedProjectId: null },
-      references: [reference, { at: ["path", "messageId"], foreign: "msg_foreign", code: "message_not_found" }],
-      refusals: ["project_mismatch"],
-      restore: putMessage(own, "chan_own", "msg_own")
-    },
-    sendMessage: {
-      ...operation(
-        "POST",
-        "/v1/developer/messaging/conversations/{conversationId}/messages",
-        "messaging.write",
-        "messaging"
-      ),
-      policy: "messages",
-      params: { conversationId: own },
-      body: { text: "Your machine is ready." },
-      required: ["text"],
-      key: "printable",
-      receipt: "message",
-      references: [reference],
-      refusals: ["project_mismatch", "provider_conflict", "provider_outcome_unknown"]
-    }
+export const samples: Readonly<Record<string, Request>> = {
+  listSources: {
+    query: { limit: "10", cursor: null, expectedProjectId: null },
+    refusals: ["project_mismatch"]
+  },
+  getConversationSource: {
+    params: { conversationId: own },
+    query: { expectedProjectId: null },
+    references: [reference],
+    refusals: ["project_mismatch"]
+  },
+  getMessage: {
+    params: { conversationId: own, messageId: "msg_own" },
+    query: { expectedProjectId: null },
+    references: [reference, { at: ["path", "messageId"], foreign: "msg_foreign", code: "message_not_found" }],
+    refusals: ["project_mismatch"],
+    restore: putMessage(own, "chan_own", "msg_own")
+  },
+  sendMessage: {
+    policy: "messages",
+    params: { conversationId: own },
+    body: { text: "Your machine is ready." },
+    required: ["text"],
+    receipt: "message",
+    references: [reference],
+    refusals: ["project_mismatch", "provider_conflict", "provider_outcome_unknown"]
   }
+}

@@ -4,7 +4,8 @@ import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/Con
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
-import { type Change, operation, requestOf } from "./Requests.ts"
+import { asContracted } from "./Operations.ts"
+import { type Change, requestOf } from "./Requests.ts"
 import type { Reference, Restore, Sample } from "./Sample.ts"
 import * as Messaging from "./Samples.messaging.ts"
 
@@ -156,31 +157,24 @@ const installationReference: Reference = {
 
 const campaignReference: Reference = { at: ["path", "campaignId"], foreign: "cmp_foreign", code: "campaign_not_found" }
 
-/** Samples by operation. The walk fails if an operation is missing here. */
-export const samples: Readonly<Record<string, Sample>> = {
+/** Samples by operation, each with what the contract's table says of it. The walk fails if one is missing here. */
+export const samples: Readonly<Record<string, Sample>> = asContracted({
   listClients: {
-    ...operation("GET", "/v1/developer/crm/clients", "crm.clients.read", "crm"),
     query: { status: "active", limit: "10", cursor: null }
   },
   createClient: {
-    ...operation("POST", "/v1/developer/crm/clients", "crm.clients.write", "crm"),
-    status: 201,
     body: client,
     required: ["displayName"],
-    key: "record",
     refusals: ["contact_capacity_exhausted"]
   },
   getClient: {
-    ...operation("GET", "/v1/developer/crm/clients/{clientId}", "crm.clients.read", "crm"),
     params: { clientId: "cli_own" },
     references: [{ at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" }]
   },
   patchClient: {
-    ...operation("PATCH", "/v1/developer/crm/clients/{clientId}", "crm.clients.write", "crm"),
     params: { clientId: "cli_own" },
     body: { ...client, organizationId: "org_own", responsibleMemberId: "mem_own", status: "active" },
     required: [],
-    key: "record",
     references: [
       { at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" },
       { at: ["body", "responsibleMemberId"], foreign: "mem_foreign", code: "member_not_found" },
@@ -189,114 +183,77 @@ export const samples: Readonly<Record<string, Sample>> = {
     refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
   },
   listPipelines: {
-    ...operation("GET", "/v1/developer/crm/pipelines", "crm.deals.read", "crm"),
     query: { limit: "10", cursor: null }
   },
   listDeals: {
-    ...operation("GET", "/v1/developer/crm/deals", "crm.deals.read", "crm"),
     query: { lifecycle: "active", status: "open", limit: "10", cursor: null }
   },
   createDeal: {
-    ...operation("POST", "/v1/developer/crm/deals", "crm.deals.write", "crm"),
-    status: 201,
     body: deal,
     required: ["title"],
-    key: "record",
     references: dealReferences
   },
   getDeal: {
-    ...operation("GET", "/v1/developer/crm/deals/{dealId}", "crm.deals.read", "crm"),
     params: { dealId: "deal_own" },
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }]
   },
   patchDeal: {
-    ...operation("PATCH", "/v1/developer/crm/deals/{dealId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own" },
     // A repeated `lost` is not a move, so the sample can be sent again.
     body: { ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" },
     required: [],
-    key: "record",
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }, ...dealReferences],
     refusals: ["deal_status_invalid"]
   },
   listNotes: {
-    ...operation("GET", "/v1/developer/crm/deals/{dealId}/notes", "crm.deals.read", "crm"),
     params: { dealId: "deal_own" },
     query: { limit: "10", cursor: null },
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }]
   },
   createNote: {
-    ...operation("POST", "/v1/developer/crm/deals/{dealId}/notes", "crm.deals.write", "crm"),
-    status: 201,
     params: { dealId: "deal_own" },
     body: { body: "Wants to see it at work first." },
     required: ["body"],
-    key: "printable",
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "note_not_found" }]
   },
   patchNote: {
-    ...operation("PATCH", "/v1/developer/crm/deals/{dealId}/notes/{noteId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own", noteId: "note_own" },
     body: { body: "Has seen it at work.", expectedVersion: 1 },
     required: ["body", "expectedVersion"],
-    key: "printable",
     references: noteReferences,
     refusals: ["version_conflict"],
     restore: putNote("deal_own", "note_own")
   },
   deleteNote: {
-    ...operation("DELETE", "/v1/developer/crm/deals/{dealId}/notes/{noteId}", "crm.deals.write", "crm"),
     params: { dealId: "deal_own", noteId: "note_own" },
     query: { expectedVersion: "1" },
-    key: "printable",
     references: noteReferences,
     refusals: ["version_conflict"],
     restore: putNote("deal_own", "note_own")
   },
   rateTicket: {
-    ...operation("PUT", "/v1/developer/crm/tickets/{ticketId}/rating", "crm.tickets.ratings.write", "tickets"),
     params: { ticketId: "tic_own" },
     body: { score: 4, comment: "Solved on the second call." },
     required: ["score"],
-    key: "printable",
     references: [{ at: ["path", "ticketId"], foreign: "tic_foreign", code: "ticket_not_found" }],
     refusals: ["ticket_not_rateable", "rating_customer_owned"]
   },
   listInstallations: {
-    ...operation("GET", "/v1/developer/integrations", "integrations.operations.read", "integrations"),
     query: { limit: "10", cursor: null }
   },
   getWebhook: {
-    ...operation(
-      "GET",
-      "/v1/developer/integrations/{installationId}/outbound-webhook",
-      "integrations.operations.read",
-      "integrations"
-    ),
     params: { installationId: "ins_own" },
     references: [installationReference],
     refusals: ["webhook_not_found"],
     restore: putWebhook("ins_own")
   },
   listDeliveries: {
-    ...operation(
-      "GET",
-      "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries",
-      "integrations.operations.read",
-      "integrations"
-    ),
     params: { installationId: "ins_own" },
     query: { status: "dead", eventType: "crm.task.created.v1", limit: "10", cursor: null },
     references: [installationReference],
     restore: putDeadDelivery("ins_own", "dlv_own")
   },
   getDelivery: {
-    ...operation(
-      "GET",
-      "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries/{deliveryId}",
-      "integrations.operations.read",
-      "integrations"
-    ),
     params: { installationId: "ins_own", deliveryId: "dlv_own" },
     references: [
       installationReference,
@@ -305,12 +262,6 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: putDeadDelivery("ins_own", "dlv_own")
   },
   configureWebhook: {
-    ...operation(
-      "PUT",
-      "/v1/developer/integrations/{installationId}/outbound-webhook",
-      "integrations.webhooks.write",
-      "integrations"
-    ),
     params: { installationId: "ins_new" },
     body: {
       endpointUrl: "https://shop.example.com/hooks",
@@ -318,37 +269,22 @@ export const samples: Readonly<Record<string, Sample>> = {
       expectedVersion: null
     },
     required: ["endpointUrl", "eventTypes", "expectedVersion"],
-    key: "printable",
     receipt: "secret",
     references: [installationReference],
     refusals: ["version_conflict", "webhook_reference_invalid"],
     restore: removeWebhook("ins_new")
   },
   rotateWebhookSecret: {
-    ...operation(
-      "POST",
-      "/v1/developer/integrations/{installationId}/outbound-webhook/rotate-secret",
-      "integrations.webhooks.write",
-      "integrations"
-    ),
     params: { installationId: "ins_own" },
     body: { expectedVersion: 1 },
     required: ["expectedVersion"],
-    key: "printable",
     receipt: "secret",
     references: [installationReference],
     refusals: ["version_conflict", "webhook_state_conflict"],
     restore: putWebhook("ins_own")
   },
   retryDelivery: {
-    ...operation(
-      "POST",
-      "/v1/developer/integrations/{installationId}/outbound-webhook/deliveries/{deliveryId}/retry",
-      "integrations.webhooks.write",
-      "integrations"
-    ),
     params: { installationId: "ins_own", deliveryId: "dlv_own" },
-    key: "printable",
     receipt: "unversioned",
     references: [
       installationReference,
@@ -358,38 +294,26 @@ export const samples: Readonly<Record<string, Sample>> = {
     restore: putDeadDelivery("ins_own", "dlv_own")
   },
   previewImport: {
-    ...operation(
-      "POST",
-      "/v1/developer/integrations/{installationId}/preview",
-      "integrations.operations.read",
-      "integrations"
-    ),
-    policy: "read",
     params: { installationId: "ins_staged" },
     references: [installationReference],
     refusals: ["installation_not_ready"]
   },
   ...Messaging.samples,
   listSegments: {
-    ...operation("GET", "/v1/developer/campaigns/audience-segments", "campaigns.read", "campaigns"),
     query: { limit: "10", cursor: null }
   },
   listCampaigns: {
-    ...operation("GET", "/v1/developer/campaigns", "campaigns.read", "campaigns"),
     query: { status: "draft", limit: "10", cursor: null }
   },
   getCampaign: {
-    ...operation("GET", "/v1/developer/campaigns/{campaignId}", "campaigns.read", "campaigns"),
     params: { campaignId: "cmp_own" },
     references: [campaignReference]
   },
   getCampaignAudience: {
-    ...operation("GET", "/v1/developer/campaigns/{campaignId}/audience", "campaigns.read", "campaigns"),
     params: { campaignId: "cmp_own" },
     references: [campaignReference]
   },
   patchCampaign: {
-    ...operation("PATCH", "/v1/developer/campaigns/{campaignId}", "campaigns.write", "campaigns"),
     params: { campaignId: "cmp_own" },
     body: {
       operation: "freeze_audience",
@@ -407,7 +331,6 @@ export const samples: Readonly<Record<string, Sample>> = {
     },
     required: ["operation", "filter"],
     discriminator: "operation",
-    key: "printable",
     references: [campaignReference],
     refusals: [
       "campaign_reference_not_found",
@@ -417,7 +340,7 @@ export const samples: Readonly<Record<string, Sample>> = {
       "schedule_invalid"
     ]
   }
-}
+})
 
 /** Asserts that an answer is a receipt of the sample's kind; returns the receipt. */
 export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => {

@@ -1,10 +1,8 @@
 /** Every operation: its credentials and rights, its path and methods, and missing records (contract §1 to §4). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { HttpApi } from "effect/http-api"
 import { crc32 } from "node:zlib"
 import { modules, scopes } from "../../src/api/Access.ts"
-import { Api } from "../../src/api/Api.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type Change, newKey, referring, requestOf } from "./Requests.ts"
@@ -13,14 +11,6 @@ import { receiptOfSample, samples, World } from "./Samples.ts"
 import { each, walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
-
-const declared: Array<readonly [name: string, route: string]> = []
-HttpApi.reflect(Api, {
-  onGroup: () => {},
-  onEndpoint: ({ endpoint: { identifier, method, path } }) => {
-    declared.push([identifier, `${method} ${path.replace(/:(\w+)/g, "{$1}")}`])
-  }
-})
 
 /** Returns a token: `body` with the checksum that contract §3 describes. */
 const tokenOf = (body: string) => {
@@ -49,15 +39,6 @@ const looksOf = ({
 const fixedId = { "x-request-id": "walk-1" }
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
-  it.effect("is listed in Samples.ts with its method and path", () =>
-    Effect.sync(() =>
-      assert.deepStrictEqual(
-        declared.toSorted(),
-        operations.map(([name, { method, path }]) => [name, `${method} /api${path}`] as const).toSorted()
-      )
-    )
-  )
-
   const walk = walkingOver(it)
   const walkReferences = walkingOver(it, ({ references = [] }) => references.length > 0)
   const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
