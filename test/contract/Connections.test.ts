@@ -78,6 +78,9 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
       ["GET / HTTP/9.9\r\n\r\n", "Invalid HTTP version"],
       ["GET / HTTP/1.1\r\nhost a\r\n\r\n", "Invalid header token"],
       ["POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", "Invalid character in Content-Length"],
+      ["GET / HTTP/1.1\r\nx-nul: a\u0000b\r\n\r\n", "Invalid header value char"],
+      ["GET /\u0000 HTTP/1.1\r\n\r\n", "Invalid char in url path"],
+      ["POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n", "Transfer-Encoding can't be present with Content-Length"],
       ["CONNECT /healthz HTTP/1.1\r\nhost: a\r\n\r\n", "The target of CONNECT is a host and a port"]
     ] as const) {
       const [answer = assert.fail(bytes)] = yield* ask(bytes)
@@ -131,6 +134,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
       ["CONNECT /healthz", 400, "validation_failed"],
       ["GET a:443", 400, "validation_failed"],
       ["GET http://a/nothing", 404, "route_not_found"],
+      [`GET http://a${clients}`, 401, "credential_missing"],
       ["GET http://", 404, "route_not_found"],
       ["GET http://[/healthz", 404, "route_not_found"]
     ] as const) {
@@ -138,6 +142,87 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
       assert.deepStrictEqual([answer.status, codeOf(answer)], [status, code], `${line} ${answer.text}`)
       problemOf(answer, status, code)
       assert.strictEqual(answer.headers["allow"], allow, line)
+    }
+  })
+
+  it.effect("gets a problem for a declared body before any of it has arrived", function* () {
+    const { token } = yield* (yield* TestServer).seed()
+    const json = "content-type: application/json"
+    const bearer = `authorization: Bearer ${token}`
+    for (const [status, code, ...fields] of [
+      [401, "credential_missing", json, "content-length: 100"],
+      [413, "body_too_large", bearer, json, "content-length: 262145"],
+      [413, "body_too_large", bearer, json, "content-length: 999999999999999"],
+      [415, "unsupported_media_type", bearer, "content-length: 9"]
+    ] as const) {
+      const lines = [`POST ${clients} HTTP/1.1`, "host: x", ...fields, "connection: close", "", ""]
+      const [answer = assert.fail("no answer"), ...others] = yield* ask(lines.join("\r\n"))
+      assert.lengthOf(others, 0)
+      problemOf(answer, status, code)
+    }
+  })
+
+  it.effect("reads no request out of a refused body", function* () {
+    const { seed, sendBytes } = yield* TestServer
+    const { token } = yield* seed()
+    const authorization = `authorization: Bearer ${token}\r\n`
+    const smuggled = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n"
+    const chunk = `${smuggled.length.toString(16)}\r\n${smuggled}\r\n0\r\n\r\n`
+    const last = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    for (const [status, head] of [
+      [401, `POST ${clients} HTTP/1.1\r\n`],
+      [415, `POST ${clients} HTTP/1.1\r\n${authorization}`],
+      [400, `POST ${clients} HTTP/1.1\r\n${authorization}content-type: application/json\r\n`],
+      [400, `GET ${clients} HTTP/1.1\r\n${authorization}`],
+      [
+        400,
+        `DELETE /api/v1/developer/crm/deals/d/notes/n?expectedVersion=1 HTTP/1.1\r\n${authorization}idempotency-key: k\r\n`
+      ],
+      [404, "POST /nothing HTTP/1.1\r\n"],
+      [405, "DELETE /healthz HTTP/1.1\r\n"]
+    ] as const) {
+      for (const body of [
+        `content-length: ${smuggled.length}\r\n\r\n${smuggled}`,
+        `transfer-encoding: chunked\r\n\r\n${chunk}`
+      ]) {
+        const text = yield* sendBytes(`${head}host: x\r\n${body}${last}`)
+        const statuses = [...text.matchAll(/^HTTP\/1\.1 (\d+) /gm)].map(([, code]) => Number(code))
+        // The server may close the connection instead of reading on, but must not read the body as a request.
+        if (statuses.length === 1) assert.match(text, /^connection: close\r$/im)
+        assert.deepStrictEqual(statuses, [status, 200].slice(0, statuses.length), head)
+        assert.notInclude(text, '"openapi"')
+      }
+    }
+  })
+
+  it.effect("gives each request the rights of its own token, whichever the previous request had", function* () {
+    const { apply, seed } = yield* TestServer
+    const [own, other] = [yield* seed(), yield* seed()]
+    yield* apply(own.projectId, { clients: [{ id: "c1", displayName: "C" }] })
+    const damaged = own.token.slice(0, -1) + (own.token.endsWith("a") ? "b" : "a")
+    const requests = [own.token, other.token, damaged, own.token, other.token].map(
+      (token) => `GET ${clients}/c1 HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${token}\r\n\r\n`
+    )
+    const answers = yield* ask(`${requests.join("")}${garbage}`)
+    assert.deepStrictEqual(
+      answers.map(({ status }) => status),
+      [200, 404, 401, 200, 404, 400]
+    )
+  })
+
+  it.effect("gets a problem for a repeated header that decides how it is read, and for other codings", function* () {
+    for (const path of ["/healthz", clients, "/nothing"]) {
+      for (const [lines, location, fault] of [
+        ["HOST: b", "header/host", "must not be repeated"],
+        ["authorization: a\r\nAuthorization: b", "header/authorization", "must not be repeated"],
+        ["Content-Type: application/json\r\ncontent-type: a", "header/content-type", "must not be repeated"],
+        ["transfer-encoding: gzip, chunked", "header/transfer-encoding", "must be chunked, without another coding"]
+      ] as const) {
+        const end = lines.includes("chunked") ? "0\r\n\r\n" : ""
+        const bytes = `POST ${path} HTTP/1.1\r\nhost: a\r\n${lines}\r\nconnection: close\r\n\r\n${end}`
+        const [answer = assert.fail("no answer")] = yield* ask(bytes)
+        assert.deepStrictEqual(problemOf(answer, 400, "validation_failed").errors, { [location]: [fault] })
+      }
     }
   })
 })

@@ -40,7 +40,7 @@ export const platform = [
   mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
-  mutating("platform/requests/auth/Bearer.ts", "contract/Hostile")(
+  mutating("platform/requests/auth/Bearer.ts", "contract/Connections")(
     "last?.authorization === authorization",
     "last !== undefined"
   ),

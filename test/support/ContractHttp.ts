@@ -86,7 +86,8 @@ export const answersOf = (received: string): ReadonlyArray<Answer> => {
       fields.split("\r\n").map((field) => [field.split(":")[0]?.toLowerCase(), field.replace(/^[^:]*: */, "")])
     )
     rest = rest.slice(head.length)
-    const text = rest.startsWith("HTTP/1.1 ") ? "" : rest.slice(0, Number(headers["content-length"] ?? 0))
+    const length = rest.startsWith("HTTP/1.1 ") ? 0 : Number(headers["content-length"] ?? 0)
+    const text = Buffer.from(rest).subarray(0, length).toString()
     rest = rest.slice(text.length)
     answers.push({ status: Number(status), headers, text, json: parse(text) })
   }
