@@ -80,7 +80,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
       ["POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", "Invalid character in Content-Length"],
       ["GET / HTTP/1.1\r\nx-nul: a\u0000b\r\n\r\n", "Invalid header value char"],
       ["GET /\u0000 HTTP/1.1\r\n\r\n", "Invalid char in url path"],
-      ["POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n", "Transfer-Encoding can't be present with Content-Length"],
+      [
+        "POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        "Transfer-Encoding can't be present with Content-Length"
+      ],
       ["CONNECT /healthz HTTP/1.1\r\nhost: a\r\n\r\n", "The target of CONNECT is a host and a port"]
     ] as const) {
       const [answer = assert.fail(bytes)] = yield* ask(bytes)
