@@ -1,6 +1,6 @@
 /** Long queues of disabled webhooks and of expired deliveries, which are dead-lettered in batches (contract §10). */
 import { assert, describe, it as test } from "../../support/Vitest.ts"
-import { Duration, Effect } from "effect"
+import { Duration, Effect, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import {
@@ -10,7 +10,7 @@ import {
 } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
 import { disableGone } from "../../../src/integrations/deliveries/Disabling.ts"
 import { maxAge } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
-import { shown } from "../../cli/Deliveries.support.ts"
+import { at, documentOf, run } from "../../cli/Cli.support.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
 import { untilRows } from "../../support/Waiting.ts"
@@ -91,7 +91,9 @@ layerOf({}, "api")("a backlog of deliveries", (it) => {
     assert.strictEqual(yield* countOf(sql, projectId, "status = 'pending'"), 4)
 
     const dead = (yield* deliveries()).find(({ status }) => status === "dead")
-    assert.deepInclude(yield* shown(projectId, dead?.id ?? ""), {
+    const command = ["deliveries", "show", "--project", projectId, "--delivery", dead?.id ?? "", "--json"]
+    const env = at(Redacted.make((yield* TestServer).databaseUrl))
+    assert.deepInclude(documentOf(yield* run(command, { env })), {
       status: "dead",
       attempts: 0,
       lastErrorCode: "expired",
