@@ -78,7 +78,7 @@ beforeAll(async () => {
   await cp(join(checkout, "node_modules/effect"), join(home, "node_modules/effect"), { recursive: true })
 }, timeout)
 
-describe("the packed client", () => {
+describe("the packed client", { timeout }, () => {
   it("contains the compiled client, nothing of the server, and no dependencies", () => {
     const installed = join(home, "node_modules/developer-api")
     const files = readdirSync(installed, { recursive: true, withFileTypes: true })
@@ -123,10 +123,8 @@ describe("the packed client", () => {
     )
   })
 
-  it(
-    "has types that compile strictly, its own declarations included",
-    async () => {
-      const program = (title: string) => `
+  it("has types that compile strictly, its own declarations included", async () => {
+    const program = (title: string) => `
         import { createClient, DeveloperApi, isProblem, verifyWebhook, type WebhookEvent } from "developer-api/client"
         import { Effect, Stream } from "effect"
         const api = createClient({ baseUrl: new URL("https://api.example.com"), token: "dk_1" })
@@ -140,35 +138,33 @@ describe("the packed client", () => {
         )
         export const event: Effect.Effect<WebhookEvent, { readonly reason: string }> =
           verifyWebhook({ body: "{}", headers: new Headers(), secrets: ["whsec_AAAA"] })`
-      const options = {
-        target: "es2022",
-        module: "nodenext",
-        lib: ["es2024", "dom", "dom.iterable", "esnext.disposable"],
-        types: [],
-        strict: true,
-        skipLibCheck: false,
-        noEmit: true
-      }
-      await fileOf("good.ts", program("string"))
-      await fileOf("bad.ts", program("number"))
-      await fileOf("tsconfig.json", JSON.stringify({ compilerOptions: options, files: ["good.ts", "bad.ts"] }))
-      const { code, stdout } = await runToEnd(join(checkout, "node_modules/.bin/tsc"), [
-        "--project",
-        home,
-        "--pretty",
-        "false"
-      ])
-      assert.notStrictEqual(code, 0)
-      assert.deepStrictEqual(
-        stdout
-          .trimEnd()
-          .split("\n")
-          .map((line) => line.replace(/^.*\//, "")),
-        ["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."]
-      )
-    },
-    timeout
-  )
+    const options = {
+      target: "es2022",
+      module: "nodenext",
+      lib: ["es2024", "dom", "dom.iterable", "esnext.disposable"],
+      types: [],
+      strict: true,
+      skipLibCheck: false,
+      noEmit: true
+    }
+    await fileOf("good.ts", program("string"))
+    await fileOf("bad.ts", program("number"))
+    await fileOf("tsconfig.json", JSON.stringify({ compilerOptions: options, files: ["good.ts", "bad.ts"] }))
+    const { code, stdout } = await runToEnd(join(checkout, "node_modules/.bin/tsc"), [
+      "--project",
+      home,
+      "--pretty",
+      "false"
+    ])
+    assert.notStrictEqual(code, 0)
+    assert.deepStrictEqual(
+      stdout
+        .trimEnd()
+        .split("\n")
+        .map((line) => line.replace(/^.*\//, "")),
+      ["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."]
+    )
+  })
 })
 
 it("the texts of the packed client are the manual of the client, without links that lead out of the package", () => {
@@ -177,17 +173,15 @@ it("the texts of the packed client are the manual of the client, without links t
   assert.notMatch(readme, /\]\((?!https?:|#)/)
 })
 
-describe("what editors show for the packed client", () => {
+describe("what editors show for the packed client", { timeout }, () => {
   beforeEach(({ skip }) => {
     if (judgesMissing !== undefined) skip(judgesMissing)
   })
 
-  it(
-    "describes operations, members of answers and of requests, problems and events",
-    async () => {
-      const program = await fileOf(
-        "hovers.ts",
-        `import { createClient, DeveloperApi, isProblem, type WebhookEvent } from "developer-api/client"
+  it("describes operations, members of answers and of requests, problems and events", async () => {
+    const program = await fileOf(
+      "hovers.ts",
+      `import { createClient, DeveloperApi, isProblem, type WebhookEvent } from "developer-api/client"
          import { Effect } from "effect"
          const api = createClient({ baseUrl: "https://api.example.com", token: "dk_1" })
          export const calls = Effect.map(DeveloperApi, (effects) => [effects.notes.createNote, effects.deals.listDeals.items])
@@ -203,44 +197,42 @@ describe("what editors show for the packed client", () => {
          export const counts = [preview.counts, reasonsOf]
          export const idOf = (event: WebhookEvent) =>
            event.type === "crm.deal.created.v1" ? event.data.deal.clientId : event.id`
-      )
-      // The compiler of the service has no language service that a program can use yet.
-      const script = await fileOf("hovers.cjs", hovers)
-      const texts = {
-        "effects.notes.createNote": /^Write a note on a deal\. \w/,
-        "api.deals.getDeal": /^Get a deal\. \w/,
-        "api.deals.listDeals.items": /^The records of all pages .*`for await`/,
-        "effects.deals.listDeals.items": /^The records of all pages/,
-        "deal.amountMinor": /^The amount in minor units of `currency`, .*; null if there is no amount\.$/,
-        "headers.etag": /^The version of the record/,
-        "page.nextCursor": /next page/,
-        "page.items[0]?.closedAt": /^When the deal was won or lost/,
-        "listed.stageId": /^The id of the stage/,
-        "preview.counts": /\w/,
-        "params: { dealId": /^The id of the deal/,
-        "query: { status": /\w/,
-        currency: /^The currency of `amountMinor`/,
-        "error.currentVersion": /\w/,
-        "failed.status": /^The HTTP status/,
-        "failed.title": /one fixed sentence/,
-        "failed.detail": /^What happened in this request/,
-        "failed.instance": /identifies the request/,
-        "deal.clientId": /^The id of the client/,
-        "event.id": /installation/
-      }
-      const asked = Object.keys(texts)
-      const shown: { readonly texts: ReadonlyArray<string>; readonly types: ReadonlyArray<string> } = JSON.parse(
-        await run(process.execPath, script, compiler, program, ...asked)
-      )
-      assertMatches(shown.texts, Object.values(texts))
-      // Requests are shown by their members, not by the schemas that declare them.
-      assert.deepStrictEqual(
-        shown.types.filter((type) => /Struct<|QueryOf</.test(type)),
-        []
-      )
-    },
-    timeout
-  )
+    )
+    // The compiler of the service has no language service that a program can use yet.
+    const script = await fileOf("hovers.cjs", hovers)
+    const texts = {
+      "effects.notes.createNote": /^Write a note on a deal\. \w/,
+      "api.deals.getDeal": /^Get a deal\. \w/,
+      "api.deals.listDeals.items": /^The records of all pages .*`for await`/,
+      "effects.deals.listDeals.items": /^The records of all pages/,
+      "deal.amountMinor": /^The amount in minor units of `currency`, .*; null if there is no amount\.$/,
+      "headers.etag": /^The version of the record/,
+      "page.nextCursor": /next page/,
+      "page.items[0]?.closedAt": /^When the deal was won or lost/,
+      "listed.stageId": /^The id of the stage/,
+      "preview.counts": /\w/,
+      "params: { dealId": /^The id of the deal/,
+      "query: { status": /\w/,
+      currency: /^The currency of `amountMinor`/,
+      "error.currentVersion": /\w/,
+      "failed.status": /^The HTTP status/,
+      "failed.title": /one fixed sentence/,
+      "failed.detail": /^What happened in this request/,
+      "failed.instance": /identifies the request/,
+      "deal.clientId": /^The id of the client/,
+      "event.id": /installation/
+    }
+    const asked = Object.keys(texts)
+    const shown: { readonly texts: ReadonlyArray<string>; readonly types: ReadonlyArray<string> } = JSON.parse(
+      await run(process.execPath, script, compiler, program, ...asked)
+    )
+    assertMatches(shown.texts, Object.values(texts))
+    // Requests are shown by their members, not by the schemas that declare them.
+    assert.deepStrictEqual(
+      shown.types.filter((type) => /Struct<|QueryOf</.test(type)),
+      []
+    )
+  })
 
   it("describes every member of the operations and of the problems", () => {
     const declarations = ["Api", "Problems"].flatMap((file) =>
@@ -257,7 +249,7 @@ describe("what editors show for the packed client", () => {
   })
 })
 
-describe("the example programs of the README", () => {
+describe("the example programs of the README", { timeout }, () => {
   const manual = readFileSync(join(checkout, "src/client/README.md"), "utf8")
   const [compile = "", ...programs] = manual
     .matchAll(/```sh\n(.*?)```/gs)
@@ -281,100 +273,81 @@ describe("the example programs of the README", () => {
     assert.lengthOf(programs, 3)
   })
 
-  it(
-    "run with Promises",
-    async () => {
-      const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[0] ?? "")], { TOKEN: token })
-      assert.deepStrictEqual(
-        { code, stderr, lines: stdout.trimEnd().split("\n") },
-        {
-          code: 0,
-          stderr: "",
-          lines: [
-            'Robin Example is at version "2"',
-            "Open: A second grinder",
-            "Open: Espresso machines for the harbour",
-            "404: The project has no such deal."
-          ]
-        }
-      )
-    },
-    timeout
-  )
-
-  it(
-    "are a whole integration, which compiles strictly and runs again and again",
-    async () => {
-      const fresh = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
-      const [program = "", following = ""] = manual.matchAll(/```ts\n(.*?)```/gs).map(([, block = ""]) => block)
-      const file = await fileOf("integration.ts", program.replaceAll("8080", String(await freePort())))
-      const other = await fileOf("following.ts", following)
-      const types = ["--types", "node", "--typeRoots", join(checkout, "node_modules/@types")]
-      const options = ["--ignoreConfig", "--strict", "--noEmit", "--skipLibCheck", "--target", "es2024"]
-      const modules = ["--module", "nodenext", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes"]
-      await run(join(checkout, "node_modules/.bin/tsc"), ...options, ...modules, ...types, file, other)
-      const env = { API: `${fresh.url}/api/v1/developer`, TOKEN: /dk_\w+/.exec(fresh.stdout())?.[0] ?? "" }
-      // Its webhook and its deal are there when it runs again.
-      for (const move of ["from stage_new to stage_offer", "from stage_offer to stage_new"]) {
-        const { code, stderr, stdout } = await runToEnd(process.execPath, [file], env)
-        assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-        // The event arrives at any time.
-        assert.deepStrictEqual(
-          stdout.trimEnd().split("\n").toSorted(),
-          [
-            'Correct the request: {"body/displayName":["must be a string of 1 to 160 characters"]}',
-            "A second grinder",
-            "Espresso machines for the harbour",
-            "It is gone: deal_not_found",
-            "Ten more cups",
-            `Ten more cups: ${move}`
-          ].toSorted()
-        )
+  it("run with Promises", async () => {
+    const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[0] ?? "")], { TOKEN: token })
+    assert.deepStrictEqual(
+      { code, stderr, lines: stdout.trimEnd().split("\n") },
+      {
+        code: 0,
+        stderr: "",
+        lines: [
+          'Robin Example is at version "2"',
+          "Open: A second grinder",
+          "Open: Espresso machines for the harbour",
+          "404: The project has no such deal."
+        ]
       }
-    },
-    timeout
-  )
+    )
+  })
 
-  it(
-    "run with Effect",
-    async () => {
-      const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
+  it("are a whole integration, which compiles strictly and runs again and again", async () => {
+    const fresh = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
+    const [program = "", following = ""] = manual.matchAll(/```ts\n(.*?)```/gs).map(([, block = ""]) => block)
+    const file = await fileOf("integration.ts", program.replaceAll("8080", String(await freePort())))
+    const other = await fileOf("following.ts", following)
+    const types = ["--types", "node", "--typeRoots", join(checkout, "node_modules/@types")]
+    const options = ["--ignoreConfig", "--strict", "--noEmit", "--skipLibCheck", "--target", "es2024"]
+    const modules = ["--module", "nodenext", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes"]
+    await run(join(checkout, "node_modules/.bin/tsc"), ...options, ...modules, ...types, file, other)
+    const env = { API: `${fresh.url}/api/v1/developer`, TOKEN: /dk_\w+/.exec(fresh.stdout())?.[0] ?? "" }
+    // Its webhook and its deal are there when it runs again.
+    for (const move of ["from stage_new to stage_offer", "from stage_offer to stage_new"]) {
+      const { code, stderr, stdout } = await runToEnd(process.execPath, [file], env)
       assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-      assert.match(
-        stdout,
-        /^A second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/
+      // The event arrives at any time.
+      assert.deepStrictEqual(
+        stdout.trimEnd().split("\n").toSorted(),
+        [
+          'Correct the request: {"body/displayName":["must be a string of 1 to 160 characters"]}',
+          "A second grinder",
+          "Espresso machines for the harbour",
+          "It is gone: deal_not_found",
+          "Ten more cups",
+          `Ten more cups: ${move}`
+        ].toSorted()
       )
-      assert.include(stdout, "It is at version 1")
-    },
-    timeout
-  )
+    }
+  })
 
-  it(
-    "receive webhooks",
-    async () => {
-      const port = await freePort()
-      const api = createClient({ baseUrl: service.url, token })
-      const { body } = await api.webhooks.configureWebhook({
-        params: { installationId: "ins_shop" },
-        payload: {
-          endpointUrl: `http://127.0.0.1:${port}/hooks`,
-          eventTypes: ["crm.deal.created.v1", "crm.deal.stage_changed.v1"],
-          expectedVersion: null
-        }
-      })
-      const secret = body.signingSecret ?? ""
-      const receiver = spawn("bash", ["-c", `exec ${pasted(programs[2] ?? "", port).replace(/^SECRET=\S+ /, "")}`], {
-        SECRET: secret
-      })
-      await receiver.prints(/waiting for events/)
-      const { body: created } = await api.deals.createDeal({ payload: { title: "Ten more cups" } })
-      await receiver.prints(/^New: Ten more cups$/m)
-      await api.deals.patchDeal({ params: { dealId: created.resourceId }, payload: { stageId: "stage_offer" } })
-      await receiver.prints(/^Received: crm\.deal\.stage_changed\.v1$/m)
-      const forged = await fetch(`http://127.0.0.1:${port}/hooks`, { method: "POST", body: "{}" })
-      assert.strictEqual(forged.status, 400)
-      await receiver.prints(/^Refused: header_missing$/m)
-    },
-    timeout
-  )
+  it("run with Effect", async () => {
+    const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
+    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+    assert.match(stdout, /^A second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/)
+    assert.include(stdout, "It is at version 1")
+  })
+
+  it("receive webhooks", async () => {
+    const port = await freePort()
+    const api = createClient({ baseUrl: service.url, token })
+    const { body } = await api.webhooks.configureWebhook({
+      params: { installationId: "ins_shop" },
+      payload: {
+        endpointUrl: `http://127.0.0.1:${port}/hooks`,
+        eventTypes: ["crm.deal.created.v1", "crm.deal.stage_changed.v1"],
+        expectedVersion: null
+      }
+    })
+    const secret = body.signingSecret ?? ""
+    const receiver = spawn("bash", ["-c", `exec ${pasted(programs[2] ?? "", port).replace(/^SECRET=\S+ /, "")}`], {
+      SECRET: secret
+    })
+    await receiver.prints(/waiting for events/)
+    const { body: created } = await api.deals.createDeal({ payload: { title: "Ten more cups" } })
+    await receiver.prints(/^New: Ten more cups$/m)
+    await api.deals.patchDeal({ params: { dealId: created.resourceId }, payload: { stageId: "stage_offer" } })
+    await receiver.prints(/^Received: crm\.deal\.stage_changed\.v1$/m)
+    const forged = await fetch(`http://127.0.0.1:${port}/hooks`, { method: "POST", body: "{}" })
+    assert.strictEqual(forged.status, 400)
+    await receiver.prints(/^Refused: header_missing$/m)
+  })
 })
