@@ -1,7 +1,4 @@
-/**
- * Forms of the console that arrive twice, as from a double click: what they do is done once, and the second answer says so. And
- * a form that takes long.
- */
+/** Forms of the console: what operators write into them, and forms that take long or arrive twice, as from a double click. */
 import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { untilRows } from "../support/Waiting.ts"
@@ -113,6 +110,24 @@ it.live(
     yield* Effect.orDie(server.sql`
     CREATE TRIGGER count_long BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION count_long()`)
     const form = confirmedOf((yield* post("disable", { installation: "shop" })).text)
-    assert.include((yield* post("disable", form)).text, "The webhook is disabled")
+    assert.strictEqual((yield* post("disable", form)).status, 303)
   }
 )
+
+it.live("takes a pace of digits alone, and names a campaign that does not exist in its own words", function* () {
+  const server = yield* startConsole()
+  const { projectId } = yield* fillProject(server)
+  const post = yield* formsOf(server, projectId)
+  const paced = (pace: string) => post("replay", { installation: "shop", ...period, status: "all", pace })
+  for (const pace of ["0x10", "1e3", " 5", "5 ", "+5", "1.0", "", "0", "1001", "9".repeat(400)]) {
+    const { headers: answered, status } = yield* paced(pace)
+    const query = new URLSearchParams(answered.get("location")?.split("?")[1])
+    assert.deepStrictEqual([status, query.get("faulty"), query.get("pace") ?? ""], [303, "pace", pace])
+  }
+  for (const pace of ["1", "1000", "007"]) assert.include((yield* paced(pace)).text, "Start this replay?", pace)
+
+  const lost = yield* post("campaign-command", { id: "cmp_none", operation: "pause" })
+  assert.strictEqual(lost.status, 409)
+  assert.include(lost.text, `Project &quot;${projectId}&quot; has no campaign &quot;cmp_none&quot;`)
+  assert.notInclude(lost.text, "GET ")
+})
