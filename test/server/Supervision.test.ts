@@ -1,12 +1,12 @@
-/** A defect in each background fiber of the service during its work (contract §15). */
+/** A defect in a background fiber of the service during its work: metrics, restart and readiness (contract §15). */
 import { readdirSync, readFileSync } from "node:fs"
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Context, Deferred, Effect, Layer, Metric, Redacted } from "effect"
 import { TestClock } from "effect/testing"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { application } from "../../src/server/Serve.ts"
 import { freePort } from "../support/Process.ts"
-import { secretKey } from "../support/TestServer.ts"
+import { secretKey, startServer } from "../support/TestServer.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 
 /** Every background fiber. The test fails if one is missing here. */
@@ -72,8 +72,30 @@ const replacing = (memoMap: Layer.MemoMap, runs: Map<string, number>): Layer.Mem
   return replaced
 }
 
-layer(TestDatabase.layer)("a bug in a background fiber", (it) => {
-  it.effect("restarts the fiber, whichever it is, and the fiber makes progress again", () =>
+const service = Effect.gen(function* () {
+  const port = yield* Effect.promise(freePort)
+  const server = yield* startServer({ ADMIN_PORT: String(port) })
+  const metrics = Effect.promise(() => fetch(`http://127.0.0.1:${port}/metrics`).then((answer) => answer.text()))
+  const ready = Effect.promise(async () => {
+    const answer = await fetch(`${server.url}/readyz`)
+    return { status: answer.status, text: await answer.text() }
+  })
+  /** Reads a metric of a fiber. */
+  const of = (name: string, fiber: string) =>
+    Effect.map(metrics, (text) => Number(new RegExp(`^${name}\\{fiber="${fiber}"\\} (\\S+)`, "m").exec(text)?.[1]))
+  return { ...server, metrics, ready, of }
+})
+
+/** Advances the clock in steps until a condition holds, with real time between them for statements. */
+const passUntil = <A, E, R>(step: "500 millis", look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
+  TestClock.adjust(step).pipe(
+    Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
+    Effect.andThen(look),
+    Effect.repeat({ until: holds })
+  )
+
+layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
+  it.effect("is restarted, whichever it is, and makes progress again", () =>
     Effect.gen(function* () {
       const runs = new Map<string, number>()
       const url = Redacted.value(yield* makeDatabase())
@@ -91,6 +113,21 @@ layer(TestDatabase.layer)("a bug in a background fiber", (it) => {
       assert.deepStrictEqual([...runs.keys()].sort(), fibers)
     }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map()))
   )
+
+  it.effect("is restarted and counted, and without progress the process is not ready", function* () {
+    const { of, ready, sql } = yield* service
+    assert.strictEqual((yield* ready).status, 200)
+    assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
+    yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
+    yield* passUntil("500 millis", of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
+    yield* passUntil("500 millis", ready, ({ status }) => status === 503)
+    assert.include((yield* ready).text, "campaign progress")
+    yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
+    assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
+    yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
+    yield* passUntil("500 millis", ready, ({ status }) => status === 200)
+    yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
+  })
 })
 
 it("a fiber of the service is under supervision, or belongs to a request or a command", () => {
