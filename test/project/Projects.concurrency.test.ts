@@ -120,64 +120,42 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   }
 
   it.effect("as a create in flight that saw no capacity, waits for it and counts it", function* () {
-    const sql = yield* SqlClient.SqlClient
     const id = "in-flight"
     yield* apply(id)
-    const { applying, go } = yield* forkPaused(apply(id, { project: { contactCapacity: 1 } }))
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        assert.isTrue(yield* create(id, "key-1"))
-        yield* go
-        yield* untilLocked("SELECT pg_advisory_xact_lock(")
-      })
-    )
-    yield* Fiber.join(applying)
+    const created = create(id, "key-1")
+    const [, isCreated] = yield* waitingFor(apply(id, { project: { contactCapacity: 1 } }), created)
+    assert.isTrue(isCreated)
     assert.strictEqual(yield* activeClients(id), 1)
     assert.isFalse(yield* create(id, "key-2"))
   })
 
   it.effect("as a patch of a client that it changes, keeps what the patch set", function* () {
-    const sql = yield* SqlClient.SqlClient
     const id = "patched"
     yield* apply(id, { clients: [{ id: "c", displayName: "old" }] })
-    const { applying, go } = yield* forkPaused(
-      apply(id, { project: { name: "changed" }, clients: [{ id: "c", displayName: "new" }] })
+    const [report, isPatched] = yield* waitingFor(
+      apply(id, { project: { name: "changed" }, clients: [{ id: "c", displayName: "new" }] }),
+      patch(id, "key", "c", { firstName: "patched" })
     )
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        assert.isTrue(yield* patch(id, "key", "c", { firstName: "patched" }))
-        yield* go
-        yield* untilLocked("SELECT pg_advisory_xact_lock(")
-      })
-    )
-    assert.strictEqual((yield* Fiber.join(applying)).updated["clients"], 1)
+    assert.deepStrictEqual([report.updated["clients"], isPatched], [1, true])
     assert.deepInclude((yield* rowsOf("clients", id))[0], { display_name: "new", first_name: "patched", version: 3 })
   })
 
   it.effect("as a patch of a deal that it changes, starts from the patched deal", function* () {
-    const sql = yield* SqlClient.SqlClient
     const id = "patched-deal"
     const stages = ["a", "b"].map((id) => ({ id, name: id }))
     yield* apply(id, {
       pipelines: [{ id: "p", name: "P", stages }],
       deals: [{ id: "d", title: "old", pipelineId: "p" }]
     })
-    const { applying, go } = yield* forkPaused(
+    const deals = yield* Deals
+    const changes = { stageId: StageId.make("b"), status: "lost", lostReason: "R" } as const
+    const [[faults]] = yield* waitingFor(
       Effect.all([
         faultsOf(textOf(id, { pipelines: [{ id: "p", name: "P", stages: stages.slice(0, 1) }] })),
         apply(id, { deals: [{ id: "d", title: "new" }] })
-      ])
+      ]),
+      deals.patch(commandOf(id, "key"), DealId.make("d"), changes)
     )
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        const deals = yield* Deals
-        const changes = { stageId: StageId.make("b"), status: "lost", lostReason: "R" } as const
-        yield* deals.patch(commandOf(id, "key"), DealId.make("d"), changes)
-        yield* go
-        yield* untilLocked("SELECT pg_advisory_xact_lock(")
-      })
-    )
-    const [faults] = yield* Fiber.join(applying)
     assert.deepStrictEqual(faults, ["pipelines/0/stages: must keep the stage b: the deal d is in it"])
     const [deal] = yield* rowsOf("deals", id)
     assert.deepInclude(deal, { title: "new", stage_id: "b", status: "lost", lost_reason: "R", version: 3 })
@@ -185,21 +163,14 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   })
 
   it.effect("as another apply that changes a channel's config, starts from the changed config", function* () {
-    const sql = yield* SqlClient.SqlClient
     const id = "config"
     const channels = (config: { readonly token: string; readonly apiBaseUrl?: string }) => ({
       channels: [{ id: "t", providerType: "telegram" as const, displayName: "T", config }]
     })
     yield* apply(id, channels({ token: "1" }))
-    const { applying, go } = yield* forkPaused(apply(id, channels({ token: "3" })))
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        yield* apply(id, channels({ token: "2", apiBaseUrl: "http://127.0.0.1:8081" }))
-        yield* go
-        yield* untilLocked("SELECT pg_advisory_xact_lock(")
-      })
-    )
-    assert.strictEqual((yield* Fiber.join(applying)).updated["channels"], 1)
+    const other = apply(id, channels({ token: "2", apiBaseUrl: "http://127.0.0.1:8081" }))
+    const [report] = yield* waitingFor(apply(id, channels({ token: "3" })), other)
+    assert.strictEqual(report.updated["channels"], 1)
     assert.deepStrictEqual(yield* configOf(id, "t"), { token: "3", apiBaseUrl: "http://127.0.0.1:8081" })
   })
 
@@ -258,11 +229,24 @@ layer(withApi, { excludeTestServices: true })("an export beside mutations", (it)
   })
 })
 
-/** Forks an effect that waits for `go`. It is forked outside of the concurrent transaction; otherwise it would join it. */
-const forkPaused = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+/** Runs an apply that waits for the end of the transaction of a change; returns the results of both. */
+const waitingFor = Effect.fnUntraced(function* <A, E, R, B, E1, R1>(
+  applied: Effect.Effect<A, E, R>,
+  change: Effect.Effect<B, E1, R1>
+) {
+  const sql = yield* SqlClient.SqlClient
   const signal = yield* Deferred.make<void>()
-  const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(signal), effect))
-  return { applying, go: Deferred.succeed(signal, undefined) }
+  // Forked outside of the transaction of the change, which it would join otherwise.
+  const applying = yield* Effect.forkChild(Effect.andThen(Deferred.await(signal), applied))
+  const changed = yield* sql.withTransaction(
+    Effect.gen(function* () {
+      const changed = yield* change
+      yield* Deferred.succeed(signal, undefined)
+      yield* untilLocked("SELECT pg_advisory_xact_lock(")
+      return changed
+    })
+  )
+  return [yield* Fiber.join(applying), changed] as const
 })
 
 /** Waits until a statement of this database that contains `text` waits for a lock. */
