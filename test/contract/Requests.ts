@@ -1,10 +1,19 @@
 /** Requests made from the samples, with the changes of a test. */
 import { randomBytes } from "node:crypto"
+import { crc32 } from "node:zlib"
 import type { Request } from "../support/ContractHttp.ts"
 import type { Reference, Sample } from "./Sample.ts"
 
 /** Returns an unused key that is valid for every operation. */
 export const newKey = () => `key-${randomBytes(8).toString("hex")}`
+
+/** Returns a token: `body` with the checksum that contract §3 describes. */
+export const tokenOf = (body: string) => {
+  const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+  let digits = ""
+  for (let rest = crc32(body); rest > 0; rest = Math.floor(rest / 62)) digits = alphabet.charAt(rest % 62) + digits
+  return body + digits.padStart(6, "0")
+}
 
 export interface Change {
   /** Percent-encoded path parameters. */

@@ -7,13 +7,15 @@ import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { asContracted } from "./Operations.ts"
 import { type Change, requestOf } from "./Requests.ts"
 import type { Reference, Restore, Sample } from "./Sample.ts"
-import * as Messaging from "./Samples.messaging.ts"
 
 /** The profile and the records that make an installation ready for a preview. */
 const staged = {
   importProfile: { version: 1, mappings: { contact: { name: "displayName" } } },
   stagedRecords: [{ entityType: "contact", externalId: "crm-1815", fields: { name: "Ada Lovelace", age: 36 } }]
 } as const
+
+const conversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
+const foreignConversation = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e9"
 
 /** The records to which the samples refer. */
 const fixtures: Parts = {
@@ -43,7 +45,7 @@ const fixtures: Parts = {
     { id: "ins_new", name: "New" },
     { id: "ins_staged", name: "Staged", ...staged }
   ],
-  ...Messaging.fixtures
+  conversations: [{ id: conversation, channelId: "chan_own", address: "own" }]
 }
 
 /** Records of another project, with ids that the first project does not have. */
@@ -56,7 +58,8 @@ const foreign: Parts = {
   campaigns: [{ id: "cmp_foreign", name: "Foreign" }],
   tickets: [{ id: "tic_foreign", subject: "Foreign", status: "resolved" }],
   installations: [{ id: "ins_foreign", name: "Foreign", ...staged }],
-  ...Messaging.foreign
+  channels: [{ id: "chan_foreign", providerType: "sandbox", displayName: "Foreign" }],
+  conversations: [{ id: foreignConversation, channelId: "chan_foreign", address: "foreign" }]
 }
 
 /** Inserts a note, or resets it to its first version. */
@@ -114,6 +117,17 @@ const putDeadDelivery =
         ON CONFLICT (project_id, id) DO UPDATE SET status = 'dead', available_at = NULL, finished_at = now()`
     ).pipe(Effect.asVoid, Effect.orDie)
 
+/** Inserts a message that was sent. */
+const putMessage =
+  (conversationId: string, channelId: string, id: string): Restore =>
+  (sql, projectId) =>
+    sql`
+      INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+        attempting, attempt_log, traceparent, created_at, updated_at)
+      VALUES (${projectId}, ${id}, ${conversationId}, ${channelId}, 'sandbox', 'own', 'Hello', 'sent', 0, false, '[]', '',
+        now(), now())
+      ON CONFLICT DO NOTHING`.pipe(Effect.asVoid, Effect.orDie)
+
 const client = {
   displayName: "Ada Lovelace",
   firstName: "Ada",
@@ -155,9 +169,17 @@ const installationReference: Reference = {
   code: "installation_not_found"
 }
 
+const conversationReference: Reference = {
+  at: ["path", "conversationId"],
+  foreign: foreignConversation,
+  code: "conversation_not_found",
+  form: "uuid"
+}
+
 const campaignReference: Reference = { at: ["path", "campaignId"], foreign: "cmp_foreign", code: "campaign_not_found" }
 
-/** Samples by operation, each with what the contract's table says of it. The walk fails if one is missing here. */
+/** Samples by operation, each with what the contract's table says of it. The walk fails if one is missing here.
+ * `expectedProjectId` differs by project and is left out; `Walk` sets it. */
 export const samples: Readonly<Record<string, Sample>> = asContracted({
   listClients: {
     query: { status: "active", limit: "10", cursor: null }
@@ -298,7 +320,35 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     references: [installationReference],
     refusals: ["installation_not_ready"]
   },
-  ...Messaging.samples,
+  listSources: {
+    query: { limit: "10", cursor: null, expectedProjectId: null },
+    refusals: ["project_mismatch"]
+  },
+  getConversationSource: {
+    params: { conversationId: conversation },
+    query: { expectedProjectId: null },
+    references: [conversationReference],
+    refusals: ["project_mismatch"]
+  },
+  getMessage: {
+    params: { conversationId: conversation, messageId: "msg_own" },
+    query: { expectedProjectId: null },
+    references: [
+      conversationReference,
+      { at: ["path", "messageId"], foreign: "msg_foreign", code: "message_not_found" }
+    ],
+    refusals: ["project_mismatch"],
+    restore: putMessage(conversation, "chan_own", "msg_own")
+  },
+  sendMessage: {
+    policy: "messages",
+    params: { conversationId: conversation },
+    body: { text: "Your machine is ready." },
+    required: ["text"],
+    receipt: "message",
+    references: [conversationReference],
+    refusals: ["project_mismatch", "provider_conflict", "provider_outcome_unknown"]
+  },
   listSegments: {
     query: { limit: "10", cursor: null }
   },
@@ -392,7 +442,7 @@ export class World extends Context.Service<
       const other = yield* server.seed(foreign)
       yield* putNote("deal_foreign", "note_foreign")(server.sql, other.projectId)
       yield* putDeadDelivery("ins_foreign", "dlv_foreign")(server.sql, other.projectId)
-      yield* Messaging.putForeignMessage(server.sql, other.projectId)
+      yield* putMessage(foreignConversation, "chan_foreign", "msg_foreign")(server.sql, other.projectId)
       const alone = yield* Semaphore.make(1)
       return {
         own: yield* seed(),

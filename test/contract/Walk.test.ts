@@ -1,24 +1,15 @@
 /** Every operation: its credentials and rights, its path and methods, and missing records (contract §1 to §4). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { crc32 } from "node:zlib"
 import { modules, scopes } from "../../src/api/Access.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { type Change, newKey, referring, requestOf } from "./Requests.ts"
+import { type Change, newKey, referring, requestOf, tokenOf } from "./Requests.ts"
 import { missingOf, type Reference } from "./Sample.ts"
 import { receiptOfSample, samples, World } from "./Samples.ts"
 import { each, walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
-
-/** Returns a token: `body` with the checksum that contract §3 describes. */
-const tokenOf = (body: string) => {
-  const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-  let digits = ""
-  for (let rest = crc32(body); rest > 0; rest = Math.floor(rest / 62)) digits = alphabet.charAt(rest % 62) + digits
-  return body + digits.padStart(6, "0")
-}
 
 const otherThan = (character: string | undefined) => (character === "a" ? "b" : "a")
 
