@@ -1,7 +1,8 @@
-/** Outbound webhooks: effects of a configure and the versions that it accepts (contract §5, §10). */
+/** Outbound webhooks: effects of a configure, and the URLs that it accepts as far as the text decides (contract §5, §10). */
 import { assert, layer } from "../support/Vitest.ts"
+import { Effect } from "effect"
 import { problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
-import { startServer } from "../support/TestServer.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { api, assertConflict, created, open, stageChanged, updated, usual } from "./Webhooks.support.ts"
 
@@ -22,34 +23,28 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     })
   })
 
-  it.effect("is changed with each configure, and keeps its secret", function* () {
-    const { configured, found } = yield* open()
-    const { signingSecret } = yield* configured()
-    for (const [index, change] of [
-      { endpointUrl: url },
-      { endpointUrl: `${url}?a=1` },
-      { endpointUrl: url, eventTypes: [stageChanged] },
-      {}
-    ].entries()) {
-      const version = index + 1
-      const receipt = yield* configured({ ...change, expectedVersion: version })
-      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: true, version: version + 1, signingSecret })
-      const { expectedVersion: _, ...row } = { ...usual, ...change, enabled: true, version: version + 1 }
-      assert.deepStrictEqual(yield* found, row)
+  it.effect(
+    "keeps its secret when it is configured, and is changed unless the configuration is the current one",
+    function* () {
+      const { configured, found } = yield* open()
+      const { signingSecret } = yield* configured()
+      let version = 1
+      for (const [change, changed] of [
+        [{}, false],
+        [{ endpointUrl: url }, true],
+        [{ endpointUrl: `${url}?a=1` }, true],
+        [{ endpointUrl: url, eventTypes: [stageChanged] }, true],
+        [{ endpointUrl: url, eventTypes: [stageChanged] }, false],
+        [{}, true]
+      ] as const) {
+        const receipt = yield* configured({ ...change, expectedVersion: version })
+        version += changed ? 1 : 0
+        assert.deepStrictEqual(receipt, { resourceId: "ins", changed, version, signingSecret })
+        const { expectedVersion: _, ...row } = { ...usual, ...change, enabled: true, version }
+        assert.deepStrictEqual(yield* found, row)
+      }
     }
-  })
-
-  it.effect("is unchanged by its current configuration, with its secret in the answer", function* () {
-    const { configure, configured, found } = yield* open()
-    const { signingSecret } = yield* configured()
-    const before = yield* found
-    for (const _ of [1, 2]) {
-      const receipt = yield* configured({ expectedVersion: 1 })
-      assert.deepStrictEqual(receipt, { resourceId: "ins", changed: false, version: 1, signingSecret })
-    }
-    assertConflict(yield* configure({ expectedVersion: 2 }), 1)
-    assert.deepStrictEqual(yield* found, before)
-  })
+  )
 
   it.effect("has a set of event types without order and duplicates", function* () {
     const { configure, configured, found } = yield* open()
@@ -132,5 +127,72 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
     const change = { endpointUrl: "https://127.0.0.1/" }
     const { signingSecret: _, ...receipt } = secretOf(yield* webhooks.but({ server: before }).configure(change, key))
     assert.deepStrictEqual(receiptOf(yield* webhooks.configure(change, key), 200), { ...receipt, replayed: true })
+  })
+})
+
+// `EndpointUrl` tests every spelling.
+
+/** Configures each URL in turn and asserts that it is stored unchanged. */
+const assertTaken = Effect.fnUntraced(function* (
+  { configured, found }: Effect.Success<ReturnType<typeof open>>,
+  urls: ReadonlyArray<string>
+) {
+  for (const [index, endpointUrl] of urls.entries()) {
+    const { version } = yield* configured({ endpointUrl, expectedVersion: index === 0 ? null : index })
+    assert.deepInclude(yield* found, { endpointUrl, version })
+  }
+})
+
+layer(api, { excludeTestServices: true })("a webhook endpoint", (it) => {
+  it.effect(
+    "has https, no credentials, no fragment and no address that is not public, else nothing changes",
+    function* () {
+      const { configure, configured, found, read } = yield* open()
+      const refused = (expectedVersion: number | null) =>
+        Effect.forEach(
+          [
+            "http://shop.example.com/hooks",
+            "mailto:shop@example.com",
+            "https://user:secret@shop.example.com/",
+            "https://shop.example.com/#hooks",
+            "https://%31%32%37.0.0.1:8443/",
+            "https://169.254.169.254/hooks",
+            "https://[::ffff:10.0.0.1]/"
+          ],
+          (endpointUrl) =>
+            Effect.map(configure({ endpointUrl, expectedVersion }), (answer) =>
+              assert.isString(problemOf(answer, 400, "webhook_reference_invalid").detail, endpointUrl)
+            )
+        )
+      yield* refused(null)
+      assert.isUndefined(yield* read)
+      yield* configured()
+      const before = yield* found
+      yield* refused(1)
+      assert.deepStrictEqual(yield* found, before)
+    }
+  )
+
+  it.effect("has any public address, or any host name", function* () {
+    yield* assertTaken(yield* open(), [
+      "https://shop.example.com:8443/hooks?token=a%23b",
+      "HTTPS://ÜMLAUT.example/日本",
+      "https://nothing.invalid/",
+      "https://[64:ff9b::8.8.8.8]/"
+    ])
+  })
+})
+
+const allowing = TestServer.layer({ WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8, fd00::/8" }, "api")
+
+layer(allowing, { excludeTestServices: true })("a webhook endpoint in WEBHOOK_ALLOWED_NETWORKS", (it) => {
+  it.effect("is accepted with https and http, and no other address that is not public", function* () {
+    const webhooks = yield* open()
+    const taken = ["http://127.0.0.1:8080/", "https://0x7f000001/", "http://[fd12::1]/hooks"]
+    yield* assertTaken(webhooks, taken)
+    for (const endpointUrl of ["http://8.8.8.8/", "https://10.0.0.1/", "http://user@127.0.0.1/"]) {
+      const answer = yield* webhooks.configure({ endpointUrl, expectedVersion: taken.length })
+      problemOf(answer, 400, "webhook_reference_invalid")
+    }
   })
 })
