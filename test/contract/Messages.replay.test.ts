@@ -93,30 +93,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a replay of a
     }
   })
 
-  it.effect("does not exist for a send that was refused before a message was made", function* () {
-    const { ask, projectId, provider, rows, send } = yield* open(yield* TestServer)
-    const key = newKey()
-    problemOf(yield* ask(conversations.http, { text: "" }, key), 400, "validation_failed")
-    problemOf(yield* ask(conversations.http, { text, expectedProjectId: "other" }, key), 400, "project_mismatch")
-    problemOf(yield* ask("0193f0cb-d4e5-4f70-8192-0000000000ff", { text }, key), 404, "conversation_not_found")
-    assert.deepStrictEqual(yield* rows, [])
-    assert.strictEqual(provider.hits.length, 0)
-    const { messageId, replayed } = messageReceiptOf(yield* send("http", key))
-    assert.isFalse(replayed)
-    // A different text is another request, even with the same meaning.
-    for (const [id, body] of [
-      [conversations.http, { text: `${text} ` }],
-      [conversations.telegram, { text }],
-      [conversations.revoked, { text }],
-      [conversations.http, { text, expectedProjectId: projectId }],
-      ["0193f0cb-d4e5-4f70-8192-0000000000ff", { text }]
-    ] as const) {
-      problemOf(yield* ask(id, body, key), 409, "idempotency_key_reused")
-    }
-    assert.deepInclude(messageReceiptOf(yield* send("http", key)), { messageId, replayed: true })
-    assert.strictEqual(provider.hits.length, 1)
-  })
-
   it.effect("of a refused message refuses its key to another text", function* () {
     const { ask, provider, send } = yield* open(yield* TestServer, status(400))
     for (const to of ["http", "revoked"] as const) {
