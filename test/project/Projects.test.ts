@@ -1,4 +1,4 @@
-/** What an apply writes besides the values of the model. */
+/** What an apply writes besides the values of the model, and the import profiles and staged records of project files. */
 import { assert, layer } from "../support/Vitest.ts"
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer } from "effect"
@@ -9,7 +9,17 @@ import { demoText } from "../support/DemoProject.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
-import { anHourLater, apply, projectRow, rowsOf, services, stateOf } from "./Projects.support.ts"
+import {
+  anHourLater,
+  apply,
+  faultsOf,
+  projectRow,
+  rowsOf,
+  services,
+  stagedOf,
+  stateOf,
+  textOf
+} from "./Projects.support.ts"
 
 layer(services)("an apply", (it) => {
   it.effect("creates the demo without events, and changes nothing the second time", function* () {
@@ -91,5 +101,114 @@ layer(services)("an apply", (it) => {
     assert.strictEqual((yield* apply(id, { campaigns: [{ id: "c", name: "D" }] })).updated["campaigns"], 1)
     const [renamed] = yield* rowsOf("campaigns", id)
     assert.deepStrictEqual(renamed, { ...before, name: "D", version: 6, updated_at: later })
+  })
+})
+
+const profile = { version: 1, mappings: { contact: { name: "displayName", mail: "email" } } } as const
+const ada = { entityType: "contact", externalId: "1", fields: { name: "Ada", mail: "Ada@example.org" } } as const
+const note = {
+  entityType: "note",
+  externalId: "1",
+  fields: { text: "Hello", number: 1e21, deep: [{ a: [null] }] }
+} as const
+
+interface Parts {
+  readonly importProfile?: typeof profile | { readonly version: number; readonly mappings: object } | null
+  readonly stagedRecords?: ReadonlyArray<object>
+}
+
+layer(services)("a project file's imports", (it) => {
+  const stage = Effect.fnUntraced(function* (projectId: string, parts: Parts) {
+    const installations = [{ id: "ins", name: "Shop", ...parts }]
+    const { created, unchanged, updated } = yield* apply(projectId, JSON.parse(JSON.stringify({ installations })))
+    const counts = { created, updated, unchanged }
+    return Object.entries(counts).find(([, count]) => count["installations"] === 1)?.[0]
+  })
+  const recordsOf = Effect.fnUntraced(function* (projectId: string) {
+    const sql = yield* SqlClient.SqlClient
+    return yield* sql`
+      SELECT entity_type AS "entityType", external_id AS "externalId", fields FROM staged_records
+      WHERE project_id = ${projectId} ORDER BY position`
+  })
+
+  it.effect("are judged again when the profile changes, and not at all without it", function* () {
+    yield* stage("profile", { importProfile: profile, stagedRecords: [ada] })
+    const [batch, records, contacts] = yield* stagedOf("profile")
+    assert.deepInclude(contacts?.[0], {
+      email: "ada@example.org",
+      mapped: { displayName: "Ada", email: "Ada@example.org" }
+    })
+
+    const mappings = { contact: { name: "restricted", mail: "firstName" } }
+    assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings } }), "updated")
+    const [changed, sameRecords, others] = yield* stagedOf("profile")
+    assert.deepStrictEqual(sameRecords, records)
+    assert.deepInclude(others?.[0], { email: null, mapped: { firstName: "Ada@example.org" } })
+    assert.deepInclude(changed?.[0], { fingerprint: batch?.[0]?.["fingerprint"] })
+    // The order of its members has no meaning, either.
+    const turned = { contact: { mail: "firstName", name: "restricted" } }
+    assert.strictEqual(yield* stage("profile", { importProfile: { version: 1, mappings: turned } }), "unchanged")
+    assert.strictEqual(yield* stage("profile", { importProfile: { version: 2, mappings } }), "updated")
+
+    assert.strictEqual(yield* stage("profile", { importProfile: null }), "updated")
+    const [withdrawn, kept, none] = yield* stagedOf("profile")
+    assert.deepStrictEqual([kept, none], [records, []])
+    assert.deepInclude(withdrawn?.[0], { rules: null, counts: null, fingerprint: null })
+    assert.strictEqual(yield* stage("profile", { importProfile: null }), "unchanged")
+  })
+
+  it.effect("take any JSON for a value, and any name of 1 to 100 characters", function* () {
+    const fields = JSON.parse(
+      `{"__proto__": {"__proto__": 1}, "constructor": [], "${"\u{1f600}".repeat(100)}": "\\u0001\\u2028\\\\", "n": 12345678901234567890, "z": -0}`
+    )
+    yield* stage("any", { importProfile: profile, stagedRecords: [{ ...ada, fields }] })
+    const [record] = yield* recordsOf("any")
+    assert.deepStrictEqual(JSON.stringify(record?.["fields"]), JSON.stringify(fields))
+  })
+
+  it.effect("are refused with all their faults and without effect", function* () {
+    yield* stage("faults", { importProfile: profile, stagedRecords: [ada] })
+    const before = [yield* rowsOf("installations", "faults"), yield* stagedOf("faults")]
+    const text = textOf("faults").replace(
+      /}$/,
+      `, "installations": [{"id": "ins", "name": "Shop", "importProfile": {"version": 0, "mappings": {"contact": {"": "email", "a": "name"},
+        "person": {}}, "more": 1}, "stagedRecords": [{"entityType": "person", "externalId": "", "fields": {"": 1, "${"x".repeat(101)}": 1}},
+        {"entityType": "note", "externalId": "1", "fields": {"a": 1e400, "b": "\\u0000"}, "version": 1}, {"fields": []}]}]}`
+    )
+    const faults = yield* faultsOf(text)
+    const at = "installations/0"
+    assert.deepStrictEqual(
+      faults.map((fault) => fault.replace(/: must be .*/, ": must be").replace("x".repeat(101), "x…")),
+      [
+        `${at}/importProfile/more: is not known here`,
+        `${at}/importProfile/version: must be`,
+        `${at}/importProfile/mappings/person: is not known here`,
+        `${at}/importProfile/mappings/contact/: is not known here`,
+        `${at}/importProfile/mappings/contact/a: must be`,
+        `${at}/stagedRecords/0/entityType: must be`,
+        `${at}/stagedRecords/0/externalId: must be`,
+        `${at}/stagedRecords/0/fields/: is not known here`,
+        `${at}/stagedRecords/0/fields/x…: is not known here`,
+        `${at}/stagedRecords/1/version: is not known here`,
+        `${at}/stagedRecords/2/entityType: is required`,
+        `${at}/stagedRecords/2/externalId: is required`,
+        `${at}/stagedRecords/2/fields: must be`,
+        `${at}/stagedRecords/1/fields/a: must be`,
+        `${at}/stagedRecords/1/fields/b: must not contain U+0000 or an unpaired surrogate`
+      ]
+    )
+    const good = { importProfile: null, stagedRecords: [note] }
+    yield* faultsOf(
+      textOf(
+        "faults",
+        JSON.parse(
+          JSON.stringify({
+            installations: [{ id: "ins", name: "S", ...good }],
+            tasks: [{ id: "t", title: "T", dealId: "nowhere" }]
+          })
+        )
+      )
+    )
+    assert.deepStrictEqual([yield* rowsOf("installations", "faults"), yield* stagedOf("faults")], before)
   })
 })
