@@ -89,19 +89,17 @@ describe("a mutation sent by the client", () => {
     })
   }
 
-  it.live("is sent once when a gateway answers 502", function* () {
-    const { baseUrl, keys } = yield* scripted(answering(502, "<html>", { "content-type": "text/html" }))
-    const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
-    assert.strictEqual(error._tag, "HttpClientError")
-    assertSame(keys(), 1)
-  })
-
-  it.live("is sent once when retries are off", function* () {
-    const { baseUrl, keys } = yield* scripted(unavailable)
-    const error = yield* Effect.flip((yield* apiAt(baseUrl, { retry: false })).clients.createClient(request))
-    assert.strictEqual(error._tag, "service_unavailable")
-    assertSame(keys(), 1)
-  })
+  for (const [what, step, options, tag] of [
+    ["a gateway answers 502", answering(502, "<html>", { "content-type": "text/html" }), {}, "HttpClientError"],
+    ["retries are off", unavailable, { retry: false }, "service_unavailable"]
+  ] as const) {
+    it.live(`is sent once when ${what}`, function* () {
+      const { baseUrl, keys } = yield* scripted(step)
+      const error = yield* Effect.flip((yield* apiAt(baseUrl, options)).clients.createClient(request))
+      assert.strictEqual(error._tag, tag)
+      assertSame(keys(), 1)
+    })
+  }
 
   it.live("that sends a message is repeated under the same key until the outcome is known", function* () {
     const conversationId = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
