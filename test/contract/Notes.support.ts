@@ -4,31 +4,28 @@ import { Effect } from "effect"
 import { notePageOf, receiptOf } from "../support/ContractAnswers.ts"
 import { withDeals } from "../support/Deals.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
+import { callsOn } from "./Records.support.ts"
 import { newKey } from "./Requests.ts"
 
 /** Returns calls on the notes of a deal with one of the tokens of its project. */
-export const callsOf = (server: TestServer["Service"], { projectId, token }: Seeded, dealId: string) => {
+export const callsOf = (server: TestServer["Service"], seeded: Seeded, dealId: string) => {
+  const { projectId, token } = seeded
   const { send, sql } = server
   const path = `/api/v1/developer/crm/deals/${encodeURIComponent(dealId)}/notes`
-  const create = (json: unknown, key = newKey()) => send({ method: "POST", path, token, key, json })
-  const list = (query = "") => send({ path: query === "" ? path : `${path}?${query}`, token })
-  const page = (query = "") => Effect.map(list(query), notePageOf)
+  const { create, page, patch } = callsOn(path, notePageOf, notePageOf)(server, seeded)
   return {
     server,
     projectId,
     token,
-    path,
-    list,
     page,
     create,
-    patch: (id: string, json: unknown, key = newKey()) =>
-      send({ method: "PATCH", path: `${path}/${encodeURIComponent(id)}`, token, key, json }),
-    remove: (id: string, expectedVersion: number, key = newKey()) =>
+    patch,
+    remove: (id: string, expectedVersion: number) =>
       send({
         method: "DELETE",
         path: `${path}/${encodeURIComponent(id)}?expectedVersion=${expectedVersion}`,
         token,
-        key
+        key: newKey()
       }),
     /** Creates a note; returns its id. */
     created: (body = "New") => Effect.map(create({ body }), (answer) => receiptOf(answer, 201).resourceId),
