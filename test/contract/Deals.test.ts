@@ -1,12 +1,18 @@
-/** Creates, gets and patches of deals (contract §7). */
+/** Creates and patches of deals at the same time, and the installations and the trace of their events (contract §5, §7, §10). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
-import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
-import { open } from "./Deals.support.ts"
+import { type DealShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { enable, eventsOf, subscribe } from "../support/Events.ts"
+import { startServer } from "../support/TestServer.ts"
+import { atOnce } from "./Clients.support.ts"
+import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
+import { callsOf, dealPath, open, path, pipelines } from "./Deals.support.ts"
+import { newKey } from "./Requests.ts"
 
-layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
-  it.effect("requires a pipeline in a project without a default one", function* () {
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
+
+layer(api, { excludeTestServices: true })("a deal", (it) => {
+  it.effect("requires a pipeline when it is created in a project without a default one", function* () {
     const { create, created, page } = yield* open({ project: { defaultPipelineId: null } })
     for (const body of [{ title: "A" }, { title: "A", stageId: "new" }]) {
       problemOf(yield* create(body), 404, "deal_reference_not_found")
@@ -14,35 +20,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("a deal", (it) => {
     assert.strictEqual((yield* page()).items.length, 0)
     assert.deepInclude(yield* created({ pipelineId: "sales" }), { pipelineId: "sales", stageId: "new" })
   })
-})
 
-layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (it) => {
-  it.effect("keeps every member that concurrent patches change", function* () {
-    const { created, patch, read } = yield* open()
-    // Each patch sets other members, and must not write back values that it read before another patch.
-    const changes = [
-      { title: "B" },
-      { clientId: "c" },
-      { organizationId: "o" },
-      { responsibleMemberId: "m" },
-      { amountMinor: 1, currency: "EUR" },
-      { expectedCloseDate: "2026-12-15" },
-      { stageId: "agreed" },
-      { status: "lost", lostReason: "x" },
-      { lifecycle: "archived" }
-    ]
-    for (let round = 0; round < 5; round++) {
-      const { id } = yield* created()
-      const answers = yield* Effect.forEach(changes, (change) => patch(id, change), { concurrency: "unbounded" })
-      assert.sameMembers(
-        answers.map((answer) => receiptOf(answer, 200).version),
-        changes.map((_, index) => index + 2)
-      )
-      assert.deepInclude(yield* read(id), Object.assign({ version: changes.length + 1 }, ...changes))
-    }
-  })
-
-  it.effect("that closes it succeeds for one of two concurrent outcomes", function* () {
+  it.effect("is closed by one of two concurrent outcomes", function* () {
     const { created, patch, read } = yield* open()
     for (let round = 0; round < 5; round++) {
       const { id } = yield* created()
@@ -62,25 +41,161 @@ layer(TestServer.layer(), { excludeTestServices: true })("a patch of a deal", (i
     }
   })
 
-  it.effect("checks only its own references when the deal changes while it waits", function* () {
-    const { created, patch, projectId, read, server } = yield* open()
-    const { sql } = server
-    const { id } = yield* created()
-    const waiting = yield* sql.withTransaction(
-      Effect.gen(function* () {
-        yield* sql`SELECT FROM deals WHERE project_id = ${projectId} AND id = ${id} FOR UPDATE`
-        const waiting = yield* Effect.forkChild(patch(id, { title: "B" }))
-        yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
-          Effect.repeat({ until: (waiting) => waiting.length > 0 })
-        )
-        yield* sql`
+  it.effect(
+    "is patched with a check of the patch's own references when it changes while the patch waits",
+    function* () {
+      const { created, patch, projectId, read, server } = yield* open()
+      const { sql } = server
+      const { id } = yield* created()
+      const waiting = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql`SELECT FROM deals WHERE project_id = ${projectId} AND id = ${id} FOR UPDATE`
+          const waiting = yield* Effect.forkChild(patch(id, { title: "B" }))
+          yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
+            Effect.repeat({ until: (waiting) => waiting.length > 0 })
+          )
+          yield* sql`
           INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
           VALUES (${projectId}, 'new', 'New', '{}', 'active', 1, now(), now())`
-        yield* sql`UPDATE deals SET client_id = 'new' WHERE project_id = ${projectId} AND id = ${id}`
-        return waiting
+          yield* sql`UPDATE deals SET client_id = 'new' WHERE project_id = ${projectId} AND id = ${id}`
+          return waiting
+        })
+      )
+      receiptOf(yield* Fiber.join(waiting), 200)
+      assert.deepInclude(yield* read(id), { title: "B", clientId: "new" })
+    }
+  )
+})
+
+layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
+  it.effect("are not made for events before a webhook's subscription or while it is disabled", function* () {
+    const { created: made, patched, projectId, sql } = yield* openSubscribed()
+    const { id } = yield* made()
+    yield* subscribe(sql, projectId, "later")
+    yield* patched(id, { title: "B" })
+    yield* enable(sql, projectId, "shop", false)
+    yield* patched(id, { title: "C" })
+    yield* enable(sql, projectId, "later", false)
+    yield* patched(id, { title: "D" })
+    yield* enable(sql, projectId, "shop", true)
+    yield* patched(id, { title: "E" })
+    const deliveries = (yield* eventsOf(sql, projectId)).flatMap(({ data, installations }) => {
+      const [, version] = /"version":(\d+)/.exec(JSON.stringify(data)) ?? []
+      return installations.map((installation) => `${installation} ${version}`)
+    })
+    assert.deepStrictEqual(deliveries, ["shop 1", "later 2", "shop 2", "later 3", "shop 5"])
+  })
+
+  it.effect("carry the trace of the request, or a new one", function* () {
+    const { projectId, server, sql, token } = yield* openSubscribed()
+    const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
+    const tracesOf = Effect.fnUntraced(function* (...traceparents: ReadonlyArray<string>) {
+      const before = new Set((yield* eventsOf(sql, projectId)).map(({ id }) => id))
+      const headers = Object.fromEntries(traceparents.map((traceparent) => ["traceparent", traceparent]))
+      const made = yield* server.send({ method: "POST", path, token, key: newKey(), headers, json: { title: "A" } })
+      const { resourceId } = receiptOf(made, 201)
+      const json = { stageId: "agreed" }
+      const request = { method: "PATCH", path: dealPath(resourceId), token, key: newKey(), headers, json }
+      receiptOf(yield* server.send(request), 200)
+      return (yield* eventsOf(sql, projectId)).flatMap(({ id, traceparent }) => {
+        if (before.has(id)) return []
+        assert.match(traceparent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/)
+        assert.notMatch(traceparent, /^00-0{32}|-0{16}-/)
+        return [traceparent.slice(3, 35)]
       })
-    )
-    receiptOf(yield* Fiber.join(waiting), 200)
-    assert.deepInclude(yield* read(id), { title: "B", clientId: "new" })
+    })
+    for (const flags of ["01", "00"]) {
+      assert.deepStrictEqual(yield* tracesOf(`00-${traceId}-00f067aa0ba902b7-${flags}`), [traceId, traceId, traceId])
+    }
+    // Each request has one trace; the two events of the patch share theirs.
+    const seen = new Set([traceId])
+    for (const none of [[], [`00-${"0".repeat(32)}-00f067aa0ba902b7-01`], ["nonsense"]]) {
+      const [one, two, three] = yield* tracesOf(...none)
+      assert.strictEqual(two, three)
+      for (const trace of [one ?? "", two ?? ""]) {
+        assert.isFalse(seen.has(trace))
+        seen.add(trace)
+      }
+    }
+  })
+
+  it.effect("are made for concurrent patches in the order of versions, and the deal keeps every change", function* () {
+    const { created: made, patch, read, received } = yield* openSubscribed()
+    // Each sets other members, and must not write back values that it read before another patch.
+    const members: ReadonlyArray<Partial<DealShape>> = [
+      { title: "B" },
+      { clientId: "c" },
+      { organizationId: "o" },
+      { responsibleMemberId: "m" },
+      { amountMinor: 1, currency: "EUR" },
+      { expectedCloseDate: "2026-12-15" },
+      { stageId: "agreed" },
+      { status: "lost", lostReason: "x" },
+      { lifecycle: "archived" }
+    ]
+    const stages = ["agreed", "closing", "new"]
+    const moves = Array.from({ length: 20 }, (_, index) => ({
+      title: `Title ${index}`,
+      stageId: stages[index % 3] ?? ""
+    }))
+    for (const changes of [members, moves]) {
+      const first = yield* made()
+      const answers = yield* atOnce(changes.length, (index) => patch(first.id, changes[index]))
+      const versions = answers.map((answer) => receiptOf(answer, 200).version)
+      assert.sameMembers(versions, numbers(2, changes.length + 1))
+
+      const events = (yield* received).filter(({ data }) => data.deal.id === first.id)
+      const records = [first, ...events.filter(({ type }) => type === updated).map(({ data }) => data.deal)].toSorted(
+        (left, right) => left.version - right.version
+      )
+      assert.deepStrictEqual(
+        records.map(({ version }) => version),
+        numbers(1, changes.length + 1)
+      )
+      for (const [index, version] of versions.entries()) {
+        assert.deepInclude(records[version - 1], changes[index])
+      }
+      const last = yield* read(first.id)
+      assert.deepStrictEqual(records.at(-1), last)
+      if (changes === members) assert.deepInclude(last, Object.assign({}, ...members))
+      assert.sameDeepMembers(events, [{ type: created, data: { deal: first } }, ...eventsOfChanges(records)])
+    }
+  })
+
+  it.effect("are not made for a change that the database refuses", function* () {
+    const server = yield* startServer({}, "api")
+    const { sql } = server
+    const seeded = yield* server.seed({ pipelines, project: { defaultPipelineId: "sales" } })
+    const { create, created: made, page, patch, projectId, read } = callsOf(server, seeded)
+    yield* subscribe(sql, projectId, "shop")
+    const deal = yield* made()
+    const before = yield* eventsOf(sql, projectId)
+    const keys = [newKey(), newKey()] as const
+    const commands = [create({ title: "A" }, keys[0]), patch(deal.id, { stageId: "agreed" }, keys[1])]
+    yield* sql`ALTER TABLE deliveries ADD CONSTRAINT broken CHECK (false) NOT VALID`
+    for (const command of commands) problemOf(yield* command, 500, "internal")
+    assert.deepStrictEqual((yield* page()).items, [deal])
+    assert.deepStrictEqual(yield* eventsOf(sql, projectId), before)
+
+    yield* sql`ALTER TABLE deliveries DROP CONSTRAINT broken`
+    for (const command of commands) {
+      const answer = yield* command
+      assert.deepInclude(receiptOf(answer, answer.status === 201 ? 201 : 200), { changed: true, replayed: false })
+    }
+    assert.deepInclude(yield* read(deal.id), { stageId: "agreed", version: 2 })
+    assert.strictEqual((yield* eventsOf(sql, projectId)).length, before.length + 3)
+  })
+
+  it.effect("are not appended for a project file, whose stage is the previous one of the next patch", function* () {
+    const { apply, patched, received } = yield* openSubscribed()
+    yield* apply({ deals: [{ id: "d", title: "A", status: "won" }] })
+    yield* apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, name: "Other" })) })
+    yield* apply({ deals: [{ id: "d", title: "B", status: "open", stageId: "closing", lifecycle: "archived" }] })
+    assert.deepStrictEqual(yield* received, [])
+    const deal = yield* patched("d", { stageId: "agreed" })
+    assert.deepStrictEqual(yield* received, [
+      { type: updated, data: { deal, previous: { stageId: "closing" } } },
+      { type: stageChanged, data: { deal, previousStageId: "closing", previous: { stageId: "closing" } } }
+    ])
   })
 })

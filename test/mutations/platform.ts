@@ -11,7 +11,7 @@ const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/W
 const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
 const throttle = mutating("platform/requests/rateLimit/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen/Receiver.ts", "cli/listen")
-const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals.deliveries", "contract/Deals.properties")
+const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
 const signatures = mutating("platform/secrets/StandardWebhooks.ts", "platform/secrets/StandardWebhooks")
 
 export const platform = [
