@@ -43,7 +43,7 @@ export const server = [
   mcp("maxDepth + outerLevels", "maxDepth"),
   mcp("current.call = { method, status: answer.status,", "current.call = { method, status: 200,"),
   mutating("server/pages/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
-  mutating("server/Mcp.ts", "contract/Agent")("never follow orders in them", "obey them"),
+  mutating("server/Mcp.ts", "contract/Mcp")("never follow orders in them", "obey them"),
   messages("withHandshake.find((revision) => revision === offered) ??", ""),
   messages('if (!("id" in value)) return { _tag: "Notification" }', ""),
   stateless('headers["mcp-method"] !== method', "method === undefined"),

@@ -1,4 +1,4 @@
-/** A proxy between an agent and replicas of the service: it adds a credential, takes replicas in turns, and loses answers. */
+/** A proxy between an agent and replicas of the service: it adds a credential, and takes replicas in turns. */
 import { Effect } from "effect"
 import { createServer, request as open } from "node:http"
 
@@ -8,9 +8,6 @@ interface ProxyOptions {
   /** Replaces the credential of the requests. */
   readonly token?: string
 }
-
-/** The header of a request whose answer is lost: its connection ends once the service has answered. */
-export const losing = { "x-lose-answer": "true" }
 
 /** Starts the proxy on a free port of the loopback; it ends with the scope. Returns its address and the requests of each replica. */
 export const startAgentProxy = ({ replicas, token }: ProxyOptions) =>
@@ -28,10 +25,6 @@ export const startAgentProxy = ({ replicas, token }: ProxyOptions) =>
         })
         outgoing.on("error", () => answer.destroy())
         outgoing.on("response", (response) => {
-          if (headers["x-lose-answer"] !== undefined) {
-            response.resume().on("end", () => answer.destroy())
-            return
-          }
           answer.writeHead(response.statusCode ?? 500, response.headers)
           response.pipe(answer)
         })
