@@ -11,7 +11,7 @@ const names = ["Ada", "Bo", "ada", "\u{1f600}\u00e4"]
 const tags = [[], ["a"], ["a", "b"], ["b", "a"], ["A"]]
 
 /** Values of all kinds; some are valid for one field, some for several, some for none. */
-export const value: fc.Arbitrary<unknown> = fc.oneof(
+const value: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom<unknown>(null, ...emails, ...phones, ...names, ...tags) },
   fc.constantFrom<unknown>(
     "",

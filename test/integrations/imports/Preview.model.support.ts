@@ -77,14 +77,14 @@ export const compare = (one: string, other: string): number => {
 }
 
 /** Serializes a value by RFC 8785. */
-export const canonical = (value: unknown): string => {
+const canonical = (value: unknown): string => {
   if (typeof value !== "object" || value === null) return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
   const members = Object.entries(value).sort(([one], [other]) => compare(one, other))
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`).join()}}`
 }
 
-export const fingerprintOf = (
+const fingerprintOf = (
   installationId: string,
   profileVersion: number,
   records: ReadonlyArray<StagedRecord>

@@ -8,7 +8,7 @@ import { apply, preview, services } from "./Preview.support.ts"
 const batches = fc.record({ clients, records, profile, other: profile })
 
 layer(services)("any batch", (it) => {
-  it.effect("is previewed as the model does, under one profile and then another", function* () {
+  it.effect("is previewed as the model does, under two profiles and after a change", function* () {
     const seen = { update: 0, skip: 0, duplicates: 0, unsupported: 0 }
     for (const [index, batch] of fc.sample(batches, 150).entries()) {
       const projectId = `any ${index}`
@@ -32,6 +32,11 @@ layer(services)("any batch", (it) => {
 
       yield* apply(projectId, { importProfile: other })
       assert.deepStrictEqual(yield* preview(projectId), previewOf("ins", other, records, clients), text)
+
+      // A batch that differs in one field replaces the stored one.
+      const changed = records.map((record, n) => (n > 0 ? record : { ...record, fields: { another: null } }))
+      yield* apply(projectId, { importProfile: other, stagedRecords: changed })
+      assert.deepStrictEqual(yield* preview(projectId), previewOf("ins", other, changed, clients), text)
     }
     // Each kind occurs in the samples.
     for (const [what, count] of Object.entries(seen)) assert.isAbove(count, 20, what)

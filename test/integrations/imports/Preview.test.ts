@@ -3,6 +3,7 @@ import { assert, it, layer } from "../../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { PgClient } from "@effect/sql-pg"
+import { createHash } from "node:crypto"
 import { Preview } from "../../../src/integrations/imports/Preview.ts"
 import { migrate } from "../../../src/platform/database/Migrations.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
@@ -33,6 +34,26 @@ layer(services)("a preview", (it) => {
     ]
     const { estimatedChanges } = yield* previewed("names", staged, { clients }, profile)
     assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 2 })
+  })
+
+  it.effect("has as fingerprint the SHA-256 of the documented text", function* () {
+    const text =
+      '{"installationId":"ins","profileVersion":7,"records":[' +
+      '{"entityType":"contact","externalId":"1","fields":{"a":[1,{"x":null,"y":"\u00e4"}],"b":1e+21}},' +
+      '{"entityType":"contact","externalId":"1\u{1f600}","fields":{"\\n":true,"\u{1f600}":0,"\uffee":-0.5}},' +
+      '{"entityType":"contact","externalId":"1\uffee","fields":{}},' +
+      '{"entityType":"note","externalId":"1","fields":{}},' +
+      '{"entityType":"note","externalId":"1","fields":{}}]}'
+    const note = { entityType: "note", externalId: "1", fields: {} } as const
+    const batch = [
+      note,
+      contact("1\uffee"),
+      contact("1\u{1f600}", { "\uffee": -0.5, "\u{1f600}": -0, "\n": true }),
+      note,
+      contact("1", { b: 1e21, a: [1, { y: "\u00e4", x: null }] })
+    ]
+    const { fingerprint } = yield* previewed("text", batch, {}, { ...usual, version: 7 })
+    assert.strictEqual(fingerprint, createHash("sha256").update(text).digest("hex"))
   })
 
   it.effect("ignores other projects and installations", function* () {
