@@ -127,22 +127,15 @@ describe("a service behind PgBouncer in transaction mode", () => {
       })
     const [waits, leaves] = [patch("waits-until-the-end"), patch("hangs-up-before-the-end")]
     for (const { request } of [waits, leaves]) request.end(JSON.stringify({ displayName: "Changed" }))
-    await eventually(async () => {
-      const waiting = await sql("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-      assert.isAbove(waiting.length, 0)
-    })
+    const waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    await eventually(async () => assert.isAbove((await sql(waiting)).length, 0))
     leaves.request.destroy()
     assert.strictEqual((await listClients(api.url, token)).status, 200)
     assert.strictEqual((await createClient(api.url, token, "is-not-locked", "Other")).status, 201)
     const answer = await waits.answer
     expectProblem(answer, 503, "service_unavailable")
     assert.isBelow(answer.millis, 5_000)
-    await eventually(async () =>
-      assert.deepStrictEqual(
-        await sql("SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"),
-        []
-      )
-    )
+    await eventually(async () => assert.deepStrictEqual(await sql(waiting), []))
     await sql("ROLLBACK")
     const patched = await send(`${api.url}${clients}/locked`, {
       method: "PATCH",

@@ -23,7 +23,9 @@ const closedDuring = Effect.fnUntraced(function* (projectId: string, table: stri
     Effect.gen(function* () {
       yield* sql`LOCK TABLE ${sql(table)} IN ACCESS EXCLUSIVE MODE`
       const command = yield* Effect.forkDetach(cli(["deliveries", ...args, "--project", projectId, "--json"]))
-      const waiting = sql`SELECT FROM pg_locks WHERE NOT granted AND relation = ${table}::regclass`
+      const waiting = sql`
+        SELECT FROM pg_locks WHERE NOT granted AND relation = ${table}::regclass
+          AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`
       yield* untilRows(Effect.orDie(waiting), (rows) => rows.length > 0)
       yield* sql`UPDATE projects SET move_state = 'switching' WHERE project_id = ${projectId}`
       return command
