@@ -4,7 +4,7 @@
  */
 import { mutating } from "./Mutation.ts"
 
-const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/Slots")
+const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
 const permits = mutating("platform/background/Slots.ts", "platform/background/Slots")
 const supervisor = mutating("platform/background/Supervisor.ts", "platform/background/Supervisor")
 const deadLetter = mutating(
@@ -21,7 +21,7 @@ const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Mean
 const webhookStates = mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverHealth")
 const lockedResults = mutating(
   "integrations/deliveries/DeliveryLoop/Record.ts",
-  "integrations/deliveries/DeliverDefects"
+  "integrations/deliveries/DeliverRecovery"
 )
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
 const replaying = mutating("integrations/deliveries/Replays/Release.ts", "integrations/deliveries/Replays")
@@ -35,7 +35,7 @@ export const engine = [
   permits("if (!taken) return", ""),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
-  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverStalled")(
+  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
     "Effect.andThen(cycle, progress)",
     "Effect.andThen(progress, cycle)"
   ),
@@ -80,7 +80,7 @@ export const engine = [
   recovery(
     "coalesce(next_due_at > greatest(available_at, now()), true)",
     "false",
-    "integrations/deliveries/DeliverUnannounced"
+    "integrations/deliveries/DeliverRecovery"
   ),
   mutating("platform/background/Worker.ts", "platform/background/Worker")(
     "SELECT (classid::bigint << 32)",

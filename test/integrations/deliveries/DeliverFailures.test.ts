@@ -1,16 +1,22 @@
-/** Failed deliveries: which are retried and when, and which are dead-lettered (contract §10). */
-import { assert, layer } from "../../support/Vitest.ts"
-import { Effect } from "effect"
+/**
+ * Failed deliveries: which are retried and when, also after `Retry-After`, whose forms `Sender.answers` tests, and which are
+ * dead-lettered (contract §10).
+ */
+import { assert, describe, it } from "../../support/Vitest.ts"
+import { Duration, Effect, Option } from "effect"
+import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
+import { claimOf } from "../../support/Claims.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import {
   type Answering,
   type DeliveryRow,
   hang,
+  layerOf,
+  ok,
   open,
   receiver,
-  layerOf,
-  settings,
+  reset,
   status
 } from "./Deliveries.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
@@ -23,9 +29,7 @@ const resultsOf = (row: DeliveryRow | undefined) => row?.log.map(({ errorCode, s
 const times = (row: DeliveryRow | undefined) =>
   (row?.log ?? []).map(({ finishedAt, startedAt }) => [Date.parse(startedAt), Date.parse(finishedAt)] as const)
 
-const api = TestServer.layer({ ...settings, WEBHOOK_TIMEOUT: "1s", WEBHOOK_RETRY_SCHEDULE: "50ms,100ms" })
-
-layer(api, { excludeTestServices: true })("a delivery", (it) => {
+layerOf({ WEBHOOK_TIMEOUT: "1s", WEBHOOK_RETRY_SCHEDULE: "50ms,100ms" })("a delivery", (it) => {
   const elsewhere: Array<string> = []
   const failures: ReadonlyArray<readonly [string, Answering, string | number]> = [
     ["500", status(500), 500],
@@ -38,7 +42,7 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
       ({ response }) => void response.writeHead(200, { "content-length": "100" }).write("x"),
       "timeout"
     ],
-    ["a reset", ({ response }) => void response.socket?.resetAndDestroy(), "connection_lost"],
+    ["a reset", reset, "connection_lost"],
     [
       "a body that breaks off",
       ({ response }) => {
@@ -86,8 +90,8 @@ layer(api, { excludeTestServices: true })("a delivery", (it) => {
   })
 })
 
-layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint that is gone (410)", (it) => {
-  it.effect("disables its webhook and dead-letters its open deliveries until it is configured again", function* () {
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint", (it) => {
+  it.effect("that is gone (410) has its deliveries dead-lettered until it is configured again", function* () {
     let code = 500
     const shop = yield* receiver((hit, n) => status(code)(hit, n))
     const other = yield* receiver()
@@ -134,7 +138,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint that is gone (410)", (it
     assert.deepStrictEqual([(yield* project.health()).inFlight, (yield* project.health("other")).inFlight], [0, 0])
   })
 
-  it.effect("disables its webhook once for many answers", function* () {
+  it.effect("that is gone (410) disables its webhook once for many answers", function* () {
     const shop = yield* receiver(status(410))
     const project = yield* open(yield* TestServer)
     yield* project.subscribe("shop", shop.url, created)
@@ -145,17 +149,81 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint that is gone (410)", (it
     assert.strictEqual((yield* project.health()).inFlight, 0)
   })
 
-  it.effect("does not disable a webhook that has been configured with another URL meanwhile", function* () {
-    const [next, old] = [yield* receiver(), yield* receiver(hang)]
+  for (const [what, retryAfter, from, to] of [
+    ["that asks for a rest longer than the delay puts off the next attempt", "120", 120_000, 130_000],
+    ["that asks for a rest shorter than the delay does not advance the next attempt", "5", 48_000, 72_000]
+  ] as const) {
+    it.effect(what, function* () {
+      const shop = yield* receiver(status(503, { "retry-after": retryAfter }))
+      const project = yield* open(yield* TestServer)
+      yield* project.subscribe("shop", shop.url, created)
+      yield* project.created()
+      const [row] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
+      assert.deepInclude(row, { status: "pending", attempts: 1, retries: 1 })
+      assert.strictEqual((yield* project.health()).inFlight, 0)
+      const wait = (row?.availableAt?.getTime() ?? 0) - Date.parse(row?.log[0]?.finishedAt ?? "")
+      assert.isTrue(wait >= from && wait <= to, String(wait))
+    })
+  }
+})
+
+const hour = 3_600_000
+
+describe("Retry-After", () => {
+  const restOf = (status: number, retryAfter: Option.Option<Duration.Duration>) =>
+    resultOf(
+      claimOf(0),
+      { _tag: "answered", status, retryAfter, body: null },
+      { startedAt: 0, finishedAt: 0 },
+      [Duration.minutes(1)],
+      0.5
+    ).restFor
+
+  it("on 429 and 503 asks for a rest of at most an hour, and on other answers for none", () => {
+    for (const code of [429, 503]) {
+      assert.strictEqual(restOf(code, Option.none()), 0)
+      for (const seconds of [0, 120, 3_600, 3_601, 86_400, 1e20]) {
+        assert.strictEqual(restOf(code, Option.some(Duration.seconds(seconds))), Math.min(seconds * 1_000, hour))
+      }
+    }
+    for (const code of [301, 400, 404, 408, 413, 425, 500, 502, 504]) {
+      assert.strictEqual(restOf(code, Option.some(Duration.seconds(120))), 0, String(code))
+    }
+  })
+})
+
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the schedule", (it) => {
+  it.effect("adds no attempt, and fails none that succeeded", function* () {
+    const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
+    const project = yield* open(yield* TestServer, ["last", "taken"])
+    for (const name of ["last", "taken"] as const) {
+      yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
+    }
+    yield* project.created()
+    yield* project.finished
+    const outcomes = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
+      installation,
+      status,
+      attempts
+    ])
+    assert.sameDeepMembers(outcomes, [
+      ["last", "dead", 2],
+      ["taken", "delivered", 1]
+    ])
+  })
+
+  it.effect("pauses the whole endpoint, and then its deliveries are sent", function* () {
+    const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
     const project = yield* open(yield* TestServer)
-    yield* project.subscribe("shop", old.url, created)
+    yield* project.subscribe("shop", shop.url, created)
     yield* project.created()
-    yield* until(() => old.hits.length === 1)
-    assert.strictEqual((yield* project.configure("shop", next.url, 1, created)).status, 200)
-    old.hits[0]?.response.writeHead(410).end()
-    yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
-    assert.deepStrictEqual(yield* project.webhook(), { enabled: true, version: 2 })
+    const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
     yield* project.created()
-    yield* until(() => next.hits.length === 1)
+    yield* until(() => shop.hits.length === 3)
+    const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
+    const rows = yield* untilRows(project.deliveries(), (rows) =>
+      rows.every(({ log }) => log.at(-1)?.statusCode === 200)
+    )
+    for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
   })
 })

@@ -7,6 +7,7 @@ import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMa
 import { empty } from "../../../src/integrations/deliveries/Replays/Release.ts"
 import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
 import type { Result } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
+import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { deliveries, type Move, type State, states } from "../../../src/integrations/deliveries/States.ts"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
@@ -54,39 +55,15 @@ const claimOne = Effect.fnUntraced(function* (shop: Shop) {
   return claims[0] ?? assert.fail()
 })
 
-const resultFor = (
-  {
-    attempt,
-    endpointUrl,
-    id,
-    installationId,
-    leasedUntil,
-    projectId,
-    urlVersion
-  }: Pick<Claim, keyof Result & keyof Claim>,
-  on: Result["on"]
-): Result => ({
-  projectId,
-  installationId,
-  id,
-  attempt,
-  leasedUntil,
-  endpointUrl,
-  urlVersion,
+const resultFor = (claim: Claim, on: Result["on"]): Result => ({
+  ...returnedBy(claim, "unsent", { startedAt: 0, finishedAt: 5 }),
   on,
   statusCode: on === "succeeded" ? 200 : null,
   errorCode: on === "succeeded" ? null : "connection_lost",
-  responseBody: null,
-  startedAt: 0,
-  finishedAt: 5,
-  retryIn: 0,
-  restFor: 0,
-  strikes: on === "failed" || on === "exhausted" ? 1 : 0,
-  jitter: 1
+  strikes: on === "failed" || on === "exhausted" ? 1 : 0
 })
 
-const recordOne = (shop: Shop, claim: Pick<Claim, keyof Result & keyof Claim>, on: Result["on"]) =>
-  recordAll(shop.sql, [resultFor(claim, on)])
+const recordOne = (shop: Shop, claim: Claim, on: Result["on"]) => recordAll(shop.sql, [resultFor(claim, on)])
 
 /** Ends every lease of the project. */
 const endLeases = ({ projectId, sql }: Shop) =>

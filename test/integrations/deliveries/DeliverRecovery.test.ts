@@ -1,0 +1,228 @@
+/** A delivery loop that misses notices, or can't record or sign: it recovers without help, and delays no other webhook (contract §10). */
+import { assert, describe, it, layer } from "../../support/Vitest.ts"
+import { Context, Deferred, Effect, Fiber, Layer, Redacted, References } from "effect"
+import type { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
+import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
+import { answered } from "../../support/Claims.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+import { startServer } from "../../support/TestServer.ts"
+import { until, untilRows } from "../../support/Waiting.ts"
+import { type Hit, open, receiver, serve, status, verifies } from "./Deliveries.support.ts"
+import { loopWith } from "./Loop.support.ts"
+
+const created = ["crm.deal.created.v1"]
+
+/** Has PostgreSQL refuse changes of deliveries, with an error code; returns what ends that. */
+const refuse = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: string, code: string) {
+  yield* sql`
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '${sql.literal(code)}'; END $$`
+  yield* sql`CREATE TRIGGER refuse BEFORE UPDATE ON deliveries FOR EACH ${sql.literal(changes)} EXECUTE FUNCTION refuse()`
+  return Effect.orDie(sql`DROP TRIGGER refuse ON deliveries`)
+}, Effect.orDie)
+
+const delivered = "ROW WHEN (NEW.status = 'delivered')"
+
+/** Commits an event with its delivery, like a process that is killed before its NOTIFY. */
+const commit = (sql: SqlClient.SqlClient, projectId: string) =>
+  Effect.orDie(sql`
+    WITH event AS (
+      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+      VALUES (${projectId}, new_id('evt', now()), 'crm.deal.created.v1', '{"deal": null}',
+        '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', now())
+      RETURNING id
+    )
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+    SELECT ${projectId}::text, new_id('dlv', now()), 'shop', id, now(), now() FROM event`)
+
+describe("a delivery that was committed without a notice", () => {
+  it.live("is found by the sweep on idle and on busy endpoints", function* () {
+    const server = yield* serve()
+    const shop = yield* receiver()
+    const project = yield* open(server)
+    yield* project.subscribe("shop", shop.url, created)
+    yield* commit(server.sql, project.projectId)
+    yield* until(() => shop.hits.length === 1)
+    yield* project.created()
+    yield* project.finished
+    yield* commit(server.sql, project.projectId)
+    yield* until(() => shop.hits.length === 3)
+  })
+
+  it.live("is dead-lettered when its webhook was disabled meanwhile", function* () {
+    const server = yield* serve()
+    const project = yield* open(server)
+    yield* project.subscribe("shop", "http://127.0.0.1:9/", created)
+    yield* Effect.orDie(server.sql`UPDATE webhooks SET enabled = false WHERE project_id = ${project.projectId}`)
+    yield* commit(server.sql, project.projectId)
+    yield* untilRows(project.deliveries(), (rows) => rows.length === 1 && rows.every(({ status }) => status === "dead"))
+  })
+})
+
+describe("a loop whose record fails as a defect", () => {
+  it.live("is restarted and continues, and repeats deliveries that were not recorded", function* () {
+    const server = yield* serve({ WEBHOOK_TIMEOUT: "60s" })
+    const shop = yield* receiver()
+    const project = yield* open(server)
+    const { projectId, sql } = project
+    yield* project.subscribe("shop", shop.url, created)
+    const allow = yield* refuse(sql, delivered, "check_violation")
+    yield* project.created()
+    yield* until(() => shop.hits.length === 1)
+    yield* Effect.sleep("200 millis")
+    yield* allow
+    yield* project.created()
+    yield* untilRows(project.deliveries(), (rows) => rows.some(({ status }) => status === "delivered"))
+    assert.strictEqual((yield* project.health()).inFlight, 1)
+    yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
+    yield* project.finished
+    assert.strictEqual(shop.hits.length, 3)
+    assert.strictEqual((yield* project.health()).inFlight, 0)
+  })
+})
+
+/** Advances the clock in steps, with time for statements in between, until something holds. */
+const passUntil = <A, E, R>(look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
+  TestClock.adjust("1 second").pipe(
+    Effect.andThen(TestClock.withLive(Effect.sleep("50 millis"))),
+    Effect.andThen(look),
+    Effect.repeat({ until: holds })
+  )
+
+/** Matches the name of the loop, not of its maintenance. */
+const namesLoop = /\bdeliveries(?! [a-z])/
+
+layer(TestDatabase.layer)("a delivery loop whose statements all fail", (it) => {
+  it.effect("makes the process not ready while it retries, until a statement succeeds", function* () {
+    const { sql, url } = yield* startServer()
+    const ready = Effect.promise(async () => {
+      const answer = await fetch(`${url}/readyz`)
+      return { status: answer.status, text: await answer.text() }
+    })
+    assert.strictEqual((yield* ready).status, 200)
+    // PostgreSQL's error when its disk is full: the loop keeps its results and retries.
+    const allow = yield* refuse(sql, "STATEMENT", "disk_full")
+    yield* passUntil(ready, ({ status, text }) => status === 503 && namesLoop.test(text))
+    yield* allow
+    yield* passUntil(ready, ({ status }) => status === 200)
+  })
+})
+
+const isDelivered = (row: { readonly status: string }) => row.status === "delivered"
+
+it.live("a defect in recording results leaves their leases to the database, so that the loop still drains", () =>
+  Effect.gen(function* () {
+    const server = yield* serve({}, "api")
+    const project = yield* open(server)
+    yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
+    let sent = 0
+    const send = () =>
+      Effect.sync(() => {
+        sent++
+        return answered(200)
+      })
+    const loop = yield* loopWith(send).pipe(
+      Layer.provide(clients.deliveries),
+      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
+      Layer.build
+    )
+    yield* refuse(project.sql, delivered, "raise_exception")
+    yield* project.created()
+    yield* until(() => sent === 1)
+    yield* Context.get(loop, DeliveryLoop).drain
+    // Its lease ends by the database's clock; then the delivery is sent again.
+    assert.deepInclude((yield* project.deliveries())[0], { status: "delivering", attempts: 1 })
+  }).pipe(Effect.provideService(References.MinimumLogLevel, "None"), Effect.scoped)
+)
+
+describe("a transaction that holds the row of an endpoint", () => {
+  it.live("delays no other endpoint, and its own results until it ends", function* () {
+    const server = yield* serve()
+    for (const code of [200, 410]) {
+      const [first, second] = [yield* open(server), yield* open(server)]
+      const held: Array<Hit> = []
+      const waiting = yield* receiver((hit) => void held.push(hit))
+      const healthy = yield* receiver()
+      yield* first.subscribe("shop", waiting.url)
+      yield* second.subscribe("shop", healthy.url)
+      yield* first.created()
+      yield* until(() => held.length === 1)
+      const ended = yield* Deferred.make<void>()
+      const locked = yield* Deferred.make<void>()
+      const holder = yield* Effect.forkChild(
+        first.sql.withTransaction(
+          Effect.gen(function* () {
+            for (const table of ["webhooks", "endpoint_health"])
+              yield* first.sql`SELECT FROM ${first.sql(table)} WHERE project_id = ${first.projectId} FOR UPDATE`
+            yield* Deferred.succeed(locked, undefined)
+            yield* Deferred.await(ended)
+          })
+        )
+      )
+      yield* Deferred.await(locked)
+      for (const hit of held) status(code)(hit, 0)
+      for (let n = 1; n <= 3; n++) {
+        yield* second.created()
+        yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
+      }
+      assert.strictEqual((yield* first.deliveries())[0]?.status, "delivering")
+      yield* Deferred.succeed(ended, undefined)
+      yield* Fiber.join(holder)
+      const state = code === 200 ? "delivered" : "dead"
+      yield* untilRows(first.deliveries(), (rows) => rows.every((row) => row.status === state))
+      assert.strictEqual((yield* first.health("shop")).inFlight, 0)
+    }
+  })
+})
+
+const otherKey = Buffer.alloc(32, 8).toString("base64")
+
+describe("a webhook whose secret can't be opened", () => {
+  it.live("fails on the schedule until its deliveries are dead, and leaves nothing in flight", function* () {
+    const old = yield* serve({}, "api")
+    const project = yield* open(old)
+    const shop = yield* receiver()
+    // Started before anything is stored: afterwards its key would be refused.
+    yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey }, "worker")
+    yield* project.subscribe("shop", shop.url)
+    yield* project.created()
+    yield* untilRows(project.deliveries(), ([delivery]) => delivery?.status === "dead")
+    const [delivery] = yield* project.deliveries()
+    assert.deepInclude(delivery, { status: "dead", attempts: 3 })
+    assert.strictEqual((yield* project.health()).inFlight, 0)
+    assert.strictEqual(shop.hits.length, 0)
+  })
+
+  it.live("occupies no slot", function* () {
+    const old = yield* serve({}, "api")
+    const names = Array.from({ length: 33 }, (_, n) => `shop${n}`)
+    const project = yield* open(old, names)
+    const shop = yield* receiver()
+    const server = yield* serve({ DATABASE_URL: old.databaseUrl, SECRET_KEY: otherKey })
+    for (const name of names) yield* project.subscribe(name, shop.url)
+    for (let n = 0; n < 4; n++) yield* project.created()
+
+    yield* Effect.sleep("2 seconds")
+    const neighbour = yield* open(server)
+    const healthy = yield* receiver()
+    yield* neighbour.subscribe("shop", healthy.url)
+    yield* neighbour.created()
+    yield* until(() => healthy.hits.length === 1)
+  })
+})
+
+it.live("a webhook whose older secret can't be opened is signed with the current one", function* () {
+  const project = yield* open(yield* serve())
+  const shop = yield* receiver()
+  yield* project.subscribe("shop", shop.url)
+  const current = yield* project.rotate("shop", 1)
+  yield* project.sql`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE retires_at <> 'infinity'`
+  yield* project.created()
+  yield* project.finished
+  assert.deepStrictEqual(
+    shop.hits.map((hit) => verifies(current, hit)),
+    [true]
+  )
+})
