@@ -6,7 +6,7 @@ const pages = mutating("platform/requests/Pages.ts", "contract/Walk.pages")
 const token = mutating("platform/requests/auth/Token.ts", "platform/requests/auth/Token")
 const bearer = mutating("platform/requests/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("platform/requests/auth/Credentials.ts", "platform/requests/auth/Credentials")
-const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys")
+const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys", "cli/token")
 const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
 const throttle = mutating("platform/requests/rateLimit/Throttle.ts", "contract/Walk.order")
@@ -95,7 +95,7 @@ export const platform = [
     "&& own >= capacity / this.waiting.size",
     ""
   ),
-  mutating("platform/mutations/NameHash.ts", "platform/mutations/NameHash")(
+  mutating("platform/mutations/NameHash.ts", "platform/mutations/FairQueue")(
     "hash = Math.imul(hash ^ 0x10000, prime)",
     ""
   ),

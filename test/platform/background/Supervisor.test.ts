@@ -185,6 +185,33 @@ describe("a periodic effect", () => {
       assert.isAtLeast(runs - before, 16)
     }))
 
+  test("goes on without the interval while it leaves more to do, and each batch is progress", () =>
+    Effect.gen(function* () {
+      const { stalled } = yield* Supervisor
+      let batches = 0
+      const options = {
+        interval: Duration.minutes(1),
+        stalledAfter: Duration.seconds(30),
+        whenMore: Duration.seconds(5)
+      }
+      yield* forkPeriodic(
+        "upkeep",
+        options,
+        Effect.map(Effect.sleep("5 seconds"), () => ++batches < 10)
+      )
+      for (let seconds = 1; seconds < 95; seconds++) {
+        yield* TestClock.adjust("1 second")
+        assert.deepStrictEqual(stalled(), [], `after ${seconds} s`)
+      }
+      assert.strictEqual(batches, 9)
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(batches, 10)
+      yield* TestClock.adjust("64 seconds")
+      assert.strictEqual(batches, 10)
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(batches, 11)
+    }))
+
   test("is stalled once no run has succeeded for ten intervals", () =>
     Effect.gen(function* () {
       const { stalled } = yield* Supervisor

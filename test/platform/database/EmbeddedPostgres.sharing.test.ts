@@ -92,19 +92,6 @@ describe("the shared embedded PostgreSQL", () => {
     yield* isStopped(directory)
   })
 
-  it.live("is adopted when orphaned, and stopped at the end", function* () {
-    const directory = yield* temporaryDirectory
-    const { child, ready } = yield* service(directory)
-    const orphan = yield* ready
-    child.kill("SIGKILL")
-    yield* using(directory, (mine) => {
-      assert.deepStrictEqual(mine, orphan)
-      // The server notices the end of the killed process.
-      return isUsedBy(mine.url, 1)
-    })
-    assert.isFalse(isRunning(orphan.pid))
-  })
-
   it.live("runs on while another client is connected", function* () {
     const directory = yield* temporaryDirectory
     yield* Effect.scoped(

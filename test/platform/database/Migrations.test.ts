@@ -1,10 +1,12 @@
 /** Migrations run while the version before serves. */
 import { PgClient } from "@effect/sql-pg"
-import { assert, describe, it, layer } from "../../support/Vitest.ts"
-import { Effect, Fiber, Layer, Record } from "effect"
+import { assert, type Body, describe, effectOf, it, layer } from "../../support/Vitest.ts"
+import { Effect, Fiber, Layer, Record, type Scope } from "effect"
+import type { SqlClient } from "effect/sql"
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { migrate, migrateFrom } from "../../../src/platform/database/Migrations.ts"
+import { makeProject } from "../../support/Projects.ts"
 import { makeDatabase, TestDatabase } from "../../support/TestDatabase.ts"
 import { untilRows } from "../../support/Waiting.ts"
 import { faultsOf, baseline } from "./Migrations.support.ts"
@@ -168,36 +170,13 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
     const runs = yield* Effect.all([migrateFrom(directory), migrateFrom(directory)], { concurrency: 2 })
     assert.deepStrictEqual(runs.map(({ length }) => length).sort(), [0, 2])
   })
+})
 
-  it.effect("give older deliveries the types of their events, also those that another statement holds at first", () =>
-    Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      yield* migrateFrom(yield* copiesUpTo(15))
-      yield* sql`
-        INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-        VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
-      yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
-      yield* sql`
-        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-        SELECT 'acme', 'e' || n, CASE n % 2 WHEN 0 THEN 'crm.deal.created.v1' ELSE 'crm.deal.updated.v1' END, '{}', '', now()
-        FROM generate_series(1, 11000) n`
-      yield* sql`
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-        SELECT 'acme', 'd' || n, 'shop', 'e' || n, now(), now() FROM generate_series(1, 11000) n`
-      yield* migrateFrom(yield* copiesUpTo(16))
-      const holder = yield* sql.reserve
-      yield* holder.execute("BEGIN", [], undefined)
-      yield* holder.execute("SELECT FROM deliveries WHERE id IN ('d1', 'd9999') FOR UPDATE", [], undefined)
-      const migrating = yield* Effect.forkChild(migrate)
-      const untyped = Effect.orDie(sql`SELECT id FROM deliveries WHERE event_type IS NULL LIMIT 3`)
-      yield* untilRows(untyped, (rows) => rows.length === 2)
-      yield* holder.execute("ROLLBACK", [], undefined)
-      yield* Fiber.join(migrating)
-      const wrong = yield* sql`
-        SELECT deliveries.id FROM deliveries LEFT JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
-        WHERE event_type IS DISTINCT FROM type`
-      assert.deepStrictEqual(wrong, [])
-    }).pipe(
+/** Declares a test on an empty database. */
+const older = (title: string, body: () => Body<PgClient.PgClient | SqlClient.SqlClient | Scope.Scope>) =>
+  it.live(title, () =>
+    effectOf(body()).pipe(
+      // What the test reserves is returned before the pool is closed.
       Effect.scoped,
       Effect.provide(
         Layer.unwrap(Effect.map(makeDatabase({ empty: true }), (url) => PgClient.layer({ url, maxConnections: 3 })))
@@ -205,55 +184,71 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
     )
   )
 
-  it.effect("count the recipients of older campaigns by state, also those that move or were removed meanwhile", () =>
-    Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      yield* migrateFrom(yield* copiesUpTo(21))
-      yield* sql`
-        INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-        VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
-      yield* sql`
-        INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
-          consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
-        SELECT 'acme', id, '{}', 6, 6, 0, 0, 0, 0, 0, 0, now() FROM unnest(ARRAY['draft', 'kept', 'moving', 'removed']) id`
-      yield* sql`
-        INSERT INTO campaigns (project_id, id, name, audience_id, recipients_removed, final_progress, created_at, updated_at)
-        SELECT 'acme', id, id, id, id = 'removed',
-          CASE id WHEN 'removed' THEN '{"recipients": 6, "sent": 3, "failed": 2, "unknown": 1, "skipped": 0}'::json END,
-          now(), now() FROM audiences`
-      yield* sql`
-        INSERT INTO campaign_recipients (project_id, audience_id, position, client_id, status)
-        SELECT 'acme', id, position, 'c', CASE id WHEN 'draft' THEN 'pending' ELSE status END FROM audiences,
-          unnest(ARRAY['pending', 'sending', 'sent', 'failed', 'unknown', 'skipped']) WITH ORDINALITY AS each (status, position)
-        WHERE id <> 'removed'`
-      yield* migrateFrom(yield* copiesUpTo(22))
-      const holder = yield* sql.reserve
-      yield* holder.execute("BEGIN", [], undefined)
-      const toSent =
-        "UPDATE campaign_recipients SET status = 'sent' WHERE audience_id = 'moving' AND status = 'sending'"
-      yield* holder.execute(toSent, [], undefined)
-      const migrating = yield* Effect.forkChild(migrate)
-      const counted = Effect.orDie(sql`SELECT id FROM audiences WHERE sent_count IS NOT NULL`)
-      // The migration waits for the statement whose recipients it could not see.
-      yield* untilRows(counted, (rows) => rows.length === 2)
-      yield* holder.execute("COMMIT", [], undefined)
-      yield* Fiber.join(migrating)
-      yield* sql`UPDATE campaign_recipients SET status = 'failed' WHERE audience_id = 'moving' AND status = 'unknown'`
-      assert.deepStrictEqual(
-        yield* sql`
-          SELECT id, sent_count, failed_count, unknown_count, skipped_count FROM audiences ORDER BY id`.values,
-        [
-          ["draft", 0, 0, 0, 0],
-          ["kept", 1, 1, 1, 1],
-          ["moving", 2, 2, 0, 1],
-          ["removed", 3, 2, 1, 0]
-        ]
-      )
-    }).pipe(
-      Effect.scoped,
-      Effect.provide(
-        Layer.unwrap(Effect.map(makeDatabase({ empty: true }), (url) => PgClient.layer({ url, maxConnections: 3 })))
-      )
-    )
+older("migrations give older deliveries the types of their events, also those that are locked at first", function* () {
+  const sql = yield* PgClient.PgClient
+  yield* migrateFrom(yield* copiesUpTo(15))
+  yield* makeProject("acme")
+  yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
+  yield* sql`
+    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+    SELECT 'acme', 'e' || n, CASE n % 2 WHEN 0 THEN 'crm.deal.created.v1' ELSE 'crm.deal.updated.v1' END, '{}', '', now()
+    FROM generate_series(1, 11000) n`
+  yield* sql`
+    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+    SELECT 'acme', 'd' || n, 'shop', 'e' || n, now(), now() FROM generate_series(1, 11000) n`
+  yield* migrateFrom(yield* copiesUpTo(16))
+  const holder = yield* sql.reserve
+  yield* holder.execute("BEGIN", [], undefined)
+  yield* holder.execute("SELECT FROM deliveries WHERE id IN ('d1', 'd9999') FOR UPDATE", [], undefined)
+  const migrating = yield* Effect.forkChild(migrate)
+  const untyped = Effect.orDie(sql`SELECT id FROM deliveries WHERE event_type IS NULL LIMIT 3`)
+  yield* untilRows(untyped, (rows) => rows.length === 2)
+  yield* holder.execute("ROLLBACK", [], undefined)
+  yield* Fiber.join(migrating)
+  const wrong = yield* sql`
+    SELECT deliveries.id FROM deliveries LEFT JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+    WHERE event_type IS DISTINCT FROM type`
+  assert.deepStrictEqual(wrong, [])
+})
+
+older("migrations count the recipients of older campaigns by state, also those that move meanwhile", function* () {
+  const sql = yield* PgClient.PgClient
+  yield* migrateFrom(yield* copiesUpTo(21))
+  yield* makeProject("acme")
+  yield* sql`
+    INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
+      consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
+    SELECT 'acme', id, '{}', 6, 6, 0, 0, 0, 0, 0, 0, now() FROM unnest(ARRAY['draft', 'kept', 'moving', 'removed']) id`
+  yield* sql`
+    INSERT INTO campaigns (project_id, id, name, audience_id, recipients_removed, final_progress, created_at, updated_at)
+    SELECT 'acme', id, id, id, id = 'removed',
+      CASE id WHEN 'removed' THEN '{"recipients": 6, "sent": 3, "failed": 2, "unknown": 1, "skipped": 0}'::json END,
+      now(), now() FROM audiences`
+  yield* sql`
+    INSERT INTO campaign_recipients (project_id, audience_id, position, client_id, status)
+    SELECT 'acme', id, position, 'c', CASE id WHEN 'draft' THEN 'pending' ELSE status END FROM audiences,
+      unnest(ARRAY['pending', 'sending', 'sent', 'failed', 'unknown', 'skipped']) WITH ORDINALITY AS each (status, position)
+    WHERE id <> 'removed'`
+  yield* migrateFrom(yield* copiesUpTo(22))
+  const holder = yield* sql.reserve
+  yield* holder.execute("BEGIN", [], undefined)
+  const toSent = "UPDATE campaign_recipients SET status = 'sent' WHERE audience_id = 'moving' AND status = 'sending'"
+  yield* holder.execute(toSent, [], undefined)
+  const migrating = yield* Effect.forkChild(migrate)
+  const counted = Effect.orDie(sql`SELECT id FROM audiences WHERE sent_count IS NOT NULL`)
+  // The migration waits for the statement whose recipients it could not see.
+  yield* untilRows(counted, (rows) => rows.length === 2)
+  yield* holder.execute("COMMIT", [], undefined)
+  yield* Fiber.join(migrating)
+  yield* sql`UPDATE campaign_recipients SET status = 'failed' WHERE audience_id = 'moving' AND status = 'unknown'`
+  assert.deepStrictEqual(
+    yield* sql`
+      SELECT id, sent_count, failed_count, unknown_count, skipped_count FROM audiences ORDER BY id`.values,
+    [
+      ["draft", 0, 0, 0, 0],
+      ["kept", 1, 1, 1, 1],
+      ["moving", 2, 2, 0, 1],
+      ["removed", 3, 2, 1, 0]
+    ]
   )
 })

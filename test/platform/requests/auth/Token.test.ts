@@ -97,13 +97,8 @@ describe("the hash of a token", () => {
     assert.strictEqual(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
   })
 
-  it("differs between tokens", () => {
-    fc.assert(
-      fc.property(token, token, ({ text: a }, { text: b }) => {
-        assert.isTrue(sameHash(hash(Redacted.make(a)), hash(Redacted.make(a))))
-        assert.strictEqual(sameHash(hash(Redacted.make(a)), hash(Redacted.make(b))), a === b)
-      })
-    )
+  it("is compared with one of any length", () => {
+    assert.isTrue(sameHash(new Uint8Array(32), new Uint8Array(32)))
     assert.isFalse(sameHash(new Uint8Array(32), new Uint8Array(31)))
   })
 })
