@@ -27,14 +27,6 @@ const expected = (clients: Clients) => {
 }
 
 layer(TestDatabase.layer)("the SQL function first_come", (it) => {
-  it.effect("marks clients without addresses, and gives a repeated address to its first client", function* () {
-    assert.deepStrictEqual(yield* verdictsOf([], 0), [])
-    assert.deepStrictEqual(yield* verdictsOf([[], []], 0), [0, 0])
-    assert.deepStrictEqual(yield* verdictsOf([[], [1], []], 1), [0, 1, 0])
-    // A client can have the same pair twice.
-    assert.deepStrictEqual(yield* verdictsOf([[1, 1], [1]], 1), [1, 2])
-  })
-
   it.effect("assigns addresses in order, each to one client", function* () {
     const chain = Array.from({ length: 20_000 }, (_, index) => [index + 1, index + 2])
     assert.deepStrictEqual(yield* verdictsOf(chain, 20_001), expected(chain))

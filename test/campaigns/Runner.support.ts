@@ -4,6 +4,7 @@ import { Effect, Schema, Struct } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
 import { type Answering, type Hit, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import type { Seeded, TestServer } from "../support/TestServer.ts"
+import { untilRows } from "../support/Waiting.ts"
 
 export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
 
@@ -121,11 +122,7 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
       SELECT status, version, paused_from AS "pausedFrom" FROM campaigns WHERE project_id = ${projectId} AND id = 'cmp'`),
     ([row = assert.fail("no campaign")]) => row
   )
-  const settled = (status: string) =>
-    Effect.repeat(Effect.delay(campaign, "20 millis"), { until: (row) => row.status === status }).pipe(
-      Effect.timeout("60 seconds"),
-      Effect.orDie
-    )
+  const settled = (status: string) => untilRows(campaign, (row) => row.status === status)
   const calls = callsOf(server, seeded)
   const command = (operation: string, parameters: object = {}) => calls.done("cmp", { operation, ...parameters })
   return {

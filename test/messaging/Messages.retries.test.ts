@@ -1,13 +1,26 @@
 /** Retries of waiting messages: each attempt at its time, as a provider receives it (contract §8). */
-import { assert, layer } from "../support/Vitest.ts"
+import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
-import { type MessageRow, open, reset, script, signingSecret, taken } from "../contract/Messages.support.ts"
+import { byFailure } from "../../src/messaging/providers/Outcomes.ts"
+import { outcomes } from "../../src/messaging/providers/Providers.ts"
+import { maxAttempts, resultOf } from "../../src/messaging/RetrySchedule.ts"
+import {
+  conversations,
+  type MessageRow,
+  open,
+  reset,
+  script,
+  signingSecret,
+  taken,
+  text
+} from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, hang, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 import { untilLater } from "./Messages.support.ts"
 
 const isUnderWay = ({ attempting }: MessageRow) => attempting
@@ -26,14 +39,6 @@ const start = Effect.fnUntraced(function* (...answers: readonly [Answering, ...R
       untilLater(row(id), ({ attempting, attempts }) => attempts === times && !attempting, isUnderWay),
     calls: () => provider.hits.length
   }
-})
-
-/** Sends a message and waits for its second attempt; by then, everything that was due before has been attempted, too. */
-const sentinel = Effect.fnUntraced(function* () {
-  const { send, untilIs } = yield* start(status(503), taken)
-  const { messageId } = messageReceiptOf(yield* send("http"))
-  yield* TestClock.adjust("1 seconds")
-  yield* untilIs(messageId, "sent")
 })
 
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
@@ -55,35 +60,22 @@ layer(TestServer.layer())("a message that waits", (it) => {
     assert.strictEqual(calls(), 11)
   })
 
-  it.effect("is attempted five times, after 1 s, 5 s, 30 s and 2 min, and then has failed", function* () {
+  it.effect("is attempted five times with the same key and bytes, and then has failed", function* () {
     const { calls, provider, row, send, untilCalled } = yield* start(status(503))
     const key = newKey()
-    const first = messageReceiptOf(yield* send("http", key))
-    const { messageId } = first
+    const { messageId } = messageReceiptOf(yield* send("http", key))
     for (const [index, delay] of [1_000, 5_000, 30_000, 120_000].entries()) {
       const { availableAt, log } = yield* row(messageId)
-      const last = log.at(-1)
-      const due = Date.parse(String(last?.finishedAt)) + delay
-      assert.strictEqual(last?.nextAttemptAt, new Date(due).toISOString())
+      const due = Date.parse(String(log.at(-1)?.finishedAt)) + delay
       assert.strictEqual(availableAt?.getTime(), due)
-      // Just before its time there is no attempt, and a replay causes none.
+      // Just before its time, a replay causes no attempt.
       yield* TestClock.adjust(due - (yield* Clock.currentTimeMillis) - 1)
-      yield* TestClock.withLive(Effect.sleep("50 millis"))
       const receipt = messageReceiptOf(yield* send("http", key))
       assert.deepInclude(receipt, { deliveryStatus: "retrying", messageId, replayed: true, attempts: log })
       assert.strictEqual(calls(), index + 1)
       yield* untilCalled(messageId, index + 2)
-      assert.strictEqual(calls(), index + 2)
-      const started = Date.parse(String((yield* row(messageId)).log.at(-1)?.startedAt))
-      assert.isTrue(started >= due, `${started} ${due}`)
     }
-    const { log, ...kept } = yield* row(messageId)
-    assert.deepStrictEqual(kept, { status: "failed", attempts: 5, attempting: false, availableAt: null })
-    assert.deepStrictEqual(
-      log.map(({ number, status }) => [number, status]),
-      [1, 2, 3, 4, 5].map((number) => [number, number < 5 ? "retrying" : "rejected"])
-    )
-    assert.isNull(log[4]?.nextAttemptAt)
+    assert.deepInclude(yield* row(messageId), { status: "failed", attempts: 5, availableAt: null })
     assert.deepInclude(refusedOf(yield* send("http", key)), { messageId, replayed: true })
     // Each attempt has the message's key and the same bytes, and is signed at its own time.
     assert.strictEqual(new Set(provider.hits.map(({ body }) => body)).size, 1)
@@ -96,8 +88,6 @@ layer(TestServer.layer())("a message that waits", (it) => {
       assert.strictEqual(strings(headers)["webhook-signature"], signature)
     }
     assert.strictEqual(new Set(provider.hits.map(({ headers }) => headers["webhook-timestamp"])).size, 5)
-    yield* sentinel()
-    assert.strictEqual(calls(), 5)
   })
 
   it.effect(
@@ -130,5 +120,57 @@ layer(TestServer.layer({}, "api"))("a message that waits in a process without ba
     yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker")
     yield* untilIs(messageId, "sent")
     assert.strictEqual(calls(), 2)
+  })
+})
+
+/** Postpones each message once, and then answers its further attempts with `answer`. */
+const afterwards = (answer: Answering): Answering => {
+  const known = new Set<string>()
+  return (hit, n) => {
+    const key = String(hit.headers["idempotency-key"])
+    if (known.has(key)) return answer(hit, n)
+    known.add(key)
+    return status(503)(hit, n)
+  }
+}
+
+it.live(
+  "a message that waits is attempted while a hundred of another project wait for a provider that hangs",
+  function* () {
+    // No call to the hanging provider ends during the test.
+    const server = yield* startServer({ PROVIDER_TIMEOUT: "10m" })
+    const stuck = yield* open(server, afterwards(hang))
+    const healthy = yield* open(server, afterwards(taken))
+    const send = ({ ask }: typeof stuck, count: number) =>
+      Effect.forEach(Array.from({ length: count }), () => ask(conversations.http, { text }), {
+        concurrency: 20,
+        discard: true
+      })
+    yield* send(stuck, 100)
+    yield* until(() => stuck.provider.hits.length > 100)
+    yield* send(healthy, 40)
+    yield* untilRows(healthy.rows, (rows) => rows.every(({ status }) => status === "sent"))
+    assert.strictEqual(healthy.provider.hits.length, 80)
+    // The hanging channel uses no more than its permits.
+    assert.isAtMost(stuck.provider.hits.length, 100 + 16)
+  }
+)
+
+const last = { number: maxAttempts, inDoubt: false, providerType: "telegram" } as const
+
+describe("the last attempt", () => {
+  for (const outcome of [outcomes.circuitOpen, outcomes.notCalled, byFailure("config_unreadable")]) {
+    it(`of a campaign's message is repeated if the provider was not called: ${JSON.stringify(outcome)}`, () => {
+      for (const number of [maxAttempts, maxAttempts + 3]) {
+        const { delayMillis, on } = resultOf({ ...last, number, campaignId: "cmp" }, outcome)
+        assert.deepStrictEqual([on, delayMillis], ["postponed", 120_000])
+      }
+      assert.strictEqual(resultOf({ ...last, campaignId: null }, outcome).on, "exhausted")
+    })
+  }
+
+  it("of a campaign's message ends it if the provider has answered that it is busy", () => {
+    const busy = { ...outcomes.circuitOpen, errorCode: "http_503" }
+    assert.strictEqual(resultOf({ ...last, campaignId: "cmp" }, busy).on, "exhausted")
   })
 })

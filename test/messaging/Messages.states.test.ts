@@ -1,6 +1,6 @@
 /** Every move between the states of a message by its statement, and the fence that refuses stale results. */
 import { assert, describe, it, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { type Attempt, claim, record } from "../../src/messaging/Messages/Attempts.ts"
@@ -50,16 +50,7 @@ const places = {
   failed: { status: "failed", attempt: ended("rejected") }
 } satisfies Readonly<Record<string, Left>>
 type Place = keyof typeof places
-const everyPlace: ReadonlyArray<Place> = [
-  "pending",
-  "retrying, waiting",
-  "retrying, under way",
-  "unknown, waiting",
-  "unknown, under way",
-  "unknown, for good",
-  "sent",
-  "failed"
-]
+const everyPlace = Struct.keys(places)
 const underWay = new Set<Place>(["pending", "retrying, under way", "unknown, under way"])
 const waiting = new Set<Place>(["retrying, waiting", "unknown, waiting"])
 const isUnknown = (place: Place) => place.startsWith("unknown")
@@ -244,16 +235,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
       }
     })
   }
-
-  it.effect("is unknown without its channel when an earlier attempt may have been processed", function* () {
-    const shop = yield* openAt("unknown, waiting")
-    const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
-    yield* shop.record(second, resultOf("postponed"))
-    assert.strictEqual((yield* shop.row(shop.id)).status, "retrying")
-    yield* shop.apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "S", status: "revoked" }] })
-    assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
-    assert.deepInclude(yield* shop.row(shop.id), { status: "unknown", attempts: 2, availableAt: null })
-  })
 
   it.effect("ignores the result of an attempt that another has followed", function* () {
     const shop = yield* openAt("retrying, waiting")

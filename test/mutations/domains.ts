@@ -33,7 +33,7 @@ export const domains = [
   evaluation("else if (!values.has(target.field)) values", "else values"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
-  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.retryAfter"),
+  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.answers"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.failures"),
   attempts('${isAwake(sql, "queue.project_id")} AND', ""),
   attempts("AND messages.attempts = result.number", ""),

@@ -1,8 +1,8 @@
-/** Classification of providers' answers by contract §8. */
+/** Classification of providers' answers by contract §8, and the delay that a busy provider requests. */
 import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect } from "effect"
-import { type Meaning, meaningOf, statuses } from "../../../src/messaging/providers/Outcomes.ts"
-import { answering, endpoint } from "../../support/Endpoints.ts"
+import type { Meaning } from "../../../src/messaging/providers/Outcomes.ts"
+import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
 import {
   accepted,
   expectOfBoth,
@@ -37,15 +37,6 @@ const edges = [200, 299, 300, 399, 400, 407, 408, 409, 428, 429, 430, 499, 500, 
 /** Starts an endpoint that answers with the status at the end of the path. */
 const byPath = (body: string) =>
   endpoint(({ socket, text }) => socket.write(reply(Number(/^POST \S*?(\d{3}) /.exec(text)?.[1]), body)))
-
-it("the table of provider outcomes covers every HTTP status and uses every row", () => {
-  const used = new Set<unknown>()
-  for (const status of Array.from({ length: 1001 }, (_, i) => i)) {
-    assert.strictEqual(meaningOf(status), expected(status), `${status}`)
-    used.add(statuses.find(({ from, to }) => from <= status && status <= to))
-  }
-  for (const row of statuses) assert.isTrue(used.has(row), `${row.from}-${row.to}`)
-})
 
 describe("an answer of the http provider", () => {
   test("is classified by its status, whatever its body", function* () {
@@ -198,4 +189,50 @@ test("an answer of any provider is read up to 64 KiB, and a longer one is classi
     pour()
   })
   yield* expectOfBoth(endless, unknown("unreadable_answer"))
+})
+
+describe("the delay that a provider requests", () => {
+  // The test clock starts at the beginning of 1970.
+  it.effect("is Retry-After in seconds or as a date, at most an hour", () =>
+    Effect.gen(function* () {
+      for (const [value, seconds] of [
+        ["120", 120],
+        ["0", 0],
+        ["3601", 3_600],
+        ["99999999999999999999", 3_600],
+        ["Thu, 01 Jan 1970 00:02:00 GMT", 120],
+        ["Fri, 01 Jan 2100 00:00:00 GMT", 3_600],
+        ["soon", undefined]
+      ] as const) {
+        for (const status of [429, 503]) {
+          const provider = yield* answering(answerOf(status, `retry-after: ${value}`))
+          yield* expectOfBoth(provider, postponed(`http_${status}`, seconds), { what: value })
+        }
+      }
+    }).pipe(Effect.provide(connectors()))
+  )
+
+  it.effect("is retry_after of Telegram's parameters before Retry-After", () =>
+    Effect.gen(function* () {
+      for (const code of [429, 503]) {
+        for (const [parameters, seconds] of [
+          [`,"parameters":{"retry_after":30}`, 30],
+          [`,"parameters":{"retry_after":0}`, 0],
+          [`,"parameters":{"retry_after":7200}`, 3_600],
+          [`,"parameters":{"retry_after":1e300}`, 3_600],
+          [`,"parameters":{"retry_after":-1}`, 7],
+          [`,"parameters":{"retry_after":"30"}`, 7],
+          [`,"parameters":{}`, 7],
+          [`,"parameters":null`, 7],
+          ["", 7]
+        ] as const) {
+          const body = `{"ok":false,"error_code":${code}${parameters}}`
+          const provider = yield* answering(reply(code, body, "retry-after: 7"))
+          assert.deepStrictEqual(yield* send(telegram(provider)), postponed(`telegram_${code}`, seconds), parameters)
+        }
+      }
+      const alone = yield* answering(reply(200, `{"ok":false,"error_code":429,"parameters":{"retry_after":30}}`))
+      assert.deepStrictEqual(yield* send(telegram(alone)), postponed("telegram_429", 30))
+    }).pipe(Effect.provide(connectors()))
+  )
 })

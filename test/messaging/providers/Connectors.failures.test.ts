@@ -1,20 +1,23 @@
-/** Outcomes of calls without an answer (contract §8), by whether the request may have been written. */
+/** Outcomes of calls without an answer (contract §8), by whether the request may have been written; each has its connection. */
 import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { failures } from "../../../src/messaging/providers/Outcomes.ts"
 import { answering, endpoint } from "../../support/Endpoints.ts"
 import { tls, trusted } from "../../support/Tls.ts"
 import {
+  accepted,
   both,
-  expectOfBoth,
   connectors,
+  expectOfBoth,
   http,
+  httpTo,
   overdue,
   postponed,
+  reply,
   send,
   start,
   taken,
+  telegram,
   unknown
 } from "./Connectors.support.ts"
 import { until, untilLive } from "../../support/Waiting.ts"
@@ -22,19 +25,6 @@ import { until, untilLive } from "../../support/Waiting.ts"
 const test = providing(connectors())
 
 const secure = "https://localhost"
-
-it("the table of provider failures has the meanings of contract §8", () => {
-  assert.deepStrictEqual(failures, {
-    config_unreadable: "postponed",
-    dns_failed: "postponed",
-    connect_failed: "postponed",
-    tls_failed: "postponed",
-    connect_timeout: "postponed",
-    timeout: "unknown",
-    connection_lost: "unknown",
-    unreadable_answer: "unknown"
-  })
-})
 
 describe("a provider call is postponed when it", () => {
   test("cannot resolve the provider's name", function* () {
@@ -149,6 +139,48 @@ describe("a provider call is unknown when it", () => {
       const provider = yield* answering(text)
       yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
       yield* until(() => provider.closed() === 2)
+    }
+  })
+})
+
+describe("a connection to a provider", () => {
+  test("is opened for each call and closed with its answer", function* () {
+    const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
+    for (let i = 1; i <= 3; i++) {
+      assert.deepStrictEqual(yield* send(http(provider)), accepted("8812"))
+      assert.strictEqual(provider.connections(), i)
+      yield* until(() => provider.closed() === i)
+    }
+  })
+
+  test("is never replaced within a call", function* () {
+    const provider = yield* endpoint(({ connection, socket }) =>
+      connection === 1 ? socket.resetAndDestroy() : socket.write(reply(200, taken.telegram))
+    )
+    assert.deepStrictEqual(yield* send(telegram(provider)), unknown("connection_lost"))
+    assert.strictEqual(provider.connections(), 1)
+  })
+
+  test("may have TLS", function* () {
+    yield* trusted
+    const provider = yield* endpoint(
+      ({ socket, text }) => socket.write(reply(200, text.includes("/bot") ? taken.telegram : taken.http)),
+      { tls }
+    )
+    yield* expectOfBoth(provider, accepted("8812"), { origin: "https://localhost" })
+  })
+
+  test("is closed when its fiber is interrupted, ready or not", function* () {
+    const silent = yield* endpoint(() => {})
+    const inHandshake = yield* endpoint(() => {}, { connected: (socket) => socket.resume() })
+    for (const [provider, channel] of [
+      [silent, http(silent)],
+      [inHandshake, httpTo(`https://127.0.0.1:${inHandshake.port}/`)]
+    ] as const) {
+      const sending = yield* start(channel)
+      yield* until(() => provider.received.length + (provider === silent ? 0 : provider.connections()) === 1)
+      yield* Fiber.interrupt(sending)
+      yield* until(() => provider.closed() === 1)
     }
   })
 })
