@@ -6,7 +6,7 @@ import { pipelines } from "../contract/Deals.support.ts"
 import { type Answering, bodyOf, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import { type Service } from "../support/Process.ts"
-import { project, session } from "./Projects.support.ts"
+import { project, session, unlimited } from "./Projects.support.ts"
 import { bearer, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -52,13 +52,10 @@ export const openShop = async (
   eventTypes: ReadonlyArray<EventType> = ["crm.deal.created.v1"]
 ) => {
   const id = `p-${randomBytes(6).toString("hex")}`
-  const plenty = { limit: 1_000_000, windowSeconds: 1 }
-  const rateLimits = { read: plenty, write: plenty, messages: plenty }
-  const installations = [{ id: "shop", name: "Shop" }]
   const token = await project(databaseUrl, {
     pipelines,
-    installations,
-    project: { id, name: id, defaultPipelineId: "sales", rateLimits }
+    installations: [{ id: "shop", name: "Shop" }],
+    project: { id, name: id, defaultPipelineId: "sales", rateLimits: unlimited }
   })
   const query = await lastingSession(databaseUrl)
   const call = (of: Api, method: string, path: string, key: string, json: unknown, headers: Headers = {}) =>
