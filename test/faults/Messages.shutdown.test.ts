@@ -50,32 +50,19 @@ const statesOf = (scene: Scene, all: ReadonlyArray<TestMessage>) => Promise.all(
 const delivered = { status: "sent", attempting: false, attempts: ["accepted"] }
 const interrupted = { status: "unknown", attempting: false, attempts: ["unknown interrupted"] }
 
-describe("a caller of a send that disconnects", () => {
-  it("does not end the call, whose outcome is recorded", async () => {
-    const scene = await openScene(databaseUrl)
-    const service = await startHere(databaseUrl, longTimeout)
-    const { all, disconnect } = await underWay(scene, service)
-    await disconnect()
-    scene.provider.acceptAll()
-    await eventually(async () => assert.deepStrictEqual(await statesOf(scene, all), [delivered, delivered]))
-    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(service, each))), [sent, sent])
-    await expectTrue(scene, all)
-  })
-
-  it("does not end the call when the process is shut down afterwards", async () => {
-    const scene = await openScene(databaseUrl)
-    const service = await start(databaseUrl)
-    const { all, disconnect } = await underWay(scene, service)
-    await disconnect()
-    service.kill("SIGTERM")
-    await isDraining(service)
-    await sleep(500)
-    assert.isFalse(service.hasExited())
-    scene.provider.acceptAll()
-    assert.deepStrictEqual(await ended(service), inGoodOrder)
-    assert.deepStrictEqual(await statesOf(scene, all), [delivered, delivered])
-    assert.lengthOf(scene.provider.calls, 2)
-  })
+it("a caller that disconnects does not end its call, also when the process is shut down afterwards", async () => {
+  const scene = await openScene(databaseUrl)
+  const service = await start(databaseUrl)
+  const { all, disconnect } = await underWay(scene, service)
+  await disconnect()
+  service.kill("SIGTERM")
+  await isDraining(service)
+  await sleep(500)
+  assert.isFalse(service.hasExited())
+  scene.provider.acceptAll()
+  assert.deepStrictEqual(await ended(service), inGoodOrder)
+  assert.deepStrictEqual(await statesOf(scene, all), [delivered, delivered])
+  assert.lengthOf(scene.provider.calls, 2)
 })
 
 it("a caller that disconnects while its message is committed leaves no message without a call", async () => {
@@ -216,26 +203,4 @@ describe("two processes that send messages", () => {
     )
     assertMatches(await statesOf(scene, all), [{ status: "pending" }, { status: "pending" }])
   })
-})
-
-it("the roles of a process for messages are `api` for first attempts and `worker` for retries", async () => {
-  const scene = await openScene(databaseUrl)
-  const api = await startHere(databaseUrl, longTimeout)
-  const all = testMessages("role")
-  scene.provider.answerWith(busy)
-  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [retrying, retrying])
-  scene.provider.answerWith(accept)
-  await scene.endPauses()
-  await sleep(1_500)
-  assert.lengthOf(scene.provider.calls, 2)
-  const worker = await startHere(databaseUrl, longTimeout, "worker")
-  await eventually(async () =>
-    assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [sent, sent])
-  )
-  assert.lengthOf(scene.provider.calls, 4)
-  const refused = await Promise.all(all.map((each) => scene.post(worker, each)))
-  assert.deepStrictEqual(
-    refused.map(({ status }) => status),
-    [404, 404]
-  )
 })

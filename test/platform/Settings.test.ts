@@ -1,5 +1,6 @@
 import { assert, describe, it } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { leastConnections } from "../../src/platform/Pools.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 
 const read = (environment: Record<string, string>) =>
@@ -76,6 +77,7 @@ describe("the settings", () => {
     ["WEBHOOK_SECRET_OVERLAP", ["24", "0h", "-1h", "h", "1y"]],
     ["WEBHOOK_DISABLE_AFTER", ["5", "0d", "-1d", "d", "1y"]],
     ["WEBHOOK_RETRY_SCHEDULE", [",", "0s", "5s,0s", "5s,", ",5s", "5s,,30s", "5s;30s", "5s 30s", "5,30", "5s,never"]],
+    ["DATABASE_MAX_CONNECTIONS", [String(leastConnections - 1), "1001", "many"]],
     ["SECRET_KEY", [Buffer.alloc(31).toString("base64"), Buffer.alloc(33).toString("base64")]],
     ["TRACE_URL_TEMPLATE", ["traces", "https://traces.example.com/", "javascript:{traceId}", "https://{traceId}:x/"]],
     ["WEBHOOK_ENDPOINT_CONCURRENCY", ["0", "-1", "1.5", "four", "1e1", "9999999999"]],

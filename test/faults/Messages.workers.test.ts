@@ -4,20 +4,9 @@ import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import {
-  openScene,
-  records,
-  retrying,
-  type Scene,
-  sent,
-  start,
-  type TestMessage,
-  testMessages,
-  unknown
-} from "./Messages.support.ts"
+import { openScene, retrying, type Scene, sent, start, type TestMessage, testMessages } from "./Messages.support.ts"
 import { database, startHere } from "./Projects.support.ts"
-import { accept, busy, ignore } from "./Providers.support.ts"
-import { openProxy } from "../support/WireProxy.ts"
+import { accept, acceptSilently, busy } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
@@ -45,55 +34,6 @@ const slowClaims = async ({ query }: Scene, seconds: number) => {
 }
 
 const statesOf = (scene: Scene, all: ReadonlyArray<TestMessage>) => Promise.all(all.map(scene.state))
-
-it("a message whose lease has ended is unknown from then on, also while that is being recorded", async () => {
-  const scene = await openScene(databaseUrl)
-  const all = testMessages("noted")
-  const first = await start(databaseUrl, "api")
-  const { reached } = scene.provider.trap(all.length, ignore)
-  const cut = all.map((each) => scene.ask(first, each))
-  await reached
-  first.kill("SIGKILL")
-  assert.deepStrictEqual(await Promise.all(cut), ["cut", "cut"])
-
-  await scene.endWaits()
-  const proxy = await openProxy(databaseUrl)
-  const recording = proxy.gate(records)
-  const worker = await start(proxy.url, "worker")
-  await scene.endLeases()
-  await recording.next()
-  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
-  worker.kill("SIGKILL")
-  await worker.exited
-  recording.open()
-  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [unknown, unknown])
-})
-
-it("an outcome that arrives after the lease is not recorded for a later attempt", async () => {
-  const scene = await openScene(databaseUrl)
-  const all = testMessages("late")
-  scene.provider.answerWith(ignore)
-  const answers = all.map((each) => scene.ask(api, each))
-  await eventually(() => assert.lengthOf(scene.provider.calls, 2))
-  const first = [...scene.provider.calls]
-  await scene.endLeases()
-  await startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "worker")
-  await eventually(() => assert.lengthOf(scene.provider.calls, 3))
-  for (const call of first) busy(call)
-  assert.deepStrictEqual(await Promise.all(answers), [unknown, unknown])
-  assert.deepStrictEqual(await statesOf(scene, all), [
-    { status: "unknown", attempting: true, attempts: ["unknown lease_lost", "pending"] },
-    { status: "unknown", attempting: false, attempts: ["unknown lease_lost"] }
-  ])
-  scene.provider.acceptAll()
-  await eventually(async () =>
-    assert.deepStrictEqual((await statesOf(scene, all))[0], {
-      status: "sent",
-      attempting: false,
-      attempts: ["unknown lease_lost", "accepted"]
-    })
-  )
-})
 
 describe("a message worker that shuts down", () => {
   it.each(["SIGTERM", "SIGINT"] as const)("on %s during a claim leaves nothing leased", async (signal) => {
@@ -134,4 +74,33 @@ it("several message workers make each retry once", async () => {
   for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
   for (const each of all) assert.strictEqual(await scene.ask(api, each), sent)
   assert.lengthOf(scene.provider.calls, 2 * all.length)
+})
+
+/** Its lease lasts 65 s, longer than the test waits. */
+it("a message worker that is killed loses no message, which another takes over without a second send", async () => {
+  const scene = await openScene(databaseUrl)
+  const { provider } = scene
+  const all = testMessages("held")
+  provider.answerWith(busy)
+  assert.deepStrictEqual(await Promise.all(all.map((each) => scene.ask(api, each))), [retrying, retrying])
+  const trap = provider.trap(all.length, acceptSilently)
+  await scene.endPauses()
+  const first = await start(databaseUrl, "worker")
+  await trap.reached
+  await startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "worker")
+  provider.answerWith(accept)
+  first.kill("SIGKILL")
+  await eventually(async () => {
+    const [http, telegram] = await Promise.all(all.map(scene.state))
+    const before = ["retrying http_503", "unknown lease_lost"]
+    assert.deepStrictEqual(http, { status: "sent", attempting: false, attempts: [...before, "accepted"] })
+    assert.deepStrictEqual(telegram, { status: "unknown", attempting: false, attempts: before })
+  })
+  assertMatches(
+    all.map((each) => scene.entry(each)),
+    [
+      { calls: 3, taken: [/^/] },
+      { calls: 2, taken: [/^/] }
+    ]
+  )
 })
