@@ -1,7 +1,7 @@
 /** Mutations of the domains (crm, messaging, campaigns, integrations) and of the console. */
 import { mutating } from "./Mutation.ts"
 
-const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/Addresses")
+const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
 const evaluation = mutating(
   "integrations/imports/Preview/Evaluation.ts",
   "integrations/imports/Preview",

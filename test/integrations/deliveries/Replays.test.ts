@@ -158,40 +158,26 @@ layerOf()("a replay", (it) => {
     assert.deepInclude(items[0], { queued: made.length })
   })
 
-  it.effect(
-    "of dead deliveries to a suspect endpoint sends one as its probe, and the others when that succeeds",
-    function* () {
-      const answers = { broken: true }
-      const to = yield* receiver((hit, n) => (answers.broken ? status(500) : ok)(hit, n))
-      const shop = yield* start(to)
-      for (let n = 0; n < 3; n++) yield* shop.created()
-      yield* shop.finished
-      // Failures have made it suspect; the pause of a parked endpoint is over.
-      yield* shop.server.sql`
-      UPDATE endpoint_health SET strikes = 9, failures = 9, parked_until = now() - interval '1 second'
-      WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
-      answers.broken = false
-      const { replayId } = yield* shop.replay()
-      assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 3 })
-      yield* shop.finished
-      assert.deepStrictEqual(
-        (yield* shop.repeats).map((repeat) => repeat.status),
-        ["delivered", "delivered", "delivered"]
-      )
-    }
-  )
-
-  it.effect("has one delivery open at a suspect endpoint", function* () {
-    const to = yield* receiver((hit, n) => (n < 3 ? ok : hang)(hit, n))
+  it.effect("to a suspect endpoint sends one delivery as its probe, and the others when that succeeds", function* () {
+    const answers = { first: status(500), next: hang }
+    const to = yield* receiver((hit, n) => (n < 9 ? answers.first : answers.next)(hit, n))
     const shop = yield* start(to)
     for (let n = 0; n < 3; n++) yield* shop.created()
     yield* shop.finished
+    assert.strictEqual(to.hits.length, 9)
+    // Failures have made it suspect; the pause of a parked endpoint is over.
     yield* shop.server.sql`
-      UPDATE endpoint_health SET strikes = 3 WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
-    const { replayId } = yield* shop.replay("--status", "all")
+      UPDATE endpoint_health SET strikes = 9, failures = 9, parked_until = now() - interval '1 second'
+      WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+    const { replayId } = yield* shop.replay()
     yield* until(() => to.open() === 1)
     assert.strictEqual((yield* shop.repeats).length, 1)
-    yield* shop.command("cancel-replay", "--replay", String(replayId))
+    answers.next = ok
+    to.hits.at(-1)?.response.end()
+    assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 3 })
+    yield* shop.finished
+    const states = (yield* shop.repeats).map((repeat) => repeat.status)
+    assert.deepStrictEqual(states, ["delivered", "delivered", "delivered"])
   })
 
   it.effect("is not kept waiting by a hundred replays of another project that cannot go on", function* () {

@@ -1,7 +1,123 @@
+/** Endpoint URLs, and the addresses that they may hold or resolve to. */
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
+import fc from "fast-check"
+import { type AllowedNetworks, classify, networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
 import { checkEndpoint, mayConnect } from "../../../src/integrations/endpoints/EndpointUrl.ts"
+
+const networks = (...texts: ReadonlyArray<string>): AllowedNetworks => networksOf(texts)
+const judged = (addresses: ReadonlyArray<string>, allowed = networksOf([])) =>
+  addresses.map((address) => `${address} ${classify(address, allowed)}`)
+const all = (addresses: ReadonlyArray<string>, judgement: string) =>
+  addresses.map((address) => `${address} ${judgement}`)
+
+// First and last address of every row of the registries, and the addresses next to the blocks.
+const refusedIPv4 =
+  "0.0.0.0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.0 127.0.0.1 127.255.255.255 " +
+  "169.254.0.0 169.254.169.254 169.254.255.255 172.16.0.0 172.31.255.255 192.0.0.0 192.0.0.7 192.0.0.8 192.0.0.11 " +
+  "192.0.0.170 192.0.0.171 192.0.0.255 192.0.2.0 192.0.2.255 192.88.99.0 192.88.99.2 192.88.99.255 192.168.0.0 " +
+  "192.168.255.255 198.18.0.0 198.19.255.255 198.51.100.0 198.51.100.255 203.0.113.0 203.0.113.255 224.0.0.0 " +
+  "239.255.255.255 240.0.0.0 255.255.255.254 255.255.255.255"
+const publicIPv4 =
+  "1.0.0.0 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 169.255.0.0 " +
+  "172.15.255.255 172.32.0.0 191.255.255.255 192.0.0.9 192.0.0.10 192.0.1.0 192.0.3.0 192.31.196.1 192.52.193.1 " +
+  "192.88.98.255 192.88.100.0 192.167.255.255 192.169.0.0 192.175.48.1 198.17.255.255 198.20.0.0 198.51.99.255 " +
+  "198.51.101.0 203.0.112.255 203.0.114.0 223.255.255.255 8.8.8.8"
+const refusedIPv6 =
+  ":: ::1 ::2 ::ffff:ffff:ffff ::7f00:1 ::8.8.8.8 ::1:0:0:0 64:ff9b:0:0:0:1:808:808 64:ff9b:1:: 64:ff9b:1::808:808 " +
+  "64:ff9b:1:ffff:ffff:ffff:ffff:ffff 64:ff9c:: 100:: 100::ffff:ffff:ffff:ffff 100:0:0:1:: 100:0:0:1::1 " +
+  "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 2001:: 2001:0:808:808::1 2001:1:: 2001:1::4 2001:2:: 2001:2:0:ffff::1 " +
+  "2001:2:1:: 2001:4:111:ffff:: 2001:4:113:: 2001:10:: 2001:1f:ffff:: 2001:40:: 2001:1ff:ffff:: 2001:db8:: " +
+  "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff 3fff:: 3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff 4000:: 5f00:: 5f00:ffff:: " +
+  "fc00:: fd00:ec2::254 fdff:ffff:: fe00:: fe80:: fe80::1 febf:ffff:: fec0:: feff:ffff:: ff00:: ff02::1 ff0e::1 " +
+  "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+const publicIPv6 =
+  "2000:: 2001:1::1 2001:1::2 2001:1::3 2001:3:: 2001:3:ffff:: 2001:4:112:: 2001:4:112:ffff:: 2001:20:: 2001:2f:ffff:: " +
+  "2001:30:: 2001:3f:ffff:: 2001:200:: 2001:db7:ffff:: 2001:db9:: 2001:4860:4860::8888 2606:4700:4700::1111 " +
+  "2620:4f:8000::1 3ffe:ffff:: 3fff:1000:: 3fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+
+describe("addresses", () => {
+  it("are refused when the IANA registries list them as not globally reachable", () => {
+    const refused = `${refusedIPv4} ${refusedIPv6}`.split(" ")
+    assert.deepStrictEqual(judged(refused), all(refused, "refused"))
+  })
+
+  it("are accepted everywhere else", () => {
+    const open = `${publicIPv4} ${publicIPv6}`.split(" ")
+    assert.deepStrictEqual(judged(open), all(open, "public"))
+  })
+
+  it("are classified alike in every spelling", () => {
+    const same = [
+      "::FFFF:127.0.0.1",
+      "0:0:0:0:0:ffff:7f00:1",
+      "::ffff:7f00:0001",
+      "0000:0000:0000:0000:0000:FFFF:7F00:1"
+    ]
+    assert.deepStrictEqual(judged(same), all(same, "refused"))
+    assert.deepStrictEqual(judged(same, networks("127.0.0.1")), all(same, "allowed"))
+  })
+
+  it("with a zone, or invalid ones, are refused even when every network is allowed", () => {
+    const none = [
+      "",
+      "localhost",
+      "127.1",
+      "0x7f.0.0.1",
+      "fe80::1%eth0",
+      "[::1]",
+      "::1]:80/[",
+      "1.2.3.4:80",
+      "8.8.8.8 "
+    ]
+    assert.deepStrictEqual(judged(none, networks("0.0.0.0/0", "::/0")), all(none, "refused"))
+  })
+
+  it("that embed an IPv4 address are classified by it", () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(fc.ipV4(), fc.constantFrom(...refusedIPv4.split(" "), ...publicIPv4.split(" "))),
+        fc.constantFrom(networksOf([]), networks("10.0.0.0/8", "8.0.0.0/8", "fd00::/8")),
+        fc.nat({ max: 0xffff }),
+        (ipv4, allowed, tail) => {
+          const [a = 0, b = 0, c = 0, d = 0] = ipv4.split(".").map(Number)
+          const hex = (high: number, low: number) => (high * 256 + low).toString(16)
+          const forms = [
+            `::ffff:${ipv4}`,
+            `::ffff:${hex(a, b)}:${hex(c, d)}`,
+            `64:ff9b::${ipv4}`,
+            `64:ff9b::${hex(a, b)}:${hex(c, d)}`,
+            `2002:${hex(a, b)}:${hex(c, d)}::${tail.toString(16)}`
+          ]
+          assert.deepStrictEqual(judged(forms, allowed), all(forms, classify(ipv4, allowed)))
+        }
+      ),
+      { numRuns: 500 }
+    )
+  })
+})
+
+describe("allowed networks", () => {
+  it("allow their own addresses and no others", () => {
+    const allowed = networks("10.1.2.3/16", "192.168.7.7", "fd12:3456::/32", "::1/128", "2606:4700::/32")
+    const open = "10.1.0.0 10.1.255.255 192.168.7.7 fd12:3456::1 ::1 ::ffff:10.1.0.1 64:ff9b::10.1.0.1 2606:4700::1"
+    assert.deepStrictEqual(judged(open.split(" "), allowed), all(open.split(" "), "allowed"))
+    const closed = "10.0.255.255 10.2.0.0 192.168.7.6 fd12:3457::1 ::2 ::ffff:10.2.0.1 ::10.1.0.1 127.0.0.1 fe80::1"
+    assert.deepStrictEqual(judged(closed.split(" "), allowed), all(closed.split(" "), "refused"))
+    assert.deepStrictEqual(judged(["8.8.8.8", "2001:4860::1"], allowed), all(["8.8.8.8", "2001:4860::1"], "public"))
+  })
+
+  it("of one address family allow nothing of the other", () => {
+    assert.strictEqual(classify("10.0.0.1", networks("::/0")), "refused")
+    assert.strictEqual(classify("fd00::1", networks("0.0.0.0/0")), "refused")
+    assert.strictEqual(classify("fd00::1", networks("::/0")), "allowed")
+  })
+
+  it("are empty without a setting", () => {
+    assert.isFalse(networks("127.0.0.0/8").isEmpty)
+    assert.isTrue(networks().isEmpty)
+  })
+})
 
 const loopback = networksOf(["127.0.0.0/8", "::1/128"])
 
@@ -9,7 +125,6 @@ const verdict = (url: string, allowed = networksOf([])) =>
   Result.match(checkEndpoint(url, allowed), { onSuccess: () => "taken", onFailure: (reason) => reason })
 const verdicts = (urls: ReadonlyArray<string>, allowed = networksOf([])) =>
   urls.map((url) => `${url} ${verdict(url, allowed)}`)
-const all = (urls: ReadonlyArray<string>, verdict: string) => urls.map((url) => `${url} ${verdict}`)
 
 const notPublic =
   "The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS)."

@@ -144,18 +144,6 @@ layer(services, { excludeTestServices: true })("commands of a group", (it) => {
     assert.strictEqual(new Set(rows.map(({ transaction }) => transaction)).size, 1)
   })
 
-  it.effect("run once each, and concurrent repeats are replayed", function* () {
-    for (const some of fc.sample(steps, 10)) {
-      const id = yield* open(`repeated-${projects++}`, null)
-      const creates = some.filter(({ create }) => create !== undefined)
-      const repeated = [...creates, ...creates, ...creates]
-      const results = yield* Effect.forEach(repeated, (step) => run(id, step), { concurrency: "unbounded" })
-      assert.strictEqual(results.filter((result) => result === "true 1 false").length, creates.length)
-      assert.strictEqual(results.filter((result) => result === "true 1 true").length, 2 * creates.length)
-      assert.lengthOf(yield* clientsOf(id), clientNames.length + creates.length)
-    }
-  })
-
   it.effect("take exactly the free places of their projects", function* () {
     for (const [count, capacity] of fc.sample(
       fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 0, max: 40 })),
@@ -182,18 +170,6 @@ layer(services, { excludeTestServices: true })("commands of a group", (it) => {
           capacity
         })
       }
-    }
-  })
-
-  it.effect("never exceed a capacity and count each client", function* () {
-    for (const some of fc.sample(steps, 20)) {
-      const capacity = 4
-      const id = yield* open(`busy-${projects++}`, capacity)
-      const results = yield* Effect.forEach(some, (step) => run(id, step), { concurrency: "unbounded" })
-      for (const result of results) assert.notMatch(result, /Error|unavailable/)
-      const row = yield* activeOf(id)
-      assert.strictEqual(row?.counted, row?.active)
-      assert.isAtMost(row?.active ?? Number.NaN, capacity)
     }
   })
 })

@@ -58,24 +58,17 @@ layer(Layer.mergeAll(Credentials.layer, ApiKeys.layerOf(Option.none())).pipe(Lay
       assert.strictEqual(credential.buckets.write.description, '"write";q=300;w=60')
     })
 
-    it.effect("end within a second of a revocation", function* () {
-      const { keyId, token } = yield* issue
-      assert.isTrue(yield* isValid(token))
+    it.effect("end within a second of a revocation, also though the clock is set back", function* () {
       const sql = yield* SqlClient.SqlClient
-      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
-      yield* TestClock.adjust(Duration.millis(999))
-      assert.isFalse(yield* isValid(token))
-    })
-
-    it.effect("end within a second of a revocation, though the clock is set back", function* () {
-      yield* TestClock.setTime(7_200_000)
-      const { keyId, token } = yield* issue
-      assert.isTrue(yield* isValid(token))
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
-      yield* TestClock.setTime(3_600_000)
-      yield* TestClock.adjust(Duration.millis(999))
-      assert.isFalse(yield* isValid(token))
+      for (const back of [0, 3_600_000]) {
+        yield* TestClock.setTime(7_200_000)
+        const { keyId, token } = yield* issue
+        assert.isTrue(yield* isValid(token))
+        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+        yield* TestClock.setTime(7_200_000 - back)
+        yield* TestClock.adjust(Duration.millis(999))
+        assert.isFalse(yield* isValid(token))
+      }
     })
 
     it.effect("are found within a second of their issue", function* () {
