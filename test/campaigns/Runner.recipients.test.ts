@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { open } from "../contract/Campaigns.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { addressOf, botAnswer, campaignOf, chatOf, clientId, httpChannel, provider, sendOf } from "./Runner.support.ts"
+import { addressOf, campaignOf, clientId, httpChannel, provider, sendOf } from "./Runner.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const hour = 3_600_000
@@ -148,55 +148,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
         assert.deepStrictEqual(states(yield* recipients), Array<string>(3).fill(outcome))
       }
       assert.deepStrictEqual([primary.hits.length, fallback.hits.length], [0, 3])
-    }
-  )
-
-  it.effect(
-    "sends to each chat at most once over a provider without idempotency keys, whatever it answers",
-    function* () {
-      const server = yield* TestServer
-      const sent = { ok: true, result: { message_id: 1 } }
-      const early = { ok: false, error_code: 429, parameters: { retry_after: 1 } }
-      const blocked = { ok: false, error_code: 403 }
-      const seen = new Set<string>()
-      const primary = yield* provider((hit, n) => {
-        const chat = chatOf(hit)
-        const again = seen.has(chat)
-        seen.add(chat)
-        switch (chat) {
-          case addressOf(0):
-            return botAnswer(200, sent)(hit, n)
-          // Certainly not processed, so the message is sent again.
-          case addressOf(1):
-            return (again ? botAnswer(200, sent) : botAnswer(429, early))(hit, n)
-          case addressOf(2):
-            return botAnswer(403, blocked)(hit, n)
-          case addressOf(3):
-            return status(500)(hit, n)
-          case addressOf(4):
-            return void hit.response.destroy()
-          default:
-            return botAnswer(200, { result: "none of ours" })(hit, n)
-        }
-      })
-      const fallback = yield* provider()
-      const { recipients, settled } = yield* campaignOf(server, {
-        recipients: 6,
-        primary: primary.url,
-        primaryType: "telegram",
-        fallback: fallback.url
-      })
-      yield* settled("completed")
-      assert.deepStrictEqual(states(yield* recipients), [
-        "sent primary",
-        "sent primary",
-        "sent fallback",
-        "unknown primary",
-        "unknown primary",
-        "unknown primary"
-      ])
-      assert.deepStrictEqual(primary.hits.map(chatOf).sort(), [0, 1, 1, 2, 3, 4, 5].map(addressOf))
-      assert.deepStrictEqual(recipientsOf(fallback), [addressOf(2)])
     }
   )
 })

@@ -28,19 +28,6 @@ const decodeBody = Schema.decodeUnknownSync(
 /** Decodes a send that a provider has received. */
 export const sendOf = ({ body }: Hit) => decodeBody(body)
 
-/** Answers as Telegram's Bot API does. */
-export const botAnswer =
-  (status: number, body: object): Answering =>
-  ({ response }) =>
-    void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body))
-
-const decodeBotBody = Schema.decodeUnknownSync(
-  Schema.fromJsonString(Schema.Struct({ chat_id: Schema.String, text: Schema.String }))
-)
-
-/** Returns the chat of a message that a bot has received. */
-export const chatOf = ({ body }: Hit) => decodeBotBody(body).chat_id
-
 export const provider = (answer: Answering = take) => receiver(answer)
 
 /** The properties of a campaign. */

@@ -64,26 +64,14 @@ const misplaced = (token: string, secret: string): ReadonlyArray<readonly [path:
     ],
     [`${api}/crm/clients`, { ...post, json: token }],
     [`${api}/crm/deals`, { ...post, json: { title: "Deal", pipelineId: token } }],
-    [
+    ...[secret, "crm.deal.created.v1"].map((eventType): readonly [string, Call] => [
       `${api}/integrations/steady/outbound-webhook`,
       {
         ...post,
         method: "PUT",
-        json: { endpointUrl: `https://user:${token}@example.com/`, eventTypes: [secret], expectedVersion: null }
+        json: { endpointUrl: `https://user:${token}@example.com/`, eventTypes: [eventType], expectedVersion: null }
       }
-    ],
-    [
-      `${api}/integrations/steady/outbound-webhook`,
-      {
-        ...post,
-        method: "PUT",
-        json: {
-          endpointUrl: `https://user:${token}@example.com/`,
-          eventTypes: ["crm.deal.created.v1"],
-          expectedVersion: null
-        }
-      }
-    ]
+    ])
   ]
 }
 

@@ -140,42 +140,25 @@ describe("samplers", () => {
 })
 
 describe("the resource of exported telemetry", () => {
-  it("has the service's name and attributes on every signal", async () => {
-    const { collector, service } = await startBoth(databaseUrl, {
-      LOG_LEVEL: "info",
-      OTEL_SERVICE_NAME: "orders-api",
-      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
-    })
+  it.each([
+    [
+      {
+        OTEL_SERVICE_NAME: "orders-api",
+        OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
+      },
+      { "service.name": "orders-api", "deployment.environment.name": "test", team: "a b" }
+    ],
+    [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }, { "service.name": "from-attributes" }],
+    [{}, { "service.name": "developer-api" }]
+  ])("has the service's name and attributes on every signal: %j", async (env, expected) => {
+    const { collector, service } = await startBoth(databaseUrl, { LOG_LEVEL: "info", ...env })
     await listClients(service.url, token)
     await send(`${service.url}/nowhere`)
     await service.stop()
-    assert.deepStrictEqual(
-      new Set(collector.received.map(({ path }) => path)),
-      new Set(["/v1/traces", "/v1/metrics", "/v1/logs"])
-    )
+    const paths = new Set(collector.received.map(({ path }) => path))
+    assert.deepStrictEqual(paths, new Set(["/v1/traces", "/v1/metrics", "/v1/logs"]))
     for (const { headers } of collector.received) assert.match(String(headers["content-type"]), /^application\/json/)
-    for (const resource of collector.resources()) {
-      assertMatches(resource, { "service.name": "orders-api", "deployment.environment.name": "test", team: "a b" })
-    }
-  })
-
-  it("has the name from the attributes when OTEL_SERVICE_NAME is absent", async () => {
-    const [named, unnamed] = await Promise.all([
-      startBoth(databaseUrl, { OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }),
-      startBoth(databaseUrl)
-    ])
-    for (const { service } of [named, unnamed]) {
-      await listClients(service.url, token)
-      await service.stop()
-    }
-    assert.deepStrictEqual(
-      new Set(named.collector.resources().map((each) => each["service.name"])),
-      new Set(["from-attributes"])
-    )
-    assert.deepStrictEqual(
-      new Set(unnamed.collector.resources().map((each) => each["service.name"])),
-      new Set(["developer-api"])
-    )
+    for (const resource of collector.resources()) assertMatches(resource, expected)
   })
 })
 

@@ -101,8 +101,8 @@ export const engine = [
     "Effect.void"
   ),
   mutating("cells/Fence.ts", "faults/Move.ends")("until: (count) => count === 0", "until: () => true"),
-  mutating("cells/Fence.ts", "cells/Fence")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
-  mutating("cells/Fence.ts", "cells/Fence")("  yield* olderEnded(source)\n", ""),
+  mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
+  mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
   mutating("integrations/deliveries/Replays/Repo.ts", "integrations/deliveries/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}",

@@ -14,7 +14,7 @@ export const until = (condition: () => boolean) =>
 export const untilLive = (condition: () => boolean) => TestClock.withLive(until(condition))
 
 /** Repeats a query until its result satisfies `holds`. */
-export const untilRows = <A>(query: Effect.Effect<A>, holds: (answer: A) => boolean) =>
+export const untilRows = <A, R>(query: Effect.Effect<A, never, R>, holds: (answer: A) => boolean) =>
   Effect.delay(query, "20 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout(limit), Effect.orDie)
 
 /** Repeats an attempt until it succeeds. */

@@ -214,34 +214,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
     }
   })
 
-  it.effect("refuse the result of an attempt whose claim a crash of PostgreSQL took back", function* () {
-    const shop = yield* openOne()
-    let lost: Claim | undefined
-    yield* Effect.ignore(
-      shop.sql.withTransaction(
-        Effect.flatMap(claimOne(shop), (claim) =>
-          Effect.andThen(
-            Effect.sync(() => void (lost = claim)),
-            Effect.fail("crash")
-          )
-        )
-      )
-    )
-    const stale = lost ?? assert.fail()
-    const pending = yield* everything(shop)
-    yield* recordOne(shop, stale, "succeeded")
-    assert.deepStrictEqual(yield* everything(shop), pending)
-
-    const claim = yield* claimOne(shop)
-    assert.deepStrictEqual([claim.id, claim.attempt], [stale.id, stale.attempt])
-    const leased = yield* everything(shop)
-    yield* recordOne(shop, stale, "succeeded")
-    assert.deepStrictEqual(yield* everything(shop), leased)
-    yield* recordOne(shop, claim, "succeeded")
-    assert.deepInclude(yield* stateOf(shop), { status: "delivered", attempts: 1 })
-    assert.strictEqual((yield* shop.health()).inFlight, 0)
-  })
-
+  // As after a crash that took back the claim.
   it.effect("refuse a second result for a lease that was returned unsent and claimed again", function* () {
     const shop = yield* openOne()
     const first = yield* claimOne(shop)

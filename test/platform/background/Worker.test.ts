@@ -1,11 +1,12 @@
 /** Workers, and the leases of dead ones, on PostgreSQL. */
 import { assert, layer } from "../../support/Vitest.ts"
-import { Duration, Effect, Layer, Logger, Schedule, Scope } from "effect"
+import { Effect, Layer, Logger, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../../src/platform/background/Worker.ts"
 import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
+import { untilRows } from "../../support/Waiting.ts"
 
 const quiet = Logger.layer([])
 
@@ -38,19 +39,12 @@ const backends = Effect.fnUntraced(function* ({ id }: Worker["Service"]) {
       AND (classid::bigint << 32) | objid::bigint = ${String(id)}::bigint`)
 })
 
-const until = <A, E, R>(effect: Effect.Effect<A, E, R>, wanted: (value: A) => boolean) =>
-  effect.pipe(
-    Effect.repeat({ schedule: Schedule.spaced(Duration.millis(20)), until: wanted }),
-    Effect.timeout("20 seconds"),
-    Effect.orDie
-  )
-
 /** Waits for a heartbeat of this worker that began after this call. It is all that the worker's session does. */
 const looksAround = Effect.fnUntraced(function* (observer: Worker["Service"]) {
   const sql = yield* SqlClient.SqlClient
   const [session] = yield* backends(observer)
   const [start] = yield* Effect.orDie(sql<{ readonly at: string }>`SELECT clock_timestamp()::text AS at`)
-  yield* until(
+  yield* untilRows(
     Effect.orDie(sql`
       SELECT 1 FROM pg_stat_activity WHERE pid = ${session?.pid}::int AND state = 'idle'
         AND query_start > ${start?.at}::timestamptz`),
@@ -66,7 +60,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     // No worker is considered dead before all had the time to take their locks.
     const nobody = 42n
     assert.isFalse(yield* considersDead(self, nobody))
-    yield* until(considersDead(self, nobody), (dead) => dead === true)
+    yield* untilRows(considersDead(self, nobody), (dead) => dead === true)
     const untilDead = Effect.gen(function* () {
       const scope = yield* Scope.make()
       const other = yield* Scope.provide(worker, scope)
@@ -79,7 +73,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       yield* Effect.forkChild(Scope.close(scope, yield* Effect.exit(Effect.void)))
       const killedAt = performance.now()
       yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
-      yield* until(considersDead(self, other.id), (dead) => dead === true)
+      yield* untilRows(considersDead(self, other.id), (dead) => dead === true)
       const took = performance.now() - killedAt
       assert.isFalse(yield* considersDead(self, self.id))
       return took
@@ -93,7 +87,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     const sql = yield* SqlClient.SqlClient
     const self = yield* worker
     const observer = yield* worker
-    yield* until(considersDead(observer, 42n), (dead) => dead === true)
+    yield* untilRows(considersDead(observer, 42n), (dead) => dead === true)
     const reconnect = Effect.gen(function* () {
       // An observer that missed the lock of the attempt before would be right to consider this worker dead.
       yield* looksAround(observer)
@@ -101,7 +95,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       const brokenAt = performance.now()
       yield* Effect.orDie(sql`SELECT pg_terminate_backend(${before?.pid}::int)`)
       const verdicts: Array<boolean | undefined> = []
-      yield* until(
+      yield* untilRows(
         Effect.gen(function* () {
           verdicts.push(yield* considersDead(observer, self.id))
           return yield* backends(self)
@@ -109,7 +103,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
         (rows) => rows.length === 1 && rows[0]?.pid !== before?.pid
       )
       const took = performance.now() - brokenAt
-      yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+      yield* untilRows(Effect.sync(self.leaseId), (id) => id === self.id)
       return { took, verdicts }
     })
     // A worker has some 0.8 s to come back. A busy machine may take longer, and then the worker may count as dead.
@@ -120,7 +114,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
   it.effect("leases nothing and declares no worker dead while it does not hold its lock", function* () {
     const sql = yield* SqlClient.SqlClient
     const self = yield* worker
-    yield* until(considersDead(self, 42n), (dead) => dead === true)
+    yield* untilRows(considersDead(self, 42n), (dead) => dead === true)
     const database = Effect.map(
       Effect.orDie(sql<{ readonly name: string }>`SELECT current_database() AS name`),
       ([row]) => row?.name ?? ""
@@ -130,10 +124,10 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT 0`)
     const [row] = yield* backends(self)
     yield* Effect.orDie(sql`SELECT pg_terminate_backend(${row?.pid}::int)`)
-    yield* until(Effect.sync(self.leaseId), (id) => id === null)
+    yield* untilRows(Effect.sync(self.leaseId), (id) => id === null)
     assert.isFalse(yield* considersDead(self, 42n))
     yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
-    yield* until(Effect.sync(self.leaseId), (id) => id === self.id)
+    yield* untilRows(Effect.sync(self.leaseId), (id) => id === self.id)
   })
 
   it.effect("has a lock that conflicts with no lock of a project", function* () {

@@ -1,13 +1,28 @@
-/** What a project at rest waits for before its move goes on, and for how long (contract §18). */
+/** What a move needs of the roles of both sides; what a project at rest waits for, and for how long (contract §18). */
 import { assert, layer } from "@effect/vitest"
 import { PgClient } from "@effect/sql-pg"
 import { Duration, Effect, Fiber, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import type { ProjectId } from "../../src/api/schema/Ids.ts"
+import { check } from "../../src/cells/Checks.ts"
 import { fence, limited, rest } from "../../src/cells/Fence.ts"
 import { seeds, type Sides } from "../../src/cells/Sides.ts"
+import type { SealedTable } from "../../src/platform/secrets/SealedValues.ts"
 import { makeProject } from "../support/Projects.ts"
+import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
+
+/** Both sides of a move on one database. */
+const sidesOf = (projectId: ProjectId, sql: SqlClient.SqlClient): Sides => ({
+  projectId,
+  source: sql,
+  target: sql,
+  name: "",
+  sourceUrl: Redacted.make(""),
+  sourceId: "source",
+  targetId: "other"
+})
 
 /** The session of a mover of a project whose rows are copied. */
 const mover = Effect.fnUntraced(function* (id: string) {
@@ -17,16 +32,7 @@ const mover = Effect.fnUntraced(function* (id: string) {
   const source = yield* Effect.provide(Effect.service(SqlClient.SqlClient), context)
   yield* source`UPDATE projects SET move_state = 'copying', move_peer = 'other' WHERE project_id = ${id}`
   yield* source`SELECT pg_advisory_lock(hashtextextended(${id}, ${seeds.mover}))`
-  const sides: Sides = {
-    projectId,
-    source,
-    target: source,
-    name: "",
-    sourceUrl: Redacted.make(""),
-    sourceId: "source",
-    targetId: "other"
-  }
-  return sides
+  return sidesOf(projectId, source)
 })
 
 /** Lets time pass in steps until a wait has ended, by itself or at its limit. */
@@ -115,5 +121,49 @@ layer(TestDatabase.layer)("a project at rest", (it) => {
         })
       )
     })
+  )
+})
+
+/** A table with one value, which no key opens. */
+const foreign: SealedTable = {
+  kind: "webhook",
+  page: () => Effect.succeed([{ projectId: "other", id: "ins", version: 1, sealed: new Uint8Array(64) }]),
+  replace: () => Effect.succeed(0)
+}
+const box = secretBox(Buffer.alloc(32).toString("base64"))
+
+layer(TestDatabase.layer)("what a move needs", (it) => {
+  it.effect("is checked before anything is made: every right that the roles lack is named", () =>
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const sides = sidesOf(yield* makeProject("checked"), sql)
+      // The role and its session end with the transaction, which fails.
+      const refused = Effect.gen(function* () {
+        yield* sql`CREATE ROLE move_checked`
+        yield* sql`GRANT SELECT ON ALL TABLES IN SCHEMA public TO move_checked`
+        yield* sql`SET LOCAL ROLE move_checked`
+        yield* check(sides, [], { state: null, peer: null, isDeleted: false })
+      }).pipe(sql.withTransaction, Effect.flip, Effect.provide(box))
+      assert.includeMembers((yield* refused).message.split("\n"), [
+        "The role at the source needs REPLICATION: ALTER ROLE … REPLICATION",
+        "The role at the source needs CREATE on the database: GRANT CREATE ON DATABASE …",
+        "The role at the source has to own the tables: ALTER TABLE … OWNER TO …",
+        "The role at the target needs pg_create_subscription (PostgreSQL 16), or has to be a superuser (15)",
+        "The role at the target needs CREATE on the database: GRANT CREATE ON DATABASE …"
+      ])
+    })
+  )
+
+  it.effect("is a key that opens the secrets of both sides", () =>
+    Effect.gen(function* () {
+      const sides = sidesOf(yield* makeProject("keys"), yield* SqlClient.SqlClient)
+      const refused = yield* Effect.flip(check(sides, [foreign], { state: null, peer: null, isDeleted: false }))
+      assert.includeMembers(
+        refused.message.split("\n"),
+        ["source", "target"].map(
+          (side) => `SECRET_KEY opens none of the 1 secrets at the ${side}: cells share SECRET_KEY`
+        )
+      )
+    }).pipe(Effect.provide(box))
   )
 })
