@@ -2,9 +2,9 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { release } from "../../src/campaigns/Runner/Release.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { nowhere, termsOf } from "./Runner.scene.support.ts"
-import { addressOf, campaignOf, cancelAll, provider, sendOf } from "./Runner.support.ts"
+import { campaignOf, cancelAll } from "./Runner.support.ts"
 
 const sendsPerMinute = 600
 const gap = 60_000 / sendsPerMinute
@@ -89,32 +89,5 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
     UPDATE campaigns SET next_send_at = ${new Date(begin + 5_000)} WHERE project_id = ${projectId}`)
     assert.deepStrictEqual(times(yield* claimAt(5_000, 1)), [5_000])
     assert.deepStrictEqual(times(yield* claimAt(60_000, 1)), [60_000])
-  })
-
-  it.effect("of three replicas together keep the campaign's rate", function* () {
-    const server = yield* TestServer
-    const { hits, url } = yield* provider()
-    yield* cancelAll(server)
-    const recipients = 20
-    const { run, settled } = yield* campaignOf(server, {
-      recipients,
-      primary: url,
-      sendsPerMinute,
-      status: "scheduled",
-      scheduledIn: 3_600_000
-    })
-    yield* Effect.forEach([1, 2, 3], () => startServer({ DATABASE_URL: server.databaseUrl }, "worker"), {
-      concurrency: "unbounded"
-    })
-    const before = Date.now()
-    yield* run
-    yield* settled("completed")
-    assert.deepStrictEqual(
-      hits.map((hit) => sendOf(hit).recipient).sort(),
-      Array.from({ length: recipients }, (_, index) => addressOf(index)).sort()
-    )
-    const last = Math.max(...hits.map(({ at }) => at))
-    // Less the send that may have been saved up, and the rounding of the clock.
-    assert.isAtLeast(last - before, (recipients - 2) * gap - 1)
   })
 })

@@ -137,10 +137,7 @@ export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Servi
         for (const { counts } of rows.slice(0, 1)) assert.deepStrictEqual(counts, counted)
         return rows.map((row): Recipient => Struct.omit(row, ["counts"]))
       })
-    ),
-    /** Starts the scheduled campaign, before its time. */
-    run: Effect.orDie(sql`
-      UPDATE campaigns SET status = 'running' WHERE project_id = ${projectId} AND id = 'cmp'`)
+    )
   }
 })
 

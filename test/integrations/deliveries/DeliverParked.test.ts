@@ -1,11 +1,11 @@
 /** Parking and probing of endpoints that fail (contract §10), at times that the test sets. */
-import { assert, it as test } from "../../support/Vitest.ts"
+import { assert } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { open, receiver, serve, layerOf, status } from "./Deliveries.support.ts"
-import { until, untilRows } from "../../support/Waiting.ts"
+import { layerOf, open } from "./Deliveries.support.ts"
+import { untilRows } from "../../support/Waiting.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
@@ -147,20 +147,4 @@ layerOf({}, "api")("an endpoint", (it) => {
     assert.deepStrictEqual(yield* claims, [])
     yield* Fiber.join(parking)
   })
-})
-
-test.live("an endpoint that has failed for weeks delays no other endpoint", function* () {
-  const server = yield* serve()
-  const [dead, healthy] = [yield* receiver(status(500)), yield* receiver()]
-  const project = yield* open(server, ["dead", "healthy"])
-  yield* project.subscribe("dead", dead.url)
-  yield* project.subscribe("healthy", healthy.url)
-  yield* project.sql`
-    UPDATE endpoint_health SET failures = 2890, failed_probes = 2880, parked_until = now()
-    WHERE project_id = ${project.projectId} AND installation_id = 'dead'`
-  yield* project.created()
-  yield* until(() => dead.hits.length > 0)
-  for (let n = 1; n <= 10; n++) yield* project.created()
-  yield* untilRows(project.deliveries("healthy"), (rows) => rows.every(({ status }) => status === "delivered"))
-  for (const name of ["dead", "healthy"]) assert.strictEqual((yield* project.health(name)).inFlight, 0)
 })

@@ -115,35 +115,6 @@ describe("a connection to an endpoint", () => {
       assert.strictEqual(resultOf(yield* send(url(served))), 200)
     }).pipe(Effect.provide(sender({ names: at("127.0.0.9", "127.0.0.1") })))
   )
-
-  it.live("that hangs delays no other connection", () =>
-    Effect.gen(function* () {
-      const hook = yield* answering(answerOf(200))
-      const hanging = yield* endpoint(() => {})
-      const held = yield* Effect.forkChild(
-        Effect.forEach(
-          Array.from({ length: 300 }, (_, i) => url(hanging, i % 2 === 0 ? "hooks.test" : `hang${i}.test`)),
-          (to) => send(to),
-          { concurrency: "unbounded" }
-        )
-      )
-      yield* until(() => hanging.received.length === 150)
-      const [duration, outcomes] = yield* Effect.timed(
-        Effect.forEach(["a.test", "b.test", "hooks.test"], (host) => send(url(hook, host)))
-      )
-      assert.deepStrictEqual(outcomes.map(resultOf), [200, 200, 200])
-      assert.isTrue(Duration.toMillis(duration) < 2_500)
-      const late = yield* Fiber.join(held)
-      assert.isTrue(late.every((outcome) => resultOf(outcome) === "timeout"))
-    }).pipe(
-      Effect.provide(
-        sender({
-          timeout: "3 seconds",
-          names: names((name) => (name.startsWith("hang") ? Effect.never : Effect.succeed(["127.0.0.1"])))
-        })
-      )
-    )
-  )
 })
 
 describe("an endpoint's address", () => {

@@ -14,21 +14,19 @@ const verify = (secret: Redacted.Redacted, id: string, timestamp: number, body: 
     { jsonParse: false }
   )
 
-describe("webhook signatures", () => {
-  it("verify with the Standard Webhooks library for any body", () => {
-    fc.assert(
-      fc.property(fc.stringMatching(/^[A-Za-z0-9_]{1,40}$/), fc.string({ unit: "binary" }), (id, text) => {
-        const key = secret()
-        const body = text.toWellFormed()
-        const [timestamp, bytes] = [now(), Buffer.from(body)]
-        const signature = signatures([key], id, timestamp, bytes)
-        assert.strictEqual(signatures([key], id, timestamp, body), signature)
-        assert.strictEqual(signature, new Webhook(Redacted.value(key)).sign(id, new Date(timestamp * 1000), body))
-        verify(key, id, timestamp, body, signature)
-      }),
-      { numRuns: 50 }
-    )
-  })
+it("webhook signatures verify with the Standard Webhooks library for any body", () => {
+  fc.assert(
+    fc.property(fc.stringMatching(/^[A-Za-z0-9_]{1,40}$/), fc.string({ unit: "binary" }), (id, text) => {
+      const key = secret()
+      const body = text.toWellFormed()
+      const [timestamp, bytes] = [now(), Buffer.from(body)]
+      const signature = signatures([key], id, timestamp, bytes)
+      assert.strictEqual(signatures([key], id, timestamp, body), signature)
+      assert.strictEqual(signature, new Webhook(Redacted.value(key)).sign(id, new Date(timestamp * 1000), body))
+      verify(key, id, timestamp, body, signature)
+    }),
+    { numRuns: 50 }
+  )
 })
 
 describe("signed webhook headers", () => {

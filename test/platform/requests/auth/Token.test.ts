@@ -29,23 +29,11 @@ describe("a generated token", () => {
     const characters = new Set(issued.map(({ token }) => Redacted.value(token).slice(3)).join(""))
     assert.strictEqual(characters.size, alphabet.length + "_".length)
   })
-
-  it.effect("is redacted when printed", () =>
-    Effect.map(generate(Option.none()), ({ token }) => {
-      assert.notInclude(`${String(token)} ${JSON.stringify({ token })}`, "dk_")
-    })
-  )
 })
 
 describe("a presented token", () => {
   it("contains its key id", () => {
     fc.assert(fc.property(token, ({ keyId, text }) => read(text) === keyId))
-  })
-
-  it("has the hash that is stored", () => {
-    fc.assert(
-      fc.property(token, ({ text }) => sameHash(present(text)?.hash ?? new Uint8Array(), hash(Redacted.make(text))))
-    )
   })
 
   it("is refused with one character changed, left out, added or moved", () => {
