@@ -47,17 +47,10 @@ describe("canonical JSON", () => {
 })
 
 describe("fingerprints of requests", () => {
-  it("don't depend on the order of members", () => {
-    fc.assert(
-      fc.property(body, (payload) => {
-        assert.strictEqual(fingerprint("o", Object(shuffled(payload))), fingerprint("o", payload))
-      })
-    )
-  })
-
-  it("differ with body, operation or path", () => {
+  it("differ with body, operation or path, not with the order of members", () => {
     fc.assert(
       fc.property(body, body, (left, right) => {
+        assert.strictEqual(fingerprint("o", Object(shuffled(left))), fingerprint("o", left))
         fc.pre(canonicalJson(left) !== canonicalJson(right))
         assert.notStrictEqual(fingerprint("o", left), fingerprint("o", right))
         assert.notStrictEqual(fingerprint("o", left), fingerprint("p", left))

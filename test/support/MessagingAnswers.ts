@@ -58,13 +58,6 @@ export const messageReceiptOf = (answer: Answer) => {
   return { ...receipt, replayed: replayedOf(answer) }
 }
 
-/** Asserts that an answer is the receipt of a message in any state, as `getMessage` answers it. */
-export const storedMessageOf = (answer: Answer) => {
-  assertJson(answer, 200)
-  assert.notProperty(answer.headers, "etag")
-  return decodeMessageReceipt(answer.json)
-}
-
 /** Asserts that an answer is the problem of a message that was not sent. */
 export const refusedOf = (answer: Answer) => {
   const { detail, messageId = null } = problemOf(answer, 409, "provider_conflict")

@@ -20,7 +20,7 @@ const refuse = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: s
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '${sql.literal(code)}'; END $$`
   yield* sql`CREATE TRIGGER refuse BEFORE UPDATE ON deliveries FOR EACH ${sql.literal(changes)} EXECUTE FUNCTION refuse()`
-  return Effect.orDie(sql`DROP TRIGGER refuse ON deliveries`)
+  return { allow: Effect.orDie(sql`DROP TRIGGER refuse ON deliveries`) }
 }, Effect.orDie)
 
 const delivered = "ROW WHEN (NEW.status = 'delivered')"
@@ -68,7 +68,7 @@ describe("a loop whose record fails as a defect", () => {
     const project = yield* open(server)
     const { projectId, sql } = project
     yield* project.subscribe("shop", shop.url, created)
-    const allow = yield* refuse(sql, delivered, "check_violation")
+    const { allow } = yield* refuse(sql, delivered, "check_violation")
     yield* project.created()
     yield* until(() => shop.hits.length === 1)
     yield* Effect.sleep("200 millis")
@@ -103,7 +103,7 @@ layer(TestDatabase.layer)("a delivery loop whose statements all fail", (it) => {
     })
     assert.strictEqual((yield* ready).status, 200)
     // PostgreSQL's error when its disk is full: the loop keeps its results and retries.
-    const allow = yield* refuse(sql, "STATEMENT", "disk_full")
+    const { allow } = yield* refuse(sql, "STATEMENT", "disk_full")
     yield* passUntil(ready, ({ status, text }) => status === 503 && namesLoop.test(text))
     yield* allow
     yield* passUntil(ready, ({ status }) => status === 200)

@@ -1,7 +1,6 @@
 /** Webhooks of a project's installations, receivers with given answers, and the stored rows of both. */
 import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Schema } from "effect"
-import type { SqlClient } from "effect/sql"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
@@ -160,8 +159,22 @@ export const open = Effect.fnUntraced(function* (
     rotate: (id: string, expectedVersion: number) =>
       Effect.map(request("POST", `${base(id)}/rotate-secret`, { expectedVersion }), secretOf),
     retry: (id: string, deliveryId: string) => request("POST", `${base(id)}/deliveries/${deliveryId}/retry`),
-    deliveries: (installation?: string) => deliveriesOf(server.sql, projectId, installation),
-    health: (installation = "shop") => healthOf(server.sql, projectId, installation),
+    /** Returns the deliveries, the oldest first. */
+    deliveries: (installation?: string) =>
+      Effect.orDie(server.sql<DeliveryRow>`
+        SELECT deliveries.id, installation_id AS installation, type, status, attempts, retries,
+          available_at AS "availableAt", finished_at AS "finishedAt", attempt_log AS log
+        FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+        WHERE deliveries.project_id = ${projectId}
+          AND installation_id = coalesce(${installation ?? null}::text, installation_id)
+        ORDER BY created_at, deliveries.id`),
+    health: (installation = "shop") =>
+      Effect.map(
+        Effect.orDie(server.sql<HealthRow>`
+          SELECT in_flight AS "inFlight", failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
+          FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installation}`),
+        ([health = assert.fail("no health")]) => health
+      ),
     webhook: (installation = "shop") =>
       Effect.map(
         Effect.orDie(server.sql<{ readonly enabled: boolean; readonly version: number }>`
@@ -206,30 +219,12 @@ export interface DeliveryRow {
   readonly log: ReadonlyArray<Logged>
 }
 
-/** Returns a project's deliveries, the oldest first. */
-export const deliveriesOf = (sql: SqlClient.SqlClient, projectId: string, installation?: string) =>
-  Effect.orDie(sql<DeliveryRow>`
-    SELECT deliveries.id, installation_id AS installation, type, status, attempts, retries,
-      available_at AS "availableAt", finished_at AS "finishedAt", attempt_log AS log
-    FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
-    WHERE deliveries.project_id = ${projectId}
-      AND installation_id = coalesce(${installation ?? null}::text, installation_id)
-    ORDER BY created_at, deliveries.id`)
-
-export interface HealthRow {
+interface HealthRow {
   readonly inFlight: number
   readonly failures: number
   readonly failedProbes: number
   readonly parkedUntil: Date | null
 }
-
-export const healthOf = (sql: SqlClient.SqlClient, projectId: string, installation: string) =>
-  Effect.map(
-    Effect.orDie(sql<HealthRow>`
-      SELECT in_flight AS "inFlight", failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
-      FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installation}`),
-    ([health = assert.fail("no health")]) => health
-  )
 
 const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 
