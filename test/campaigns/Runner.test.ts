@@ -1,4 +1,4 @@
-/** The start of campaigns, commands on running ones, and their sends: texts, recipients, times and spans (contract §9, §15). */
+/** The start of campaigns, commands on running ones, and their sends: texts, recipients and spans (contract §9, §15). */
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"

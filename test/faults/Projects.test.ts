@@ -1,4 +1,4 @@
-/** Commands on a large project beside a running service: a file of 100,000 clients, and a deletion that is killed and repeated. */
+/** Commands on a large project beside a running service: a file of 100,000 clients, and a deletion that is killed. */
 import { assert } from "@effect/vitest"
 import { writeFile } from "node:fs/promises"
 import { it } from "vitest"

@@ -1,4 +1,4 @@
-/** A delivery loop that misses notices, or can't record or sign: it recovers without help, and delays no other webhook (contract §10). */
+/** A delivery loop that misses notices, or can't record or sign: it recovers, and delays no other webhook (contract §10). */
 import { assert, describe, it, layer } from "../../support/Vitest.ts"
 import { Context, Deferred, Effect, Fiber, Layer, Redacted, References } from "effect"
 import type { SqlClient } from "effect/sql"

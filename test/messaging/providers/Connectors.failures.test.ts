@@ -1,4 +1,4 @@
-/** Outcomes of calls without an answer (contract §8), by whether the request may have been written; each has its connection. */
+/** Outcomes of calls without an answer (contract §8), by whether the request may have been written; their connections. */
 import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
