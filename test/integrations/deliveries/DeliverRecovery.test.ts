@@ -61,6 +61,33 @@ describe("a delivery that was committed without a notice", () => {
   })
 })
 
+describe("a notice whose claim fails", () => {
+  it.live("is not lost: the next claim visits its endpoint", function* () {
+    const server = yield* serve()
+    const shop = yield* receiver()
+    const project = yield* open(server)
+    const { sql } = project
+    yield* project.subscribe("shop", shop.url, created)
+    // The first claim fails, and the sweep marks nothing.
+    yield* sql`CREATE SEQUENCE claims`
+    yield* sql`
+      CREATE FUNCTION refuse_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('claims') = 1 THEN RAISE EXCEPTION 'away' USING ERRCODE = 'cannot_connect_now'; END IF;
+        RETURN NEW;
+      END $$`
+    yield* sql`
+      CREATE TRIGGER refuse_first BEFORE UPDATE ON deliveries FOR EACH ROW
+      WHEN (NEW.status = 'delivering') EXECUTE FUNCTION refuse_first()`
+    yield* sql`
+      CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`
+    yield* sql`
+      CREATE TRIGGER skip BEFORE UPDATE ON endpoint_health FOR EACH ROW
+      WHEN (OLD.next_due_at IS NULL AND NEW.next_due_at IS NOT NULL) EXECUTE FUNCTION skip()`
+    yield* project.created()
+    yield* until(() => shop.hits.length === 1)
+  })
+})
+
 describe("a loop whose record fails as a defect", () => {
   it.live("is restarted and continues, and repeats deliveries that were not recorded", function* () {
     const server = yield* serve({ WEBHOOK_TIMEOUT: "60s" })

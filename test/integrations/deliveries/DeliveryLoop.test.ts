@@ -5,7 +5,8 @@ import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import {
   type EndpointQueues,
-  make as makeQueues
+  make as makeQueues,
+  namedPerClaim
 } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
 import * as Results from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import { make, type Slots, sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
@@ -151,6 +152,23 @@ describe("an endpoint that is quick", () => {
     }
     assert.isFalse(queues.isAnyNamed(60))
     assert.strictEqual(named(queues, 60)[0]?.width, 16)
+  })
+})
+
+describe("named endpoints", () => {
+  it("are taken for a claim up to a number, the earliest named first, and the others for the next", () => {
+    const queues = makeQueues(1, () => {})
+    const ids = Array.from({ length: namedPerClaim + 1 }, (_, n) => InstallationId.make(`installation-${n}`))
+    queues.name(ids.map((installationId) => ({ ...claimOf(0), installationId })))
+    const taken = [queues.takeNamed(0), queues.takeNamed(0), queues.takeNamed(0)]
+    assert.deepStrictEqual(
+      taken.map((endpoints) => endpoints.length),
+      [namedPerClaim, 1, 0]
+    )
+    assert.deepStrictEqual(
+      taken.flat().map(({ installationId }) => installationId),
+      ids
+    )
   })
 })
 
