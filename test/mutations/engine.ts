@@ -96,7 +96,7 @@ export const engine = [
   replaying(" + 1000 / pace", ""),
   replaying("      AND finished_at <= (SELECT created_at FROM replay)\n", ""),
   replaying("AND finished_at IS NULL LIMIT ${deadLetterBatch}::int", "AND finished_at IS NULL"),
-  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverUnannounced")(
+  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
     "Effect.sync(() => queues.name(named))",
     "Effect.void"
   ),
