@@ -32,7 +32,8 @@ export const settle = (
       WHERE project_id = ${projectId} AND id = ${id} AND (SELECT count(*) FROM recipient) >= 0 FOR NO KEY UPDATE
     ),
     settled AS (
-      UPDATE messages SET status = ${to}, attempting = false, worker_id = NULL, available_at = NULL, updated_at = ${at}::timestamptz,
+      UPDATE messages SET status = ${to}, attempting = false, worker_id = NULL, available_at = NULL,
+        updated_at = greatest(messages.updated_at, ${at}::timestamptz),
         attempt_log = CASE WHEN attempting
           THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
       FROM target
