@@ -104,8 +104,9 @@ export const rest = (sides: Sides) =>
   }).pipe(limited(sides, "claimed", longestRest, "The rest was ended"))
 
 /**
- * Waits for the mutations in flight and refuses later ones. Then waits for all calls, and for every older transaction. After that
- * only the recorded use of keys and short statements of operators' commands change the project at the source.
+ * Waits for the mutations in flight and refuses later ones. Then waits for the calls of workers and requests, and for older
+ * transactions that have written. After that only two things still change the project at the source: `last_used_at` of API keys,
+ * and short statements of operators' commands.
  */
 export const fence = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source } = sides

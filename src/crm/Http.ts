@@ -1,4 +1,3 @@
-/** HTTP handlers of clients, pipelines, deals, notes and tickets. */
 import { Effect } from "effect"
 import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
 import { Clients } from "./Clients.ts"

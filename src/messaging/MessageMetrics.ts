@@ -1,4 +1,4 @@
-/** Metrics of messages, also of the messages of campaigns. */
+/** Metrics of messages. The counter includes the messages of campaigns; the gauges do not. */
 import { Effect, Metric } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProviderType } from "../api/messaging/Messaging.ts"

@@ -12,7 +12,10 @@ export interface CurrentRequestShape {
   readonly headers: Record<string, string>
   /** Route template; empty until a route is matched. */
   route: string
-  /** The tool call in the request: it is named and measured like a request of its operation. Undefined for HTTP. */
+  /**
+   * The tool call that the request makes. Logs and metrics show its method and status instead of those of the request. Undefined
+   * if the request is no tool call.
+   */
   call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined

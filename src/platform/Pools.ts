@@ -136,8 +136,8 @@ export const pools = {
     direct: true,
     session: { ...limits, ...keepalives }
   },
-  // Statements may take long, so they have no timeout. A process whose transaction is idle for a minute has stopped: its session
-  // ends, because it may hold the locks of a project. An export lifts this limit, because it waits for its reader.
+  // Statements may take long, so they have no timeout. A transaction that is idle for a minute is taken for that of a process that
+  // hangs, and its session is ended, because it may hold the locks of a project. An export turns this off, as it waits for its reader.
   operator: {
     name: "developer-api operator",
     purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",

@@ -55,6 +55,13 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
           const url = routable(request.url, methods)
           fiber.setContext(contextOf(fiber.context, request, current, url))
 
+          /** Records a request whose caller has closed the connection before the answer. */
+          const abandoned = <E>(cause: Cause.Cause<E>) =>
+            Effect.suspend(() => finish(request, current, monotonicMillis(clock) - started, closedByCaller)).pipe(
+              Effect.uninterruptible,
+              Effect.andThen(Effect.failCause(cause))
+            )
+
           const [path] = splitTarget(request.url)
           const draining = drain.draining() && path !== liveness
           if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
@@ -63,7 +70,9 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
             ? Effect.succeed(goingAway(current))
             : refused !== undefined
               ? Effect.succeed(problemResponse(refused, current))
-              : Effect.catchCause(routes, (cause) => recover(cause, request, current, methods))
+              : Effect.catchCause(routes, (cause) =>
+                  isClientAbort(cause) ? abandoned(cause) : recover(cause, request, current, methods)
+                )
           return Effect.flatMap(answered, (response) =>
             finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))
           )
@@ -75,6 +84,9 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
 /** Adds the headers collected for an answer, unless the answer has them already. */
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
+
+/** The status in log and metrics of a request whose caller has closed the connection; no answer has it. */
+const closedByCaller = HttpServerResponse.empty({ status: 499 })
 
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
@@ -103,10 +115,8 @@ const recover = <E>(
   if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
     return Effect.succeed(unrouted(methods(splitTarget(request.url)[0]), current))
   }
-  if (Cause.hasInterruptsOnly(cause)) {
-    // A client that closed its connection gets no answer; one that waits while the process ends gets a 503.
-    return isClientAbort(cause) ? Effect.failCause(cause) : Effect.succeed(goingAway(current))
-  }
+  // A caller that waits while the process ends.
+  if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(goingAway(current))
   return Effect.map(problemOf(cause, current), (problem) => problemResponse(problem, current))
 }
 

@@ -186,7 +186,7 @@ describe("a service whose network to PostgreSQL fails", () => {
     assert.propertyVal(again.headers, "idempotent-replayed", "true")
   })
 
-  it("replays a mutation whose caller was lost", async () => {
+  it("replays a mutation whose caller was lost, and logs that it was lost", async () => {
     const { release, waiting } = await holdCreates()
     const abort = new AbortController()
     const asked = fetch(`${service.url}${clients}`, {
@@ -198,6 +198,7 @@ describe("a service whose network to PostgreSQL fails", () => {
     await waiting()
     abort.abort()
     assert.instanceOf(await asked.catch((error: unknown) => error), Error)
+    await eventually(() => assert.match(service.stderr(), /POST \/api\/v1\/developer\/crm\/clients 499 \d+ ms/))
     await release()
     await recovers(service)
     await insist(service, "caller-is-lost", "Lost Caller")

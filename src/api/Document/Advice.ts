@@ -18,8 +18,8 @@ type OutsideOperations =
 export type OperationCode = Exclude<Code, OutsideOperations>
 
 /**
- * The remedy of each problem, for the reference. The title explains the problem. The compiler reports a code without a
- * remedy.
+ * What a caller can do about each problem, for the reference. What the problem is, its `title` says. The compiler reports a code
+ * without a remedy.
  */
 const remedies: Readonly<Record<OperationCode, string>> = {
   // 400

@@ -21,7 +21,7 @@ const map = Command.make(
     const keys = yield* movedKeys(cell.value)
     const items = keys.map(({ keyId }) => ({ keyId, cell: cell.value }))
     const lines = items.map((item) => `${item.keyId} ${item.cell}`)
-    // Without keys nothing is printed, because an empty line would be appended to the map.
+    // If there are no keys, the text form prints nothing: an empty line would end up in the map.
     if (json || lines.length > 0) yield* answer(json, { items }, lines.join("\n"))
   }, onMigratedDatabase)
 ).pipe(

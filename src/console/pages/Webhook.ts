@@ -1,4 +1,3 @@
-/** A webhook: its health, its secrets, its actions and its latest deliveries. */
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"

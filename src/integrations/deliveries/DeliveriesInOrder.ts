@@ -4,7 +4,6 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 import { type DeliveryStatus, deliveryStatuses } from "../../api/integrations/Deliveries.ts"
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 
-/** The states of deliveries that have ended. */
 export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyArray<DeliveryStatus>
 
 /** The state of a delivery for callers, as in the index `deliveries_by_state`. */
@@ -17,13 +16,13 @@ END)`
 export interface Selected {
   readonly projectId: ProjectId
   readonly installationId: string
-  /** All states if left out. */
+  /** All states if absent. */
   readonly states?: ReadonlyArray<DeliveryStatus> | undefined
-  /** All types if left out. */
+  /** All types if absent. */
   readonly types?: ReadonlyArray<EventType> | undefined
-  /** The ids are greater than this text or query of a text; any if left out. */
+  /** Selects only ids greater than this: a text, or a query that returns one. If absent, there is no lower limit. */
   readonly above?: string | Statement.Fragment | undefined
-  /** The ids are less than this text or query of a text; any if left out. */
+  /** Selects only ids less than this: a text, or a query that returns one. If absent, there is no upper limit. */
   readonly below?: string | Statement.Fragment | undefined
   readonly order: "ASC" | "DESC"
   readonly limit: number

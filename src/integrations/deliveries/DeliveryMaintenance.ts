@@ -28,7 +28,7 @@ interface Options {
   readonly sql: SqlClient.SqlClient
   readonly leaseMillis: number
   readonly maxAge: Duration.Duration
-  /** Names endpoints that the next claim visits. */
+  /** Makes the next claim visit these endpoints. */
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => void
 }
 

@@ -83,8 +83,9 @@ export interface Terms {
 
 /**
  * Claims due messages and leases them within the limits: fairly across projects, and across the channels of each
- * project. A lost attempt needs no permit of its channel. It becomes unknown here, so that its new lease does not look like a
- * call in flight. The attempts of a message end here if its channel was revoked or changed its provider.
+ * project. An attempt is lost if its lease ended without a result. It needs no permit of its channel; its message gets the status
+ * `unknown`, so that the new lease does not look like a call in flight. Any other due message gets no further attempt if its
+ * channel was revoked or has changed its provider.
  *
  * Lock order: messages only, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping
  * through the index `messages_due`; the same index returns the due messages of a project in order.

@@ -27,7 +27,7 @@ interface Replacements {
 type Query<A> = Effect.Effect<A, SqlError.SqlError>
 
 export interface SealedTable {
-  /** The first part of the owner of the table's values. */
+  /** The kind in the owner of each value: see `SealedValue`. */
   readonly kind: string
   /** Returns up to `limit` values in use that follow a place, in order. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>

@@ -116,7 +116,8 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
       ...(status === 500 ? ["answered 500"] : []),
       ...Option.toArray(forwarded)
     ].join("  ")
-    // Standard output is for a program, so an event is printed there only if the signature was not refused.
+    // With `--json` a program reads standard output: it gets only events whose signature was not refused. All other lines go to
+    // standard error.
     const isEvent = json && status !== 401 && Option.isSome(event)
     yield* isEvent
       ? Console.log(withEscapes(JSON.stringify(event.value)))

@@ -1,4 +1,3 @@
-/** The states of a replay and the moves between them. */
 import { machine } from "../../../api/schema/States.ts"
 
 export const replays = machine({
