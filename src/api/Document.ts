@@ -101,7 +101,7 @@ const complete = (
  */
 const sendUnavailable = {
   description:
-    "`provider_outcome_unknown`: it is unknown whether the provider accepted the message. `service_unavailable`: a project file is being applied, and no provider was called.",
+    "`provider_outcome_unknown`: it is unknown whether the provider accepted the message. `service_unavailable`: a project file is being applied or the project is being moved, and no provider was called.",
   content: {
     "application/problem+json": {
       schema: {

@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import type { OperatorSessions, Session } from "../platform/requests/auth/OperatorSessions.ts"
+import { type OperatorSessions, placeOf, type Session } from "../platform/requests/auth/OperatorSessions.ts"
 import type { ActionResult } from "./Actions.ts"
 import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
@@ -35,7 +35,7 @@ export const actionResponse = <E extends { readonly message: string }>(
     onSuccess: ({ ask, done, hidden, page }) => {
       if (ask === undefined) {
         const response = HttpServerResponse.redirect(page, { status: 303 })
-        return Effect.succeed(notify(session, response, done && { page, ...done }))
+        return Effect.succeed(notify(session, response, done && { page: placeOf(page), ...done }))
       }
       const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
       return pageResponse({ session, project: form.get("project") ?? undefined, title: ask.title }, [

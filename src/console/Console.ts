@@ -11,7 +11,7 @@ import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
 import { Audit, Operator } from "../platform/operators/Audit.ts"
 import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
-import { clients, statement } from "../platform/database/Database.ts"
+import { clients, once, statement } from "../platform/database/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
@@ -102,10 +102,7 @@ const routes = HttpRouter.use(
         page(reports, { path, session, query: queryOf(request.url) }).pipe(
           Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
           provideServices,
-          // Services make failures of their statements defects.
-          Effect.catchDefect((defect) =>
-            defect instanceof SqlError.SqlError ? Effect.fail(defect) : Effect.die(defect)
-          ),
+          failingStatements,
           (content) => statement(inReadTransaction(reports, content)),
           Effect.flatMap(({ body, elsewhere, project, status, title }) =>
             elsewhere === undefined
@@ -139,7 +136,16 @@ const routes = HttpRouter.use(
         "POST",
         `/${path.slice(1)}`,
         formRoute((form, session) =>
-          actionResponse({ path, form, session, notify: sessions.extend }, provideServices(action(form)))
+          once(failingStatements(Effect.result(provideServices(action(form))))).pipe(
+            Effect.flatMap((result) =>
+              actionResponse({ path, form, session, notify: sessions.extend }, Effect.fromResult(result))
+            ),
+            Effect.catchTags({
+              Contended: () =>
+                errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session),
+              service_unavailable: unavailable(session)
+            })
+          )
         )
       )
     }
@@ -194,11 +200,27 @@ const routes = HttpRouter.use(
 const formOf = (request: HttpServerRequest.HttpServerRequest) =>
   Effect.map(Effect.option(request.text), Option.map(paramsOf))
 
+/** Services make failures of their statements defects. Makes them failures again. */
+const failingStatements = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.catchDefect(effect, (defect) =>
+    defect instanceof SqlError.SqlError ? Effect.fail(defect) : Effect.die(defect)
+  )
+
 const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 
 /** Parses a query or a form, and drops values that PostgreSQL cannot store: no record has them. */
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
+
+/** To disable a webhook counts its pending deliveries, of which there may be millions. */
+const webhookControl = Layer.effect(
+  WebhookControl,
+  Effect.gen(function* () {
+    const long = yield* Layer.build(Layer.provide(Layer.fresh(WebhookControl.layer), clients.longRunning))
+    const { disable } = Context.get(long, WebhookControl)
+    return { ...Context.get(yield* Layer.build(WebhookControl.layer), WebhookControl), disable }
+  })
+)
 
 export const layer = routes.pipe(
   Layer.provide([
@@ -206,8 +228,7 @@ export const layer = routes.pipe(
     Deliveries.layer,
     Replays.layer,
     TestEvents.layer,
-    // To disable a webhook counts its pending deliveries, of which there may be millions.
-    Layer.provide(WebhookControl.layer, clients.longRunning),
+    webhookControl,
     Messages.layer,
     CampaignControl.layer,
     ApiKeys.layer,

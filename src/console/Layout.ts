@@ -1,7 +1,7 @@
 /** The layout of every page, and its response headers. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import type { Notice, Session } from "../platform/requests/auth/OperatorSessions.ts"
+import { type Notice, placeOf, type Session } from "../platform/requests/auth/OperatorSessions.ts"
 import { type Cell, type Html, href, html, link } from "./Html.ts"
 
 /** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */
@@ -60,7 +60,8 @@ export const pageResponse = (
 
 const layout = ({ project, session, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
   const refresh = url === undefined ? undefined : refreshOf(url)
-  const notice = session?.notice?.page === url ? session?.notice : undefined
+  const isHere = url !== undefined && session?.notice?.page === placeOf(url)
+  const notice = isHere ? session.notice : undefined
   return html`<!doctype html>
     <html lang="en">
       <head>

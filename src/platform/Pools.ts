@@ -65,7 +65,8 @@ export const pools = {
   },
   longRunning: {
     name: "developer-api long-running",
-    purpose: "Mutations that take seconds, one at a time on a connection. They sort and count in memory.",
+    purpose:
+      "Mutations that take seconds, one at a time on a connection: freezes, and webhooks that the console disables.",
     size: 2,
     session: { ...limits, ...indexed, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
     deadAfter: Duration.seconds(31)

@@ -82,6 +82,9 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
     const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
     assert.strictEqual(opened.providerType, "http")
+    // A config opens only as that of its own provider.
+    const other = openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "telegram", chat.config)
+    assert.strictEqual((yield* Effect.flip(other))._tag, "SecretUnreadable")
     // Without the old key, a file that leaves the configs out still changes nothing.
     const withoutConfig = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))
     assert.deepInclude(yield* apply({ project, channels: withoutConfig }, under(key)), {

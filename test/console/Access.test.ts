@@ -187,7 +187,7 @@ it.live("sends every page with a policy that allows no script, and no page has o
   assert.strictEqual(elsewhere.status, 404)
 })
 
-it.live("answers 503 while a statement of a page takes too long, whichever it is", function* () {
+it.live("answers 503 while a statement of a page or a form takes too long, whichever it is", function* () {
   const server = yield* startConsole()
   const { projectId } = yield* fillProject(server)
   const { cookie } = yield* signIn(server)
@@ -203,6 +203,14 @@ it.live("answers 503 while a statement of a page takes too long, whichever it is
     )
     assert.deepStrictEqual([status, text.includes("<h1>Not available</h1>")], [503, true], table)
   }
+  const csrf = csrfOf((yield* request(server, "/console", { headers: { cookie } })).text)
+  const body = new URLSearchParams({ csrf, project: projectId, installation: "shop", confirmed: "yes" })
+  const { status, text } = yield* server.sql`LOCK TABLE webhooks`.pipe(
+    Effect.andThen(request(server, "/console/enable", { method: "POST", headers: { cookie }, body })),
+    server.sql.withTransaction,
+    Effect.orDie
+  )
+  assert.deepStrictEqual([status, text.includes("<h1>Not available</h1>")], [503, true], "enable")
 })
 
 it.live("has no link without ADMIN_PORT", function* () {

@@ -95,6 +95,10 @@ const tracedDeal = async (...answers: ReadonlyArray<Answering>) => {
     query,
     shop.token.slice(16)
   ]
+  assert.deepStrictEqual(
+    receiver.hits.map((hit) => hit.path),
+    answers.map(() => `/${path}?key=${query}`)
+  )
   return { collector, receiver, secrets, server, spans, attempts: attemptsIn(spans) }
 }
 
@@ -141,7 +145,7 @@ describe("the span of a delivery attempt", () => {
       collector.metrics().map(({ name }) => name),
       "webhook_deliveries_total"
     )
-    // No span, metric or line of the log has a secret, a signature, the body or a part of the URL.
+    // No exported span, metric or line of the log has a secret, a signature, the body or a part of the URL.
     assert.include(new Set(collector.received.map(({ path }) => path)), "/v1/logs")
     const exported = collector.received.map(({ text }) => text).join("\n")
     for (const secret of secrets) assert.notInclude(exported, secret)

@@ -8,6 +8,7 @@ import { application } from "../../src/server/Serve.ts"
 import { freePort } from "../support/Process.ts"
 import { secretKey, startServer } from "../support/TestServer.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
+import { passUntil } from "../support/Waiting.ts"
 
 /** Every background fiber. The test fails if one is missing here. */
 const fibers = [
@@ -86,14 +87,6 @@ const service = Effect.gen(function* () {
   return { ...server, metrics, ready, of }
 })
 
-/** Advances the clock in steps until a condition holds, with real time between them for statements. */
-const passUntil = <A, E, R>(step: "500 millis", look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
-  TestClock.adjust(step).pipe(
-    Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
-    Effect.andThen(look),
-    Effect.repeat({ until: holds })
-  )
-
 layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
   it.effect("is restarted, whichever it is, and makes progress again", () =>
     Effect.gen(function* () {
@@ -119,14 +112,14 @@ layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
     assert.strictEqual((yield* ready).status, 200)
     assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
     yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
-    yield* passUntil("500 millis", of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
-    yield* passUntil("500 millis", ready, ({ status }) => status === 503)
+    yield* passUntil(of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
+    yield* passUntil(ready, ({ status }) => status === 503)
     assert.include((yield* ready).text, "campaign progress")
-    yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
+    yield* passUntil(of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
     assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
     yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
-    yield* passUntil("500 millis", ready, ({ status }) => status === 200)
-    yield* passUntil("500 millis", of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
+    yield* passUntil(ready, ({ status }) => status === 200)
+    yield* passUntil(of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
   })
 })
 

@@ -17,6 +17,14 @@ export const untilLive = (condition: () => boolean) => TestClock.withLive(until(
 export const untilRows = <A, R>(query: Effect.Effect<A, never, R>, holds: (answer: A) => boolean) =>
   Effect.delay(query, "20 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout(limit), Effect.orDie)
 
+/** Advances the test's clock in steps, with time for statements in between, until what `look` finds satisfies `holds`. */
+export const passUntil = <A, E, R>(look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
+  TestClock.adjust("500 millis").pipe(
+    Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
+    Effect.andThen(look),
+    Effect.repeat({ until: holds })
+  )
+
 /** Repeats an attempt until it succeeds. */
 export const eventually = <A>(attempt: () => A | Promise<A>): Promise<A> =>
   vi.waitFor(attempt, { timeout: limit, interval: 25 })

@@ -29,23 +29,25 @@ export interface Selected {
 }
 
 /**
- * A query of all columns of the selected deliveries. It merges one part of the index `deliveries_by_state` for each state and
- * type. Each part is in the order of the ids, so PostgreSQL reads hardly more deliveries than it returns. OFFSET 0 keeps the
- * values in one place: otherwise PostgreSQL would copy them into each part.
+ * A query of all columns of the selected deliveries. With states or types it merges one part of the index `deliveries_by_state`
+ * for each state and type, otherwise it reads `deliveries_by_installation`. Each part is in the order of the ids, so PostgreSQL
+ * reads hardly more deliveries than it returns. OFFSET 0 keeps the values in one place: otherwise PostgreSQL would copy them into
+ * each part.
  */
 export const inOrder = (
   sql: SqlClient.SqlClient,
-  { above, below, installationId, limit, order, projectId, states = deliveryStatuses, types = eventTypes }: Selected
+  { above, below, installationId, limit, order, projectId, states, types }: Selected
 ): Statement.Fragment => {
   const range = `${above === undefined ? "" : "AND id > above"} ${below === undefined ? "" : "AND id < below"}`
   const ordered = `ORDER BY id ${order} LIMIT ${limit}`
-  const parts = states.flatMap((status) =>
-    types.map(
-      (type) => `
+  const isFiltered = states !== undefined || types !== undefined
+  const conditions = (states ?? deliveryStatuses).flatMap((status) =>
+    (types ?? eventTypes).map((type) => `AND ${state} = '${status}' AND event_type = '${type}'`)
+  )
+  const parts = (isFiltered ? conditions : [""]).map(
+    (condition) => `
     UNION ALL (SELECT * FROM deliveries
-     WHERE project_id = given.project AND installation_id = given.installation
-       AND ${state} = '${status}' AND event_type = '${type}' ${range} ${ordered})`
-    )
+     WHERE project_id = given.project AND installation_id = given.installation ${condition} ${range} ${ordered})`
   )
   return sql`
     SELECT parts.* FROM (

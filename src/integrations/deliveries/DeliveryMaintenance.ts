@@ -20,8 +20,8 @@ const sweepPause = Duration.millis(250)
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
-/** Pause between two statements of a round over old events. */
-const prunePause = Duration.millis(250)
+/** Pause between two statements of a round over old events. Old events that stay are read in each round. */
+const prunePause = Duration.seconds(1)
 const measureEvery = Duration.seconds(15)
 
 interface Options {

@@ -8,8 +8,8 @@
  *
  * Any answer of the provider counts as a success, because the breaker only prevents calls to providers that hang or cannot be
  * reached. A config that no key of this process opens counts as a call without an answer: recipients of campaigns wait, and
- * other processes may have the key. An open circuit admits a probe after 5 s. Each failed probe doubles this period, up to a minute. The state is local
- * to this process.
+ * other processes may have the key. An open circuit admits a probe after 5 s. Each failed probe doubles this period, up to a
+ * minute. The state is local to this process.
  */
 import { Context, Data, Duration, Effect, Exit, Layer, Schedule } from "effect"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"

@@ -57,13 +57,14 @@ const keyUnder = Effect.fnUntraced(function* (directory: string) {
     yield* writeFlushed(fs, draft, randomBytes(32).toString("base64"))
     yield* fs.link(draft, file).pipe(Effect.catchReason("PlatformError", "AlreadyExists", () => Effect.void))
     yield* fs.remove(draft)
+    yield* Effect.scoped(Effect.flatMap(fs.open(directory), (opened) => opened.sync))
   }
   const text = (yield* fs.readFileString(file)).trim()
   if (!isSecretKey(text)) return yield* new SecretKeyUnusable({ file })
   return Redacted.make(text)
 })
 
-/** Writes a new file. It is flushed, because what the key has sealed can't be opened if a power failure loses the file. */
+/** Writes a new file. File and directory are flushed, because what the key has sealed can't be opened without the file. */
 const writeFlushed = Effect.fnUntraced(function* (fs: FileSystem.FileSystem, path: string, text: string) {
   const file = yield* fs.open(path, { flag: "wx", mode: 0o600 })
   yield* file.writeAll(Buffer.from(text))

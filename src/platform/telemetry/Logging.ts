@@ -34,15 +34,18 @@ const text = (part: unknown): string => {
   return part instanceof Error ? messagesOf(part).join(": ") : JSON.stringify(part)
 }
 
-/** Returns the distinct messages of an error and of its causes. Only the last cause of an `SqlError` is PostgreSQL's message. */
+/**
+ * Returns the distinct messages of an error and of its causes. Only the last cause of an `SqlError` is PostgreSQL's message. An error
+ * of several connection attempts has no message of its own.
+ */
 const messagesOf = (error: Error): ReadonlyArray<string> => {
   const messages = new Set<string>()
   let cause: unknown = error
   for (let depth = 0; depth < 5 && cause instanceof Error; depth++) {
     messages.add(cause.message)
-    cause = cause.cause
+    cause = cause instanceof AggregateError ? cause.errors[0] : cause.cause
   }
-  return [...messages]
+  return [...messages].filter((message) => message !== "")
 }
 
 const json = (line: Line): string => {

@@ -2,13 +2,12 @@
 import { assert, describe, it, layer } from "../../support/Vitest.ts"
 import { Context, Deferred, Effect, Fiber, Layer, Redacted, References } from "effect"
 import type { SqlClient } from "effect/sql"
-import { TestClock } from "effect/testing"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { answered } from "../../support/Claims.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
-import { until, untilRows } from "../../support/Waiting.ts"
+import { passUntil, until, untilRows } from "../../support/Waiting.ts"
 import { type Hit, open, receiver, serve, status, verifies } from "./Deliveries.support.ts"
 import { loopWith } from "./Loop.support.ts"
 
@@ -109,14 +108,6 @@ describe("a loop whose record fails as a defect", () => {
     assert.strictEqual((yield* project.health()).inFlight, 0)
   })
 })
-
-/** Advances the clock in steps, with time for statements in between, until something holds. */
-const passUntil = <A, E, R>(look: Effect.Effect<A, E, R>, holds: (found: A) => boolean) =>
-  TestClock.adjust("1 second").pipe(
-    Effect.andThen(TestClock.withLive(Effect.sleep("50 millis"))),
-    Effect.andThen(look),
-    Effect.repeat({ until: holds })
-  )
 
 /** Matches the name of the loop, not of its maintenance. */
 const namesLoop = /\bdeliveries(?! [a-z])/

@@ -6,7 +6,7 @@
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { Cookies, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
-import { createHmac, randomUUID, timingSafeEqual } from "node:crypto"
+import { createHash, createHmac, randomUUID, timingSafeEqual } from "node:crypto"
 import type { ServiceUnavailable } from "../../../api/Problems.ts"
 import { statement } from "../../database/Database.ts"
 import { SecretKey } from "../../secrets/SecretKey.ts"
@@ -18,9 +18,15 @@ const cookie = "developer_api_console"
 const idleTimeout = Duration.toMillis(Duration.hours(1))
 const maxDuration = Duration.toMillis(Duration.hours(8))
 
-/** What an action has done. The cookie of the answer has it, so that the page to which the answer redirects shows it once. */
+/**
+ * What an action has done. The cookie of the answer has it, so that the page to which the answer redirects shows it once. `page` is
+ * `placeOf` the page's path and query: a path with two long ids would be too long for a cookie.
+ */
 const Notice = Schema.Struct({ page: Schema.String, title: Schema.String, message: Schema.String })
 export type Notice = typeof Notice.Type
+
+/** Returns a short text that stands for a page. */
+export const placeOf = (page: string): string => createHash("sha256").update(page).digest("base64url").slice(0, 16)
 
 const Content = Schema.fromJsonString(
   Schema.Struct({

@@ -1,5 +1,6 @@
 /** The connection to Redis: to the server at `REDIS_URL`, or to the whole cluster if that server is a node of a cluster. */
 import { Effect, Redacted } from "effect"
+import { setTimeout } from "node:timers/promises"
 import { createClient, createCluster, defineScript, ErrorReply, type RedisClientOptions } from "redis"
 
 const options = {
@@ -56,13 +57,21 @@ const clusterAt = (url: string) =>
 
 const serverAt = (url: string) => createClient({ ...options, url, scripts })
 
+/** Milliseconds for closing a client, which waits for outstanding answers. A Redis that hangs, or has gone, sends none. */
+const closeTimeout = 500
+
 /** Opens a client while the scope is open. The client of a server retries without a limit until it is connected. */
 const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof serverAt | typeof clusterAt>>(
   client: Client
 ) {
   const log = Effect.runSyncWith(yield* Effect.context<never>())
   client.on("error", (cause: unknown) => log(Effect.logWarning("The connection to Redis failed", cause)))
-  yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.promise(() => client.close())))
+  yield* Effect.addFinalizer(() =>
+    Effect.promise(() => Promise.race([client.close(), setTimeout(closeTimeout, undefined, { ref: false })])).pipe(
+      Effect.ignoreCause,
+      Effect.andThen(Effect.ignoreCause(Effect.sync(() => client.destroy())))
+    )
+  )
   yield* Effect.promise(async () => void (await client.connect()))
   return client
 })

@@ -1,5 +1,5 @@
 /** Token buckets in Redis, which replicas share. Requests fail at once while there is no connection. */
-import { Data, type Duration, Effect, Fiber, Latch, type Redacted } from "effect"
+import { Data, type Duration, Effect, Latch, type Redacted } from "effect"
 import type { RateLimit } from "../../../api/Authentication.ts"
 import { connect } from "./RedisConnection.ts"
 import type { Decision } from "./TokenBuckets.ts"
@@ -22,17 +22,11 @@ export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, tim
     take = undefined
     yield* Effect.logWarning("Redis is a read-only replica: connects again")
   })
-  const connecting = yield* Effect.scoped(session).pipe(
+  yield* Effect.scoped(session).pipe(
     Effect.catchCause((cause) => Effect.logError("The connection to Redis failed", cause)),
     Effect.andThen(Effect.sleep("1 second")),
     Effect.forever,
-    Effect.forkDetach
-  )
-  // Closing has a timeout, because it waits for outstanding answers, and a Redis that hangs sends none.
-  yield* Effect.addFinalizer(() =>
-    Effect.flatMap(Effect.forkDetach(Fiber.interrupt(connecting)), (closing) =>
-      Effect.timeoutOption(Effect.interruptible(Fiber.await(closing)), timeout)
-    )
+    Effect.forkScoped
   )
 
   return ({ key, limit, windowSeconds }: RateLimit & { readonly key: string }) =>
