@@ -212,7 +212,7 @@ const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-/** To disable a webhook counts its pending deliveries, of which there may be millions. */
+/** `disable` counts the pending deliveries of a webhook. There may be millions, so it has the pool of long statements. */
 const webhookControl = Layer.effect(
   WebhookControl,
   Effect.gen(function* () {

@@ -13,8 +13,8 @@ export interface CurrentRequestShape {
   /** Route template; empty until a route is matched. */
   route: string
   /**
-   * The tool call that the request makes. Logs and metrics show its method and status instead of those of the request. Undefined
-   * if the request is no tool call.
+   * The tool call that the request makes; undefined if it makes none. Logs and metrics show the method and status of the call, not of
+   * the request.
    */
   call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */

@@ -55,13 +55,6 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
           const url = routable(request.url, methods)
           fiber.setContext(contextOf(fiber.context, request, current, url))
 
-          /** Records a request whose caller has closed the connection before the answer. */
-          const abandoned = <E>(cause: Cause.Cause<E>) =>
-            Effect.suspend(() => finish(request, current, monotonicMillis(clock) - started, closedByCaller)).pipe(
-              Effect.uninterruptible,
-              Effect.andThen(Effect.failCause(cause))
-            )
-
           const [path] = splitTarget(request.url)
           const draining = drain.draining() && path !== liveness
           if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
@@ -71,7 +64,13 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
             : refused !== undefined
               ? Effect.succeed(problemResponse(refused, current))
               : Effect.catchCause(routes, (cause) =>
-                  isClientAbort(cause) ? abandoned(cause) : recover(cause, request, current, methods)
+                  isClientAbort(cause)
+                    ? // Nobody gets the answer; the request is only recorded.
+                      finish(request, current, monotonicMillis(clock) - started, closedByCaller).pipe(
+                        Effect.uninterruptible,
+                        Effect.andThen(Effect.failCause(cause))
+                      )
+                    : recover(cause, request, current, methods)
                 )
           return Effect.flatMap(answered, (response) =>
             finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))

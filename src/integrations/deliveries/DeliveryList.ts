@@ -1,14 +1,13 @@
 /** The read model of deliveries: what the API, the commands and the console show of each, and their lists. */
 import { Effect } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
+import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { DeliveryId, EventId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import type { DeliveryStatusFilter } from "../../api/integrations/Deliveries.ts"
-import type { EventType } from "../../api/integrations/Events.ts"
+import { type DeliveryStatus, type DeliveryStatusFilter, deliveryStatuses } from "../../api/integrations/Deliveries.ts"
+import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import { placeById, type Window } from "../../platform/requests/Pages.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../../platform/operators/Search.ts"
-import { inOrder } from "./DeliveriesInOrder.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
@@ -62,6 +61,58 @@ export const columnsOf = (delivery: string) => `
     WHERE project_id = ${delivery}.project_id AND installation_id = ${delivery}.installation_id
   ) AS "nextAttemptAt"`
 
+export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyArray<DeliveryStatus>
+
+/** The state of a delivery for callers, as in the index `deliveries_by_state`. */
+const state = `(CASE
+  WHEN finished_at IS NULL THEN 'pending'
+  WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
+  ELSE 'dead'
+END)`
+
+interface Selected {
+  readonly projectId: ProjectId
+  readonly installationId: string
+  /** All states if absent. */
+  readonly states?: ReadonlyArray<DeliveryStatus> | undefined
+  /** All types if absent. */
+  readonly types?: ReadonlyArray<EventType> | undefined
+  /** Selects only ids greater than this: a text, or a query that returns one. If absent, there is no lower limit. */
+  readonly above?: string | Statement.Fragment | undefined
+  /** Selects only ids less than this: a text, or a query that returns one. If absent, there is no upper limit. */
+  readonly below?: string | Statement.Fragment | undefined
+  readonly order: "ASC" | "DESC"
+  readonly limit: number
+}
+
+/**
+ * A query of all columns of the selected deliveries. With states or types it merges one part of the index `deliveries_by_state`
+ * for each state and type, otherwise it reads `deliveries_by_installation`. Each part is in the order of the ids, so PostgreSQL
+ * reads hardly more deliveries than it returns. OFFSET 0 keeps the values in one place: otherwise PostgreSQL would copy them into
+ * each part. The first part is empty, for a selection without a type.
+ */
+export const inOrder = (
+  sql: SqlClient.SqlClient,
+  { above, below, installationId, limit, order, projectId, states, types }: Selected
+): Statement.Fragment => {
+  const range = `${above === undefined ? "" : "AND id > above"} ${below === undefined ? "" : "AND id < below"}`
+  const ordered = `ORDER BY id ${order} LIMIT ${limit}`
+  const isFiltered = states !== undefined || types !== undefined
+  const conditions = (states ?? deliveryStatuses).flatMap((status) =>
+    (types ?? eventTypes).map((type) => `AND ${state} = '${status}' AND event_type = '${type}'`)
+  )
+  const parts = (isFiltered ? conditions : [""]).map(
+    (condition) => `
+    UNION ALL (SELECT * FROM deliveries
+     WHERE project_id = given.project AND installation_id = given.installation ${condition} ${range} ${ordered})`
+  )
+  return sql`
+    SELECT parts.* FROM (
+      SELECT ${projectId}::text AS project, ${installationId}::text AS installation, ${above ?? null}::text AS above,
+        ${below ?? null}::text AS below OFFSET 0
+    ) given, LATERAL (SELECT * FROM deliveries WHERE false ${sql.literal(`${parts.join("")} ${ordered}`)}) parts`
+}
+
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
@@ -101,12 +152,11 @@ export const find = (
           limit: rows
         })
   return sql<Row>`
-    WITH scanned AS MATERIALIZED (SELECT id, installation_id, status, event_type FROM (${selected}) selected),
+    WITH scanned AS MATERIALIZED (SELECT id, status, event_type FROM (${selected}) selected),
     found AS (
       SELECT delivery.* FROM (
         SELECT id FROM scanned
-        WHERE (${installationId}::text IS NULL OR installation_id = ${installationId})
-          AND (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
+        WHERE (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
         ORDER BY id DESC LIMIT ${limit + 1}::int
       ) listed, LATERAL (SELECT * FROM deliveries WHERE project_id = ${projectId} AND id = listed.id OFFSET 0) delivery
     )

@@ -12,7 +12,7 @@ import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { stepOf } from "../../../api/schema/States.ts"
 import { deadLetterBatch } from "../DeliveryMaintenance/DeadLetter.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
-import { finishedStates, inOrder } from "../DeliveriesInOrder.ts"
+import { finishedStates, inOrder } from "../DeliveryList.ts"
 import { after } from "../States.ts"
 import { isAwake } from "../../../platform/Moves.ts"
 import { type EndReason, replays } from "./States.ts"
@@ -208,8 +208,8 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
   SELECT 0 AS made`
 
 /**
- * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters all pending deliveries of the webhook,
- * also those of the replay.
+ * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters all pending deliveries of the webhook, with
+ * the deliveries of the replay among them.
  */
 export const end = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
   readonly made: number

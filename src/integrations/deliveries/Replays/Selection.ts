@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
-import { inOrder } from "../DeliveriesInOrder.ts"
+import { inOrder } from "../DeliveryList.ts"
 import type { State } from "../States.ts"
 
 /** The states of the deliveries that a replay repeats, by the names that operators use. Pending deliveries are sent anyway. */

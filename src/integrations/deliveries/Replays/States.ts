@@ -5,7 +5,7 @@ export const replays = machine({
   moves: {
     /** An operator cancels the replay: no more deliveries are made. */
     cancel: { running: "cancelling" },
-    /** The webhook was disabled. Its pending deliveries are dead-lettered, also those of the replay. */
+    /** The webhook was disabled. Its pending deliveries are dead-lettered, including the deliveries of the replay. */
     disabled: { running: "cancelled" },
     /** The deliveries that were not sent are dead-lettered, and none is in flight any more. */
     emptied: { cancelling: "cancelled" },
