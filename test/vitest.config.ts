@@ -21,6 +21,8 @@ export default defineConfig({
     setupFiles: ["test/support/hooks.ts"],
     // Files share their worker's modules: loading them again costs more than most files take.
     isolate: false,
+    // Modules are loaded by Node itself, as in the service. Vite's module runner takes more time.
+    experimental: { viteModuleRunner: false },
     // Far more than any test takes on an idle machine.
     testTimeout: 120_000,
     hookTimeout: 120_000,

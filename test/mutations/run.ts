@@ -49,7 +49,7 @@ const verdictOf = (mutation: Mutation): Promise<Verdict> => {
     [
       join(root, "node_modules/.bin/vitest"),
       "run",
-      "--config=test/mutations/vitest.config.ts",
+      "--config=test/vitest.config.ts",
       "--bail=1",
       "--reporter=dot",
       ...mutation.tests.map((test) => `test/${test}.test.ts`)
@@ -60,6 +60,7 @@ const verdictOf = (mutation: Mutation): Promise<Verdict> => {
         ...process.env,
         // Random project files are the same in each run, so that a verdict does not depend on chance.
         SEED: "1",
+        NODE_OPTIONS: `--import ${new URL("hooks.ts", import.meta.url).href}`,
         MUTATION_FILE: mutation.file,
         MUTATION_FROM: mutation.from,
         MUTATION_TO: mutation.to
