@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { type OperatorSessions, placeOf, type Session } from "../platform/requests/auth/OperatorSessions.ts"
+import type { OperatorSessions, Session } from "../platform/requests/auth/OperatorSessions.ts"
 import type { ActionResult } from "./Actions.ts"
 import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
@@ -16,11 +16,17 @@ export const unavailable = (session?: Session) => (problem: ServiceUnavailable) 
 export const foreignForm = (session: Session) =>
   errorPage("Not done", "The form belongs to another session, or is incomplete. Go back and try again.", 403, session)
 
+export const foreignSignIn = errorPage(
+  "Not done",
+  "A page of another site has sent the form. Open the link that the command prints.",
+  403
+)
+
 interface Parts {
   readonly path: string
   readonly form: URLSearchParams
   readonly session: Session
-  readonly notify: OperatorSessions["Service"]["extend"]
+  readonly notify: OperatorSessions["Service"]["notify"]
 }
 
 /**
@@ -35,7 +41,7 @@ export const actionResponse = <E extends { readonly message: string }>(
     onSuccess: ({ ask, done, hidden, page }) => {
       if (ask === undefined) {
         const response = HttpServerResponse.redirect(page, { status: 303 })
-        return Effect.succeed(notify(session, response, done && { page: placeOf(page), ...done }))
+        return Effect.succeed(done === undefined ? response : notify(response, page, done))
       }
       const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
       return pageResponse({ session, project: form.get("project") ?? undefined, title: ask.title }, [

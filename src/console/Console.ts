@@ -15,7 +15,7 @@ import { clients, once, statement } from "../platform/database/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
 import { actions, type ActionResult } from "./Actions.ts"
-import { actionResponse, errorPage, foreignForm, unavailable } from "./Answers.ts"
+import { actionResponse, errorPage, foreignForm, foreignSignIn, unavailable } from "./Answers.ts"
 import { pageResponse } from "./Layout.ts"
 import { signInPath } from "../platform/requests/auth/SignInLinks.ts"
 import { type Content, inReadTransaction, type PageError, type PageRequest } from "./Page.ts"
@@ -84,7 +84,7 @@ const routes = HttpRouter.use(
     const sessions = yield* OperatorSessions
     const services = yield* Effect.context<Services>()
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
-    const sessionOf = ({ cookies }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies)
+    const sessionOf = ({ cookies, url }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies, url)
 
     /** Responds within the session of the request, and extends it. Without a session, responds with the sign-in page. */
     const withSession = (
@@ -138,7 +138,7 @@ const routes = HttpRouter.use(
         formRoute((form, session) =>
           once(failingStatements(Effect.result(provideServices(action(form))))).pipe(
             Effect.flatMap((result) =>
-              actionResponse({ path, form, session, notify: sessions.extend }, Effect.fromResult(result))
+              actionResponse({ path, form, session, notify: sessions.notify }, Effect.fromResult(result))
             ),
             Effect.catchTags({
               Contended: () =>
@@ -175,6 +175,7 @@ const routes = HttpRouter.use(
       signInPath,
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
+        if (isCrossSite(request)) return yield* foreignSignIn
         const form = Option.getOrElse(yield* formOf(request), () => new URLSearchParams())
         const overview = HttpServerResponse.redirect("/console", { status: 303 })
         const started = yield* sessions.start(form.get("code") ?? "", overview)
@@ -195,6 +196,16 @@ const routes = HttpRouter.use(
     )
   })
 )
+
+/**
+ * Whether a page of another site has sent a form. Without a session, no token shows this. Browsers send `Sec-Fetch-Site` over HTTPS and
+ * to the loopback. Where they do not, the `Origin` of a form of the console is `null`, because its pages send no referrer.
+ */
+const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
+  const { host, origin, "sec-fetch-site": site } = headers
+  if (site !== undefined) return site !== "same-origin" && site !== "none"
+  return origin !== undefined && origin !== "null" && URL.parse(origin)?.host !== host
+}
 
 /** Reads the form of a POST; none if its body does not arrive. */
 const formOf = (request: HttpServerRequest.HttpServerRequest) =>

@@ -1,7 +1,7 @@
 /** The layout of every page, and its response headers. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { type Notice, placeOf, type Session } from "../platform/requests/auth/OperatorSessions.ts"
+import { type Notice, type Session, withoutNotice } from "../platform/requests/auth/OperatorSessions.ts"
 import { type Cell, type Html, href, html, link } from "./Html.ts"
 
 /** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */
@@ -54,14 +54,18 @@ export const pageResponse = (
   content: Cell | ReadonlyArray<Html>,
   status = 200
 ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
-  Effect.promise(async () => String(await layout(head, content))).pipe(
-    Effect.map((text) => HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers }))
+  Effect.map(
+    Effect.promise(async () => String(await layout(head, content))),
+    (text) => {
+      const response = HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers })
+      const { session, url } = head
+      return url === undefined || session?.notice === undefined ? response : withoutNotice(response, url)
+    }
   )
 
 const layout = ({ project, session, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
   const refresh = url === undefined ? undefined : refreshOf(url)
-  const isHere = url !== undefined && session?.notice?.page === placeOf(url)
-  const notice = isHere ? session.notice : undefined
+  const notice = url === undefined ? undefined : session?.notice
   return html`<!doctype html>
     <html lang="en">
       <head>

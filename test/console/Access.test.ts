@@ -53,6 +53,20 @@ it.live(
     const guessed = yield* redeem(server, `${server.admin}/console/enter?code=guessed`)
     assert.deepStrictEqual([guessed.status, guessed.headers.get("set-cookie")], [401, null])
 
+    const { url: foreign } = yield* server.link
+    for (const [name, value] of [
+      ["sec-fetch-site", "cross-site"],
+      ["sec-fetch-site", "same-site"],
+      ["origin", "https://example.com"]
+    ] as const) {
+      const refused = yield* redeem(server, foreign, "", { [name]: value })
+      assert.deepStrictEqual([refused.status, refused.headers.get("set-cookie")], [403, null], value)
+    }
+    assert.strictEqual(
+      (yield* redeem(server, foreign, "", { origin: "null", "sec-fetch-site": "same-origin" })).status,
+      303
+    )
+
     const { url: raced } = yield* server.link
     const answers = yield* Effect.all(
       Array.from({ length: 8 }, () => redeem(server, raced)),

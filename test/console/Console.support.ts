@@ -36,12 +36,19 @@ export const request = (server: Console, path: string, init: RequestInit = {}) =
     return { status: response.status, headers: response.headers, text: await response.text() }
   })
 
-export const cookieOf = (headers: Headers) => headers.get("set-cookie")?.split(";")[0] ?? ""
+/** Returns the cookies that a browser with the cookies `before` sends after an answer. */
+export const cookieOf = (headers: Headers, before = "") =>
+  [...before.split("; "), ...headers.getSetCookie()]
+    .map((cookie) => cookie.split(";")[0] ?? "")
+    .filter((cookie, at, all) => cookie !== "" && all.findLastIndex((other) => nameOf(other) === nameOf(cookie)) === at)
+    .join("; ")
+
+const nameOf = (cookie: string) => cookie.split("=", 1)[0]
 
 /** Submits the form of a link's page, as a browser with the cookies `cookie`. */
-export const redeem = (server: Console, url: string, cookie = "") => {
+export const redeem = (server: Console, url: string, cookie = "", more: Readonly<Record<string, string>> = {}) => {
   const { pathname, searchParams } = new URL(url)
-  return request(server, pathname, { method: "POST", headers: { cookie }, body: searchParams })
+  return request(server, pathname, { method: "POST", headers: { cookie, ...more }, body: searchParams })
 }
 
 /** Signs in with a link of the command `console`; returns the cookie of the session. */

@@ -73,6 +73,7 @@ export const domains = [
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",
     ""
   ),
+  mutating("console/Console.ts", "console/Access")("if (isCrossSite(request))", "if (false)"),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   mutating("console/Actions.ts", "console/Access")('text("confirmed") === "yes"', "true"),
   mutating("messaging/MessageList.ts", "console/Outage")("AND messages.available_at IS NULL", ""),

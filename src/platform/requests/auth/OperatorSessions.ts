@@ -19,25 +19,25 @@ const idleTimeout = Duration.toMillis(Duration.hours(1))
 const maxDuration = Duration.toMillis(Duration.hours(8))
 
 /**
- * What an action has done. The cookie of the answer has it, so that the page to which the answer redirects shows it once. `page` is
- * `placeOf` the page's path and query: a path with two long ids would be too long for a cookie.
+ * What an action has done. The page to which the answer of the action redirects shows it once. It has a cookie of its own, named after
+ * the page, so that an answer to another tab of the browser neither shows nor removes it.
  */
-const Notice = Schema.Struct({ page: Schema.String, title: Schema.String, message: Schema.String })
-export type Notice = typeof Notice.Type
+export interface Notice {
+  readonly title: string
+  readonly message: string
+}
 
-/** Returns a short text that stands for a page. */
-export const placeOf = (page: string): string => createHash("sha256").update(page).digest("base64url").slice(0, 16)
+/** Time for which a notice waits for its page. */
+const noticeAge = Duration.toMillis(Duration.minutes(1))
+
+/** Returns the name of the cookie of a page's notice. A path with two long ids would be too long for a name. */
+const noticeCookie = (page: string): string =>
+  `${cookie}_${createHash("sha256").update(page).digest("base64url").slice(0, 16)}`
 
 const Content = Schema.fromJsonString(
-  Schema.Struct({
-    id: Schema.String,
-    startedAt: Schema.Finite,
-    expiresAt: Schema.Finite,
-    notice: Schema.optionalKey(Notice)
-  })
+  Schema.Struct({ id: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
 )
-const decode = Schema.decodeUnknownOption(Content)
-const encode = Schema.encodeSync(Content)
+const NoticeText = Schema.fromJsonString(Schema.Struct({ title: Schema.String, message: Schema.String }))
 
 export interface Session {
   readonly id: string
@@ -46,6 +46,7 @@ export interface Session {
   /** Time of the current request, in milliseconds since 1970. */
   readonly now: number
   readonly csrf: string
+  /** The notice that the requested page has to show. */
   readonly notice?: Notice | undefined
 }
 
@@ -56,12 +57,15 @@ export class OperatorSessions extends Context.Service<
   {
     /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
     readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
-    /** Returns the session of a request's cookies; none if it has ended or its signature is invalid. */
+    /** Returns the session of the cookies of a request to `url`; none if it has ended or its signature is invalid. */
     readonly find: (
-      cookies: Readonly<Record<string, string | undefined>>
+      cookies: Readonly<Record<string, string | undefined>>,
+      url: string
     ) => Effect.Effect<Option.Option<Session>, ServiceUnavailable>
     /** Extends a session, and sets its cookie in the response, unless the response sets this cookie already. */
-    readonly extend: (session: Session, response: Response, notice?: Notice) => Response
+    readonly extend: (session: Session, response: Response) => Response
+    /** Sets the cookie of a notice for a page, which is a path with its query. */
+    readonly notify: (response: Response, page: string, notice: Notice) => Response
     /** Ends a session on every replica. */
     readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
     readonly hasToken: (session: Session, csrf: string) => boolean
@@ -76,17 +80,22 @@ export class OperatorSessions extends Context.Service<
       const mac = (text: string) => createHmac("sha256", key).update(text).digest()
       const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
 
-      const withCookie = (response: Response, content: typeof Content.Type) => {
-        const text = Buffer.from(encode(content)).toString("base64url")
-        return setCookie(response, `${text}.${mac(text).toString("base64url")}`)
+      /** Signs the value of a cookie. `label` is the name of the cookie of a notice, and empty for the session. */
+      const sign = (label: string, value: string) => {
+        const text = Buffer.from(value).toString("base64url")
+        return `${text}.${mac(label + text).toString("base64url")}`
       }
 
-      const open = (value: string) => {
-        const [text = "", signature = ""] = value.split(".")
-        return isEqual(mac(text), Buffer.from(signature, "base64url"))
-          ? decode(Buffer.from(text, "base64url").toString("utf8"))
+      /** Returns the value of a cookie; none if its signature is invalid. */
+      const open = (label: string, signed = "") => {
+        const [text = "", signature = ""] = signed.split(".")
+        return isEqual(mac(label + text), Buffer.from(signature, "base64url"))
+          ? Option.some(Buffer.from(text, "base64url").toString("utf8"))
           : Option.none()
       }
+
+      const withCookie = (response: Response, content: typeof Content.Type) =>
+        setCookie(response, cookie, sign("", Schema.encodeSync(Content)(content)), maxDuration)
 
       return {
         start: (code, response) =>
@@ -101,23 +110,28 @@ export class OperatorSessions extends Context.Service<
                   })
                 )
           ),
-        find: Effect.fnUntraced(function* (cookies) {
-          const content = open(cookies[cookie] ?? "")
+        find: Effect.fnUntraced(function* (cookies, url) {
+          const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
           if (Option.isNone(content)) return Option.none()
-          const { expiresAt, id, notice, startedAt } = content.value
+          const { expiresAt, id, startedAt } = content.value
+          const name = noticeCookie(url)
+          const notice = Option.flatMap(open(name, cookies[name]), Schema.decodeUnknownOption(NoticeText))
           const rows = yield* statement(sql<{ readonly now: number }>`
             SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
             WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)`)
           return Option.fromIterable(
             rows
               .filter(({ now }) => now < expiresAt)
-              .map(({ now }) => ({ id, startedAt, now, csrf: csrfOf(id), notice }))
+              .map(({ now }) => ({ id, startedAt, now, csrf: csrfOf(id), notice: Option.getOrUndefined(notice) }))
           )
         }),
-        extend: ({ id, now, startedAt }, response, notice) => {
-          if (Option.isSome(Cookies.get(response.cookies, cookie))) return response
-          const expiresAt = Math.min(now + idleTimeout, startedAt + maxDuration)
-          return withCookie(response, { id, startedAt, expiresAt, ...(notice && { notice }) })
+        extend: ({ id, now, startedAt }, response) =>
+          Option.isSome(Cookies.get(response.cookies, cookie))
+            ? response
+            : withCookie(response, { id, startedAt, expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration) }),
+        notify: (response, page, notice) => {
+          const name = noticeCookie(page)
+          return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), noticeAge)
         },
         // Expired rows are deleted here, because only this statement adds rows.
         end: ({ id, startedAt }) =>
@@ -136,11 +150,15 @@ export class OperatorSessions extends Context.Service<
 
 const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
 
-export const withoutCookie = (response: Response): Response => setCookie(response, "", 0)
+export const withoutCookie = (response: Response): Response => setCookie(response, cookie, "", 0)
 
-/** Sets the cookie. It is hidden from scripts, is not sent with cross-site requests, and is sent only to the console. */
-const setCookie = (response: Response, value: string, maxAge = maxDuration) =>
-  HttpServerResponse.setCookieUnsafe(response, cookie, value, {
+/** Removes the cookie of the notice that a page has shown. */
+export const withoutNotice = (response: Response, page: string): Response =>
+  setCookie(response, noticeCookie(page), "", 0)
+
+/** Sets a cookie that is hidden from scripts, is not sent with cross-site requests, and is sent only to the console. */
+const setCookie = (response: Response, name: string, value: string, maxAge: number) =>
+  HttpServerResponse.setCookieUnsafe(response, name, value, {
     httpOnly: true,
     sameSite: "strict",
     path: "/console",
