@@ -1,6 +1,8 @@
 /** What one connection gets: pipelined requests before bytes that are no request, unusual methods and targets (contract §1). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
+import { connect } from "node:net"
+import { setTimeout } from "node:timers/promises"
 import { codeOf, problemOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { answersOf } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -58,6 +60,24 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
       )
     }
   }
+
+  it.effect("whose caller sends no more gets the answers to its requests, and ends", function* () {
+    const { seed, url } = yield* TestServer
+    const { token } = yield* seed()
+    const requests = ["first", "second", "third"].map((id) => create(token, id)).join("")
+    for (const before of [0, 20]) {
+      const { hostname, port } = new URL(url)
+      const text = yield* Effect.promise(async () => {
+        const socket = connect(Number(port), hostname)
+        socket.write(requests)
+        await setTimeout(before)
+        socket.end()
+        return (await socket.toArray()).join("")
+      })
+      const statuses = answersOf(text).map(({ status }) => status)
+      assert.deepStrictEqual(statuses, [201, 201, 201], `after ${before} ms`)
+    }
+  })
 
   it.effect("with HEAD before bytes that are no request gets a problem with a body", function* () {
     const answers = yield* ask(`HEAD /healthz HTTP/1.1\r\nhost: a\r\n\r\n${garbage}`)

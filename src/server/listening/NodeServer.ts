@@ -4,7 +4,7 @@ import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import { createServer, ServerResponse } from "node:http"
 import { Drain } from "./Drain.ts"
-import { headersTimeout, makeRefusals, requestTimeout, stallTimeout } from "./Refusals.ts"
+import { endedTimeout, headersTimeout, makeRefusals, requestTimeout, stallTimeout } from "./Refusals.ts"
 
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
@@ -52,6 +52,10 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   server.on("clientError", refusals.onClientError)
   server.on("connect", refusals.onConnect)
   server.setTimeout(stallTimeout, refusals.onTimeout)
+  // A caller may end its side of the connection after its last request (RFC 9112, section 9.6). By default, Node then sends no
+  // answer; the types of Node lack the property.
+  Object.assign(server, { httpAllowHalfOpen: true })
+  server.on("connection", (socket) => socket.once("end", () => socket.setTimeout(endedTimeout)))
   const listening = yield* Effect.mapError(
     NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
     ({ cause }) =>

@@ -18,6 +18,12 @@ export const requestTimeout = 30_000
  */
 export const stallTimeout = 30_000
 
+/**
+ * Time in milliseconds without traffic after which a connection ends whose caller has ended its side (contract §1). The caller may still
+ * wait for an answer, or may have gone: its requests then end.
+ */
+export const endedTimeout = 2_000
+
 /** Milliseconds for which a connection stays open after its last answer. If it closed at once, the answer might be lost. */
 const lingering = 1_000
 
@@ -77,9 +83,12 @@ export const makeRefusals = () => {
       refuse(socket, problemOf(error), newRequestState(undefined, ""), isHead)
     },
 
-    /** Ends a connection without traffic, unless a request waits for its answer and all earlier answers were read. */
+    /**
+     * Ends a connection without traffic, unless its caller has not ended its side, a request waits for its answer and all earlier
+     * answers were read.
+     */
     onTimeout: (socket: Duplex): void => {
-      if (socket.writableLength > 0 || unansweredOn(socket).length === 0) socket.destroy()
+      if (socket.readableEnded || socket.writableLength > 0 || unansweredOn(socket).length === 0) socket.destroy()
     },
 
     /** Refuses CONNECT. Node leaves the connection and its incomplete responses to this listener. */
