@@ -19,6 +19,8 @@ export interface CurrentRequestShape {
   call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined
+  /** The error of the database because of which the request is answered with 503; the access log has it. */
+  outage: Error | undefined
   /**
    * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive. Undefined outside a
    * request and within `withOwnTime`.
@@ -39,6 +41,7 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
     route: "",
     call: undefined,
     problem: undefined,
+    outage: undefined,
     arrivedAt: undefined,
     unavailable: serviceUnavailable
   })
@@ -59,6 +62,7 @@ export const newRequestState = (
     route: "",
     call: undefined,
     problem: undefined,
+    outage: undefined,
     arrivedAt: performance.now(),
     unavailable: serviceUnavailable
   }

@@ -193,9 +193,11 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
 
 /** Marks the span of a failed request, and writes the access log. */
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
-  const { call, problem, route } = current
+  const { call, outage, problem, route } = current
   const name = call === undefined ? `${request.method} ${splitTarget(request.url)[0]}` : `MCP ${call.method} ${route}`
   const line = `${name} ${status} ${problem === undefined ? "" : `${problem} `}${Math.round(millis)} ms`
-  const log = status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line)
+  const reason = outage === undefined ? [] : ["The database can't be used", outage]
+  const log =
+    status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line, ...reason)
   return problem === undefined ? log : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), log)
 }

@@ -230,7 +230,10 @@ it("a service whose password is changed answers 503 and logs the reason, until t
   await sql("ALTER ROLE renewed PASSWORD 'second'")
   await sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'renewed'")
   await expectUnavailable(own)
-  assert.match(own.stderr(), /WARN .*password authentication failed for user "renewed"/)
+  // The line of a failed request has the reason.
+  assert.match(own.stderr(), /WARN .* 503 service_unavailable .*password authentication failed for user "renewed"/)
+  const ids = [...own.stderr().matchAll(/ requestId=(\S+)/g)].map(([, id]) => id)
+  assert.deepStrictEqual(ids, [...new Set(ids)])
   await sql("ALTER ROLE renewed PASSWORD 'first'")
   await recovers(own)
   assert.notInclude(own.stderr(), "ERROR")

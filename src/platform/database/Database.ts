@@ -197,11 +197,18 @@ export const retryContended = <A, R>(
 
 /**
  * Fails with `ServiceUnavailable` if a later attempt may succeed or no connection can be opened (for example, because the password
- * has changed), and logs the reason. Any other failure is a defect.
+ * has changed). Any other failure is a defect. The access log of the request has the reason; outside a request, it is logged here.
  */
 const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavailable> =>
   isUnavailable(error) || error.reason.operation === "connect"
-    ? Effect.andThen(Effect.logWarning("The database can't be used", error), Effect.fail(unavailable()))
+    ? Effect.flatMap(CurrentRequest, (current) => {
+        const failed = Effect.fail(unavailable())
+        if (current.arrivedAt === undefined) {
+          return Effect.andThen(Effect.logWarning("The database can't be used", error), failed)
+        }
+        current.outage = error
+        return failed
+      })
     : Effect.die(error)
 
 /** Repeats a statement while it is contended; if the project is locked (`Contended`), for at most `projectFileTimeout`. */
