@@ -17,7 +17,8 @@
  *   is dead could be retried while its webhook is still enabled.
  * - recording: one statement records a batch of results. Then webhooks that have failed for too long are disabled. If the
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
- *   is discarded. If another transaction has locked the row of an endpoint, only the results of this endpoint are held.
+ *   is discarded. If another transaction has locked the row of an endpoint or of a delivery, only the results of this endpoint
+ *   are held.
  * - claiming: as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints. A notice, a
  *   record that leaves a delivery due, or a short endpoint queue names an endpoint. Otherwise a claim runs after `pollEvery`.
  */
@@ -35,7 +36,7 @@ import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import { attempt, secretsOf } from "./Attempt.ts"
 import { claim, type Leased, leasesOf } from "./DeliveryLoop/Claim.ts"
 import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
-import { record } from "./DeliveryLoop/Record.ts"
+import { recordUnlocked } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
 import type { Ended, Result } from "./DeliveryLoop/Results.ts"
 import * as Slots from "./DeliveryLoop/Slots.ts"
@@ -115,14 +116,14 @@ const make = Effect.gen(function* () {
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
       returnAll(queues.drop())
-      const released = new Map(
+      const ended = new Map(
         queues.leased().map((lease) => {
           const finishedAt = Math.max(lease.startedAt, now())
           return [lease, returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt })]
         })
       )
-      for (const { lease, result } of results.all()) released.set(lease, result)
-      return released.size === 0 ? Effect.void : Effect.asVoid(record(sql, [...released.values()], terms))
+      for (const { lease, result } of results.all()) ended.set(lease, result)
+      return ended.size === 0 ? Effect.void : recordBatch(Array.from(ended, ([lease, result]) => ({ lease, result })))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
   const run = yield* FiberSet.makeRuntime<never>()
@@ -162,7 +163,7 @@ const make = Effect.gen(function* () {
     const hold = (ended: ReadonlyArray<Ended>, locked: ReadonlySet<string>) =>
       results.hold(ended, locked, clock.monotonicTimeNanosUnsafe())
     const open = hold(batch, yield* disableAllGone(sql, batch))
-    const endpoints = yield* statement(record(sql, resultsIn(open), terms))
+    const endpoints = yield* recordUnlocked(sql, resultsIn(open), terms)
     const done = hold(open, new Set(endpoints.filter(({ isLocked }) => isLocked).map(keyOf)))
     for (const { lease } of done) queues.recorded(lease)
     queues.name(endpoints.filter(({ isDue }) => isDue))

@@ -155,10 +155,35 @@ it.live("a defect in recording results leaves their leases to the database, so t
   }).pipe(Effect.provideService(References.MinimumLogLevel, "None"), Effect.scoped)
 )
 
-describe("a transaction that holds the row of an endpoint", () => {
+it.live("a 410 that is recorded when the loop ends disables the webhook", function* () {
+  const server = yield* serve({}, "api")
+  const project = yield* open(server)
+  const { sql } = project
+  yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
+  // The disk is full once, so the loop ends during its pause.
+  yield* Effect.orDie(sql`CREATE SEQUENCE tries`)
+  yield* Effect.orDie(sql`
+    CREATE FUNCTION refuse_once() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN IF nextval('tries') = 1 THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'disk_full'; END IF; RETURN NEW; END $$`)
+  yield* Effect.orDie(sql`
+    CREATE TRIGGER refuse_once BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION refuse_once()`)
+  yield* loopWith(() => Effect.succeed(answered(410))).pipe(
+    Layer.provide(clients.deliveries),
+    Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
+    Layer.build,
+    Effect.andThen(project.created()),
+    Effect.andThen(untilRows(Effect.orDie(sql`SELECT FROM tries WHERE is_called`), (rows) => rows.length === 1)),
+    Effect.scoped
+  )
+  assert.deepInclude((yield* project.deliveries())[0], { status: "dead", attempts: 1 })
+  assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
+})
+
+describe("a transaction that holds the row of an endpoint or of a delivery", () => {
   it.live("delays no other endpoint, and its own results until it ends", function* () {
     const server = yield* serve()
-    for (const code of [200, 410]) {
+    const holds = [["webhooks", "endpoint_health"], ["deliveries"]]
+    for (const [code, tables] of [200, 410].flatMap((code) => holds.map((tables) => [code, tables] as const))) {
       const [first, second] = [yield* open(server), yield* open(server)]
       const held: Array<Hit> = []
       const waiting = yield* receiver((hit) => void held.push(hit))
@@ -172,7 +197,7 @@ describe("a transaction that holds the row of an endpoint", () => {
       const holder = yield* Effect.forkChild(
         first.sql.withTransaction(
           Effect.gen(function* () {
-            for (const table of ["webhooks", "endpoint_health"])
+            for (const table of tables)
               yield* first.sql`SELECT FROM ${first.sql(table)} WHERE project_id = ${first.projectId} FOR UPDATE`
             yield* Deferred.succeed(locked, undefined)
             yield* Deferred.await(ended)

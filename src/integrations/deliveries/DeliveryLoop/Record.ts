@@ -1,10 +1,12 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
+import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
+import { once, statement, withTimeout } from "../../../platform/database/Database.ts"
 import { formatInstant } from "../../../platform/database/Instants.ts"
 import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
 import { type Result, separate, type Separated } from "./Results.ts"
 import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
-import type { Endpoint } from "./Visits.ts"
+import { type Endpoint, keyOf } from "./Visits.ts"
 
 /**
  * The entry of the attempt log, as a JSON array. If the log is empty, PostgreSQL stores this array without copying it.
@@ -124,6 +126,38 @@ export const record = (
     WHERE health.project_id = endpoint.project_id AND health.installation_id = endpoint.installation_id
   )`
 }
+
+/**
+ * Records a batch like `record`, except for the results of endpoints of which another transaction has locked a delivery. `record`
+ * waits for such a delivery, as a gate would lock each delivery twice. So the locked deliveries are found after it has waited in
+ * vain.
+ */
+export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, terms: Terms) =>
+  withTimeout(once(record(sql, results, terms))).pipe(
+    Effect.catchTag("Contended", () =>
+      Effect.gen(function* () {
+        const locked = yield* statement(lockedDeliveries(sql, results))
+        const keys = new Set(locked.map(keyOf))
+        const others = results.filter((result) => !keys.has(keyOf(result)))
+        return [...locked, ...(yield* statement(record(sql, others, terms)))]
+      })
+    )
+  )
+
+/** Returns the endpoints of results whose deliveries are locked. */
+const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Recorded>`
+  WITH result AS MATERIALIZED (
+    SELECT * FROM unnest(
+      ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],
+      ${results.map(({ id }) => id)}::text[]
+    ) AS result (project_id, installation_id, id)
+  ),
+  free AS MATERIALIZED (
+    SELECT result.project_id, id FROM result JOIN deliveries USING (project_id, id) FOR NO KEY UPDATE OF deliveries SKIP LOCKED
+  )
+  SELECT DISTINCT project_id AS "projectId", installation_id AS "installationId", false AS "isDue", false AS "isFailing",
+    true AS "isLocked"
+  FROM result WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)`
 
 /**
  * A row for each result, with the values that differ even among successes. `unnest` in the list of columns reads all arrays in
