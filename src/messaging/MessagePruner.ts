@@ -13,13 +13,14 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const { idempotencyRetention, messageRetention } = yield* Settings
-    // A repeated send reads its message, so a message is kept at least as long as its idempotency key.
     const retention = Duration.max(messageRetention, idempotencyRetention)
 
     /**
-     * Deletes a batch, oldest first in each project. A message in another state is kept at any age, because it is sent again or
-     * an operator has to settle it. A message that changed after the horizon is kept, because its campaign has to collect the
-     * outcome. SKIP LOCKED lets replicas share the work. For `ctid` see the pruning of idempotency keys.
+     * Deletes a batch, in each project the messages that changed longest ago. A message in another state is kept at any age,
+     * because it is sent again or an operator has to settle it. A message that changed after the horizon is kept, because its
+     * campaign has to collect the outcome. A repeated send reads the message of its key, which has the same time. So a message is
+     * kept while the project has a key that is as old, whatever the pruner of keys has left. SKIP LOCKED lets replicas share the
+     * work. For `ctid` see the pruning of idempotency keys.
      */
     const prune = Effect.gen(function* () {
       const horizon = new Date((yield* Clock.currentTimeMillis) - Duration.toMillis(retention))
@@ -30,7 +31,11 @@ export const layer = Layer.effectDiscard(
             WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")}
               AND created_at < ${horizon} AND updated_at < ${horizon}
               AND status IN ('sent', 'failed')
-            ORDER BY created_at, id LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
+              AND created_at < coalesce((
+                SELECT created_at FROM idempotency_keys
+                WHERE project_id = projects.project_id AND created_at IS NOT NULL ORDER BY created_at LIMIT 1
+              ), 'infinity')
+            ORDER BY updated_at LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
           ) expired LIMIT ${sql.literal(String(batch))}
         ))
         RETURNING 1`

@@ -41,7 +41,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving",
     "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
   ],
-  "messages of unknown outcome, which are not pruned, may be among the oldest": [
+  "messages whose creation is after the last change, by a clock that was ahead, or that are as old as a key": [
     "src/messaging/MessagePruner.ts prune: filters messages below a limit"
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the stages of a file, the count of a capacity":
