@@ -17,6 +17,8 @@ interface Attempted {
   readonly providerType: ProviderType
   /** The campaign of the message; null for a message of a conversation. */
   readonly campaignId: string | null
+  /** Number of earlier attempts without a call (`uncalled`). It is given for a message of a campaign. */
+  readonly uncalled?: number
 }
 
 export interface Result {
@@ -28,12 +30,13 @@ export interface Result {
 }
 
 /** Error codes of attempts without a call: the circuit was open, the process ended, or no key opened the channel's config. */
-const uncalled = new Set(["circuit_open", "interrupted", "config_unreadable"])
+export const uncalled = ["circuit_open", "interrupted", "config_unreadable"]
 
-/** Returns the result of an attempt. In a campaign, even a last attempt is postponed if no call was made (`uncalled`). */
-export const resultOf = ({ campaignId, inDoubt, number, providerType }: Attempted, outcome: Outcome): Result => {
-  const isUncalled = outcome._tag === "postponed" && uncalled.has(outcome.errorCode)
-  const next = backoff[number - 1] ?? (isUncalled && campaignId !== null ? backoff.at(-1) : undefined)
+/** Returns the result of an attempt. In a campaign, an attempt without a call is repeated, and does not count as an attempt. */
+export const resultOf = (attempt: Attempted, outcome: Outcome): Result => {
+  const { campaignId, inDoubt, number, providerType } = attempt
+  const isRepeated = campaignId !== null && outcome._tag === "postponed" && uncalled.includes(outcome.errorCode)
+  const next = isRepeated ? (backoff[number - 1] ?? backoff.at(-1)) : backoff[number - 1 - (attempt.uncalled ?? 0)]
   const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)
   const common = { providerMessageId: null, errorCode: null, delayMillis: null }
   switch (outcome._tag) {

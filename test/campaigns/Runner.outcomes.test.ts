@@ -9,6 +9,7 @@ import { advance } from "../../src/campaigns/Runner/Progress.ts"
 import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
 import { release } from "../../src/campaigns/Runner/Release.ts"
 import { byFailure, type Outcome } from "../../src/messaging/providers/Outcomes.ts"
+import { outcomes } from "../../src/messaging/providers/Providers.ts"
 import { timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, refused, scene, termsOf, unclear } from "./Runner.scene.support.ts"
@@ -66,6 +67,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     const unreadable = Array<Outcome>(7).fill(byFailure("config_unreadable"))
     const waits = unreadable.map((_, n) => `pending primary ${n + 1}`)
     assert.deepStrictEqual(yield* statesAfter(toTheFallback, ...unreadable, accepted), [...waits, "sent primary 8"])
+  })
+
+  it.effect("makes five calls, however many attempts end before their call", function* () {
+    const [uncalled, busy] = [Array<Outcome>(4).fill(outcomes.circuitOpen), Array<Outcome>(4).fill(postponed)]
+    const waits = [...uncalled, ...busy].map((_, n) => `pending primary ${n + 1}`)
+    assert.deepStrictEqual(yield* statesAfter({}, ...uncalled, ...busy, postponed), [...waits, "failed primary 9"])
+    const interrupted = yield* statesAfter({}, unclear, ...Array<Outcome>(4).fill(outcomes.notCalled), accepted)
+    assert.strictEqual(interrupted.at(-1), "sent primary 6 in doubt")
   })
 
   it.effect("repeats a call of unknown outcome only when the provider has idempotency keys", function* () {
@@ -158,6 +167,38 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       yield* claims(0)
       assert.include(yield* recipientState, status)
     }
+  })
+
+  it.effect("locks no recipient that stays where it is", function* () {
+    const { claimed, projectId, sql } = yield* scene({ recipients: 20 })
+    yield* claimed(0)
+    const locked = yield* sql`
+      SELECT FROM campaign_recipients WHERE project_id = ${projectId} AND status = 'pending' AND xmax::text <> '0'`
+    assert.strictEqual(locked.length, 0)
+  })
+
+  it.effect("is released although another project has many campaigns that were due before", function* () {
+    const server = yield* TestServer
+    const { sql } = server
+    yield* cancelAll(server)
+    const busy = yield* campaignOf(server, { recipients: 2, primary: nowhere })
+    for (const [table, ids] of [
+      ["audiences", { id: "aud2" }],
+      ["campaign_recipients", { audience_id: "aud2" }],
+      ["campaigns", { id: "cmp2", audience_id: "aud2" }]
+    ] as const) {
+      yield* sql`
+        INSERT INTO ${sql(table)} SELECT (jsonb_populate_record(${sql(table)}, ${JSON.stringify(ids)}::jsonb)).*
+        FROM ${sql(table)} WHERE project_id = ${busy.projectId}`
+    }
+    const now = Date.now()
+    const { projectId } = yield* campaignOf(server, { recipients: 2, primary: nowhere })
+    yield* sql`UPDATE campaigns SET next_send_at = ${new Date(now - 1)} WHERE project_id = ${projectId}`
+    const claims = yield* release(sql, termsOf(sql, now, now, 2))
+    assert.include(
+      claims.map((claim) => claim.projectId),
+      projectId
+    )
   })
 
   it.effect("separates projects whose ids are all the same", function* () {

@@ -29,14 +29,11 @@ const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: State
 /**
  * Locks running campaigns whose next send is before `until`. The lock serializes the pace over all processes. A campaign is
  * left out if it has no open recipient, if its project has no permit, or if none of its channels has a permit: it would
- * only use up the limit. `quota` is the number of sends before `until`, evenly spaced. Missed sends are not caught up.
+ * only use up the limit. Projects take turns, as campaigns that share a busy channel may stay due for long. `quota` is the number of sends before `until`, evenly spaced. Missed sends are not caught up.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
-  campaign AS MATERIALIZED (
-    SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,
-      greatest(next_send_at, ${now}) AS first_at, interval '1 minute' / sends_per_minute AS gap,
-      primary_channel_id, primary_template_id, primary_template_version,
-      fallback_channel_id, fallback_template_id, fallback_template_version
+  ready AS MATERIALIZED (
+    SELECT project_id, id, row_number() OVER (PARTITION BY project_id ORDER BY next_send_at NULLS FIRST) AS turn
     FROM campaigns
     WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND (next_send_at IS NULL OR next_send_at <= ${until})
       AND NOT ${isFull(sql, "project_limit", sql`true`)}
@@ -44,9 +41,17 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
         OR fallback_channel_id IS NOT NULL
           AND NOT ${isFull(sql, "channel_limit", sql`channel_id = fallback_channel_id`)})
       AND coalesce(${hasOpen(sql, sql`available_at <= ${now}`)}, ${hasOpen(sql, sql`available_at IS NULL`)}, false)
-    ORDER BY next_send_at NULLS FIRST
+  ),
+  campaign AS MATERIALIZED (
+    SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,
+      greatest(next_send_at, ${now}) AS first_at, interval '1 minute' / sends_per_minute AS gap,
+      primary_channel_id, primary_template_id, primary_template_version,
+      fallback_channel_id, fallback_template_id, fallback_template_version
+    FROM ready JOIN campaigns USING (project_id, id)
+    WHERE status = 'running' AND (next_send_at IS NULL OR next_send_at <= ${until})
+    ORDER BY turn, next_send_at NULLS FIRST
     LIMIT ${limits.free}::int
-    FOR NO KEY UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE OF campaigns SKIP LOCKED
   ),
   paced AS MATERIALIZED (
     SELECT campaign.*,

@@ -8,14 +8,13 @@ type Sql = SqlClient.SqlClient
 /** Number of recipients examined beyond the quota, because some may be skipped. The same statement moves those, too. */
 const maxSkipped = 100
 
-/** Locks the first recipients of each campaign, in the order of the index `campaign_recipients_open`. */
+/** The first recipients of each campaign, in the order of the index `campaign_recipients_open`. `moving` locks those that move. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
       attempts, in_doubt, available_at
     FROM ${openRecipients(sql, "paced", isDue)}
     ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
-    FOR NO KEY UPDATE SKIP LOCKED
   ) recipient`
 
 /** Recipients that are due again (`again`), and recipients without an attempt (`fresh`). */

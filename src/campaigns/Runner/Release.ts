@@ -33,24 +33,25 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ${candidates(sql, terms)},
   ${checked(sql)},
   ${chosen(sql, terms.limits)},
+  ${moving(sql)},
   passed AS (
     UPDATE campaign_recipients AS recipient SET
       status = coalesce(${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, recipient.status),
       available_at = CASE move WHEN 'blocked' THEN ${terms.now} + ${sql.literal(`interval '${stepBack}'`)} END
-    FROM checked
-    WHERE move <> 'released' AND recipient.project_id = checked.project_id
-      AND recipient.audience_id = checked.audience_id AND recipient.position = checked.position
+    FROM moving
+    WHERE move <> 'released' AND recipient.project_id = moving.project_id
+      AND recipient.audience_id = moving.audience_id AND recipient.position = moving.position
   ),
   abandoned AS (
-    SELECT project_id, last_message AS message_id, in_doubt FROM checked WHERE move NOT IN ('released', 'blocked')
-    UNION ALL SELECT project_id, last_message, in_doubt FROM chosen WHERE kind <> last_route
+    SELECT project_id, last_message AS message_id, in_doubt FROM moving
+    WHERE CASE move WHEN 'released' THEN kind <> last_route ELSE move <> 'blocked' END
   ),
   given_up AS (${giveUpMessages(sql, terms.now)}),
   released AS MATERIALIZED (
     SELECT project_id, ${sql.literal(messageId)} AS message_id, id AS campaign_id, audience_id, position, channel_id,
-      provider_type, address, ${sql.literal(text)} AS text, in_doubt, traceparent, send_at, kind, config,
+      provider_type, address, ${sql.literal(text)} AS text, in_doubt, traceparent, send_at, gap, kind, config,
       CASE WHEN kind = last_route THEN attempts ELSE 0 END AS attempts
-    FROM chosen
+    FROM moving WHERE move = 'released'
   ),
   made AS (${makeMessages(sql, terms)}),
   -- Also moves a recipient whose message an operator has settled. The next collection then takes the outcome.
@@ -63,12 +64,12 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ),
   advanced AS (
     UPDATE campaigns SET next_send_at = last.at + last.gap
-    FROM (SELECT project_id, id, max(send_at) AS at, max(gap) AS gap FROM chosen GROUP BY project_id, id) last
-    WHERE campaigns.project_id = last.project_id AND campaigns.id = last.id
+    FROM (SELECT project_id, campaign_id, max(send_at) AS at, max(gap) AS gap FROM released GROUP BY 1, 2) last
+    WHERE campaigns.project_id = last.project_id AND campaigns.id = last.campaign_id
   )
   SELECT project_id AS "projectId", message_id AS "messageId", NULL AS "conversationId", campaign_id AS "campaignId",
     channel_id AS "channelId", provider_type AS "providerType", config, address, made.text, number,
-    in_doubt AS "inDoubt", traceparent, false AS lost,
+    in_doubt AS "inDoubt", uncalled, traceparent, false AS lost,
     (extract(epoch FROM send_at - ${terms.now}) * 1000)::float8 AS "delayMillis"
   FROM released JOIN made USING (project_id, message_id)
   ORDER BY send_at`
@@ -99,4 +100,23 @@ const chosen = (sql: Sql, limits: Limits) => sql`
     FROM within_channel LEFT JOIN project_limit USING (project_id)
     WHERE project_rank <= coalesce(free, ${limits.newTenant}::int)
     ORDER BY ${shareOf(sql, limits, "project_rank")}, project_id LIMIT ${limits.free}::int
+  )`
+
+/** The columns of a candidate that its move needs. */
+const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
+  move, kind, channel_id, provider_type, config, address, parts, display_name, first_name, last_name, traceparent, gap`
+
+/**
+ * Locks the recipients that move: those that the limits admit, and those that are not released. A recipient that has changed
+ * since the snapshot is left out.
+ */
+const moving = (sql: Sql) => sql`
+  moving AS MATERIALIZED (
+    SELECT candidate.* FROM (
+      SELECT ${sql.literal(candidate)}, NULL::timestamptz AS send_at FROM checked WHERE move <> 'released'
+      UNION ALL SELECT ${sql.literal(candidate)}, send_at FROM chosen
+    ) candidate JOIN campaign_recipients AS recipient USING (project_id, audience_id, position)
+    WHERE recipient.status = 'pending' AND recipient.attempts = candidate.attempts
+      AND recipient.available_at IS NOT DISTINCT FROM candidate.available_at
+    FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )`

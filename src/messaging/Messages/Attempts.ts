@@ -28,6 +28,8 @@ export interface Attempt {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
+  /** Number of earlier attempts without a call, which a campaign does not count. */
+  readonly uncalled?: number
   readonly traceparent: string
 }
 
