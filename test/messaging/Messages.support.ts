@@ -52,7 +52,12 @@ const providers = Layer.effectContext(
 const settings = Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: {} }))))
 
 /** A worker that considers no other worker dead, so that leases end only by their time. */
-const soleWorker = Layer.succeed(Worker, { id: 1n, leaseId: () => null, isDead: (sql) => sql`false` })
+const soleWorker = Layer.succeed(Worker, {
+  id: 1n,
+  leaseId: () => null,
+  isFirst: () => true,
+  isDead: (sql) => sql`false`
+})
 
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
 export const engine = Layer.mergeAll(Sending.layer, MessageLoop.layer, Messages.layer).pipe(

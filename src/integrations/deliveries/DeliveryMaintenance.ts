@@ -83,12 +83,14 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     })
   )
 
+  const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
+    Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
+  )
+  // Each round reads all old events that stay, so only one worker walks.
   yield* periodic(
     "event retention",
     pruneEvery,
-    inRounds(firstEvent, eventsPerPrune, (last) =>
-      Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
-    ),
+    Effect.suspend(() => (worker.isFirst() ? prunedEvents : Effect.succeed(false))),
     prunePause
   )
 

@@ -41,6 +41,8 @@ export class Worker extends Context.Service<
     readonly id: bigint
     /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
+    /** Whether this worker has the lowest id of those that are alive: for work that one worker of a database does. */
+    readonly isFirst: () => boolean
     /** Returns an SQL condition: the worker in this column (bigint, nullable) is dead. Reads pg_locks once per statement. */
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
   }
@@ -111,6 +113,7 @@ const make = Effect.gen(function* () {
   return {
     id,
     leaseId: () => (aliveSince === undefined ? null : id),
+    isFirst: () => aliveSince !== undefined && [...seen.keys()].every((other) => other >= id),
     isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) =>
       aliveSince === undefined || !isOlder(aliveSince, graceAfterStart)
         ? sql`false`

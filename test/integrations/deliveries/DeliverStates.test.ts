@@ -21,7 +21,12 @@ const day = 24 * 60 * minute
 const workerId = 1n
 
 /** A worker that considers no other worker dead. */
-const worker: Worker["Service"] = { id: workerId, leaseId: () => workerId, isDead: (sql) => sql`false` }
+const worker: Worker["Service"] = {
+  id: workerId,
+  leaseId: () => workerId,
+  isFirst: () => true,
+  isDead: (sql) => sql`false`
+}
 
 /** Opens a project with one due delivery, without a worker: the test claims and records. */
 const openOne = Effect.fnUntraced(function* () {

@@ -11,11 +11,13 @@ import { Settings } from "../../../src/platform/Settings.ts"
 import { secretKey } from "../../support/TestServer.ts"
 
 /** Returns the loop of worker 1 that sends so. */
-export const loopWith = (send: Sender["Service"]["send"]) =>
+export const loopWith = (send: Sender["Service"]["send"], isFirst = true) =>
   DeliveryLoop.layer.pipe(
     Layer.provide(Layer.succeed(Sender, { send })),
     Layer.provide(SecretBox.layer),
-    Layer.provide(Layer.succeed(Worker, { id: 1n, leaseId: () => 1n, isDead: (sql) => sql`false` })),
+    Layer.provide(
+      Layer.succeed(Worker, { id: 1n, leaseId: () => 1n, isFirst: () => isFirst, isDead: (sql) => sql`false` })
+    ),
     Layer.provide(Notifier.layerInline),
     Layer.provide(Supervisor.layer),
     Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),

@@ -83,6 +83,19 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     assert.isBelow(took, 3_000)
   })
 
+  it.effect("is the first if it has the lowest id of those that are alive", function* () {
+    const self = yield* worker
+    const others = yield* Scope.make()
+    const other = yield* Scope.provide(worker, others)
+    const lower = self.id < other.id ? self : other
+    yield* untilRows(
+      Effect.sync(() => [self, other].filter(({ isFirst }) => isFirst())),
+      (first) => first.length === 1 && first[0] === lower
+    )
+    yield* Scope.close(others, yield* Effect.exit(Effect.void))
+    yield* untilRows(Effect.sync(self.isFirst), (isFirst) => isFirst)
+  })
+
   it.effect("takes its lock again when its connection breaks without being considered dead", function* () {
     const sql = yield* SqlClient.SqlClient
     const self = yield* worker
