@@ -3,7 +3,7 @@ import { Context } from "effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import * as HttpApiSecurity from "effect/http-api/HttpApiSecurity"
 import * as OpenApi from "effect/http-api/OpenApi"
-import type { Scope } from "./Access.ts"
+import type { Policy, Scope } from "./Access.ts"
 import type { KeyId, MemberId, ProjectId } from "./schema/Ids.ts"
 import {
   CredentialInvalid,
@@ -19,6 +19,13 @@ import {
 export interface RateLimit {
   readonly limit: number
   readonly windowSeconds: number
+}
+
+/** The limits of a project that has no limits of its own (contract §4). */
+export const defaultRateLimits: Record<Policy, RateLimit> = {
+  read: { limit: 1200, windowSeconds: 60 },
+  write: { limit: 300, windowSeconds: 60 },
+  messages: { limit: 60, windowSeconds: 60 }
 }
 
 /** The caller: the API key of a request, with the settings of the key's project. */

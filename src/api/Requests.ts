@@ -19,6 +19,9 @@ export class Operation extends HttpApiMiddleware.Service<Operation>()("developer
   error: [RateLimitExceeded, RateLimiterUnavailable, ValidationFailed, Internal, ServiceUnavailable]
 }) {}
 
+/** Maximum size of a body, in bytes (contract §1). */
+export const maxBodyBytes = 256 * 1024
+
 /** Problems of an operation with a body: its size, its media type and its syntax. */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api/api/JsonBody", {
   error: [BodyTooLarge, UnsupportedMediaType, MalformedJson]

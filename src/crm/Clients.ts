@@ -2,6 +2,7 @@
 import { Context, DateTime, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
+import { details } from "../api/Details.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type ClientArchived,
@@ -23,7 +24,7 @@ import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create } from "./Clients/Create.ts"
-import { noSuchClient, patch } from "./Clients/Patch.ts"
+import { patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 
 export class Clients extends Context.Service<
@@ -80,7 +81,7 @@ export class Clients extends Context.Service<
           Effect.filterOrFail(
             find({ projectId, id }),
             Predicate.isNotUndefined,
-            () => new ClientNotFound({ detail: noSuchClient })
+            () => new ClientNotFound({ detail: details.client_not_found })
           ),
         create: (command, client) =>
           Effect.flatMap(DateTime.nowAsDate, (now) =>

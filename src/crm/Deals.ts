@@ -2,6 +2,7 @@
 import { Context, Effect, Layer, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
+import { details } from "../api/Details.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type CursorInvalid,
@@ -23,7 +24,7 @@ import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
-import { type DealChange, noSuchDeal, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
+import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
 
 export class Deals extends Context.Service<
@@ -85,7 +86,7 @@ export class Deals extends Context.Service<
           Effect.filterOrFail(
             find({ projectId, id }),
             Predicate.isNotUndefined,
-            () => new DealNotFound({ detail: noSuchDeal })
+            () => new DealNotFound({ detail: details.deal_not_found })
           ),
         create: Effect.fnUntraced(function* (command, deal) {
           const { at, traceparent } = yield* eventContext(command.projectId)

@@ -2,6 +2,7 @@
 import { Context, DateTime, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
+import { detailOf, details } from "../api/Details.ts"
 import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   type CursorInvalid,
@@ -72,7 +73,7 @@ export class Notes extends Context.Service<
         list: (projectId, dealId, query) =>
           pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
             Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
-              dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound({ detail: noDeal }))
+              dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound({ detail: details.deal_not_found }))
             )
           ),
         create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
@@ -123,16 +124,10 @@ const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
     }))
   )
 
-const noDeal = "The project has no deal with the id in the path: GET …/crm/deals lists its deals."
-
-const note_not_found = () =>
-  new NoteNotFound({ detail: "The deal in the path has no note with the id in the path: GET …/notes lists its notes." })
+const note_not_found = () => new NoteNotFound({ detail: details.note_not_found })
 
 const version_conflict = ({ version }: Refusal) =>
-  new VersionConflict({
-    detail: `The note is at version ${version}. Read it again before you change it.`,
-    currentVersion: version
-  })
+  new VersionConflict({ detail: detailOf.version_conflict("note", version), currentVersion: version })
 
 interface NewNote extends NoteCreate, NotePath {
   readonly authorKeyId: KeyId
@@ -153,7 +148,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
       SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
     )`,
-  problems: { note_not_found: () => new NoteNotFound({ detail: noDeal }) }
+  problems: { note_not_found: () => new NoteNotFound({ detail: details.deal_not_found }) }
 })
 
 interface NoteChange extends NotePatch, NotePath {}

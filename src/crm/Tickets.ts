@@ -2,6 +2,7 @@
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
+import { details } from "../api/Details.ts"
 import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
 import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
 import type { Command, Mutation } from "../platform/mutations/Idempotency.ts"
@@ -52,13 +53,8 @@ const rate = (
       WHERE tickets.project_id = ${projectId} AND tickets.id = ${id} AND claim.changed
     )`,
   problems: {
-    ticket_not_found: () =>
-      new TicketNotFound({
-        detail:
-          "The project has no ticket with the id in the path. No operation lists tickets: they come from the project file."
-      }),
-    ticket_not_rateable: () =>
-      new TicketNotRateable({ detail: `A ticket can be rated once it is ${rateable.join(" or ")}.` }),
-    rating_customer_owned: () => new RatingCustomerOwned({ detail: "A rating by the customer cannot be replaced." })
+    ticket_not_found: () => new TicketNotFound({ detail: details.ticket_not_found }),
+    ticket_not_rateable: () => new TicketNotRateable({ detail: details.ticket_not_rateable }),
+    rating_customer_owned: () => new RatingCustomerOwned({ detail: details.rating_customer_owned })
   }
 })

@@ -1,5 +1,6 @@
 /** The contact capacity of projects (contract §7). The count of active clients is exact under concurrency. */
 import type { SqlClient, Statement } from "effect/sql"
+import { details } from "../../api/Details.ts"
 import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
@@ -23,4 +24,4 @@ export const addActiveClients = (sql: SqlClient.SqlClient, moves: Statement.Frag
   )`
 
 export const contact_capacity_exhausted = () =>
-  new ContactCapacityExhausted({ detail: "Archive a client, or ask the operator for a larger contact capacity." })
+  new ContactCapacityExhausted({ detail: details.contact_capacity_exhausted })

@@ -1,6 +1,7 @@
 /** The mutation that patches clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../api/crm/Clients.ts"
+import { details } from "../../api/Details.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"
 import {
   ClientArchived,
@@ -19,8 +20,6 @@ const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")
 const assignments = assignmentList(writable, "claim")
 const nextValues = qualifiedList(writable, "next")
-
-export const noSuchClient = "The project has no client with the id in the path: GET …/crm/clients lists its clients."
 
 interface ClientChange {
   readonly id: ClientId
@@ -85,14 +84,11 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
     )`,
   problems: {
-    client_not_found: () => new ClientNotFound({ detail: noSuchClient }),
-    client_archived: () => new ClientArchived({ detail: 'Send exactly {"status":"active"} first.' }),
-    member_not_found: () =>
-      new MemberNotFound({ detail: "The project has no member with the id in responsibleMemberId." }),
-    organization_not_found: () =>
-      new OrganizationNotFound({ detail: "The project has no organization with the id in organizationId." }),
-    organization_archived: () =>
-      new OrganizationArchived({ detail: "The organization in organizationId is archived." }),
+    client_not_found: () => new ClientNotFound({ detail: details.client_not_found }),
+    client_archived: () => new ClientArchived({ detail: details.client_archived }),
+    member_not_found: () => new MemberNotFound({ detail: details.member_not_found }),
+    organization_not_found: () => new OrganizationNotFound({ detail: details.organization_not_found }),
+    organization_archived: () => new OrganizationArchived({ detail: details.organization_archived }),
     contact_capacity_exhausted
   }
 })

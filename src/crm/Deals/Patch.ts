@@ -1,6 +1,7 @@
 /** The mutation that patches deals, subject to `dealStatuses` and `dealRules`. */
 import type { SqlClient } from "effect/sql"
 import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
+import { details } from "../../api/Details.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
 import { targetsOf } from "../../api/schema/States.ts"
@@ -21,8 +22,6 @@ const nextValues = qualifiedList(writable, "checked")
 
 /** The column `before` of `updated` is the whole row before the change. */
 const previous = eventPrevious("(updated.before)", "updated")
-
-export const noSuchDeal = "The project has no deal with the id in the path: GET …/crm/deals lists its deals."
 
 /** The allowed moves of `status`, as pairs for an SQL IN. */
 const statusMoves = dealStatuses.states
@@ -82,10 +81,9 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     )}`,
   returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
-    deal_not_found: () => new DealNotFound({ detail: noSuchDeal }),
+    deal_not_found: () => new DealNotFound({ detail: details.deal_not_found }),
     validation_failed: ({ faults }) => invalid(faults),
-    deal_status_invalid: () =>
-      new DealStatusInvalid({ detail: "Open the deal again before it moves between won and lost." }),
+    deal_status_invalid: () => new DealStatusInvalid({ detail: details.deal_status_invalid }),
     deal_reference_not_found
   }
 })
