@@ -65,7 +65,7 @@ export const missingOfCampaign = {
 /** Details with values, by code. */
 export const detailOf = {
   module_unavailable: (module: Module) => `The project has not switched on the module ${module}.`,
-  membership_unavailable: (memberId: string) => `The key is bound to the member ${memberId}.`,
+  membership_unavailable: (memberId: string | null) => `The key is bound to the member ${memberId}.`,
   scope_missing: (scope: Scope) => `The operation requires the scope ${scope}.`,
   version_conflict: (record: string, version: number | null) =>
     `The ${record} is at version ${version}. Read it again before you change it.`,
@@ -77,6 +77,6 @@ export const detailOf = {
     `The message was not sent${reason}. A new message needs a new idempotency-key.`,
   schedule_invalid: (local: string, timeZone: string) => `${local} in ${timeZone} is past.`,
   body_too_large: (bytes: number) => `A body has at most ${bytes} bytes.`,
-  rate_limit_exceeded: (policy: Policy, { limit, windowSeconds }: RateLimit) =>
+  rate_limit_exceeded: ({ limit, policy, windowSeconds }: RateLimit & { readonly policy: Policy }) =>
     `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s. Send it again after the seconds of Retry-After.`
 }

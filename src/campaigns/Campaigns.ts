@@ -28,7 +28,7 @@ import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { current, type Current, duplicate, remove } from "./Campaigns/Repo.ts"
-import { noSuchCampaign } from "./Campaigns/Target.ts"
+import { campaign_not_found } from "./Campaigns/Target.ts"
 import { instantOf } from "./Schedule.ts"
 
 type Conflict =
@@ -112,13 +112,11 @@ export class Campaigns extends Context.Service<
           ),
         get: (projectId, id) =>
           Effect.flatMap(find({ projectId, id }), (found) =>
-            found === undefined
-              ? Effect.fail(new CampaignNotFound({ detail: noSuchCampaign }))
-              : Effect.succeed(campaignOf(found))
+            found === undefined ? Effect.fail(campaign_not_found()) : Effect.succeed(campaignOf(found))
           ),
         current: Effect.fnUntraced(function* (projectId, id) {
           const [campaign] = yield* statement(current(sql, projectId, id))
-          return campaign ?? (yield* new CampaignNotFound({ detail: noSuchCampaign }))
+          return campaign ?? (yield* campaign_not_found())
         }),
         run: Effect.fnUntraced(function* (command, id, body, timeZone): Effect.fn.Return<Outcome, Conflict> {
           const { projectId } = command

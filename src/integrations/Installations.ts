@@ -1,6 +1,7 @@
 /** Installations of integrations (contract §10). Project files create them. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { details } from "../api/Details.ts"
 import type { Installation } from "../api/integrations/Installations.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type CursorInvalid, InstallationNotFound, type ServiceUnavailable } from "../api/Problems.ts"
@@ -44,5 +45,4 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
   Effect.map(sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
 
-export const installation_not_found = () =>
-  new InstallationNotFound({ detail: "The path names no installation of this project: GET …/integrations lists them." })
+export const installation_not_found = () => new InstallationNotFound({ detail: details.installation_not_found })

@@ -1,6 +1,7 @@
 /** Reads webhooks and deliveries for callers of the API (contract §10). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { details } from "../api/Details.ts"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
 import type { Webhook } from "../api/integrations/WebhookHealth.ts"
@@ -94,12 +95,11 @@ export class WebhookReads extends Context.Service<
   )
 }
 
-const webhook_not_found = () => new WebhookNotFound({ detail: "The installation has no webhook: configure one first." })
+const webhook_not_found = () => new WebhookNotFound({ detail: details.webhook_not_found })
 
 const delivery_not_found = () =>
   new DeliveryNotFound({
-    detail:
-      "The installation in the path has no delivery with the id in the path: GET …/deliveries lists its deliveries."
+    detail: details.delivery_not_found
   })
 
 /** Returns a delivery as callers see it: a delivery in flight is `pending`. */

@@ -1,6 +1,7 @@
 /** HTTP handlers of messaging. */
 import { Effect } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { detailOf, details } from "../api/Details.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageAttempt } from "../api/messaging/Messaging.ts"
@@ -22,7 +23,7 @@ const inProject = <A, E, R>(
     expected === undefined || expected === projectId ? operation(projectId) : Effect.fail(mismatch())
   )
 
-const mismatch = () => new ProjectMismatch({ detail: "The token belongs to another project than expectedProjectId." })
+const mismatch = () => new ProjectMismatch({ detail: details.project_mismatch })
 
 export const handlers = handlersOf(
   "messaging",
@@ -60,15 +61,14 @@ const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   if (isUnknown) {
     yield* addAnswerHeaders({ ...replay, "retry-after": String(retryAfter(wait)) })
     return yield* new ProviderOutcomeUnknown({
-      detail:
-        "Send the request again with the same idempotency-key: it does not send the message again, and answers its state.",
+      detail: details.provider_outcome_unknown,
       messageId
     })
   }
   if (deliveryStatus === "failed") {
     yield* addAnswerHeaders({ ...replay })
     return yield* new ProviderConflict({
-      detail: `The message was not sent${reasonOf(message.attempts)}. A new message needs a new idempotency-key.`,
+      detail: detailOf.provider_conflict(reasonOf(message.attempts)),
       messageId
     })
   }

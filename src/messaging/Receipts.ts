@@ -1,6 +1,7 @@
 /** Receipts of messages for callers, who see the outcome of a send without repeating the request (contract §8). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
+import { details } from "../api/Details.ts"
 import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { MessageReceipt } from "../api/messaging/Messaging.ts"
 import { MessageNotFound } from "../api/Problems.ts"
@@ -31,7 +32,7 @@ export const makeGetReceipt = Effect.gen(function* () {
       sql`SELECT FROM conversations WHERE project_id = ${projectId} AND id = ${conversationId}`
     )
     return conversations.length > 0
-      ? yield* new MessageNotFound({ detail: "The conversation in the path has no message with the id in the path." })
+      ? yield* new MessageNotFound({ detail: details.message_not_found })
       : yield* noSuchConversation()
   })
 })

@@ -1,6 +1,7 @@
 /** Sources of conversations: the project's channels as callers see them (contract §8). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
+import { details } from "../api/Details.ts"
 import type { ConversationId, ProjectId } from "../api/schema/Ids.ts"
 import type { ConversationSource, Source } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../api/Problems.ts"
@@ -10,8 +11,7 @@ import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "..
 
 export const noSuchConversation = () =>
   new ConversationNotFound({
-    detail:
-      "The project has no conversation with the id in the path. No operation lists conversations: they come from the project file."
+    detail: details.conversation_not_found
   })
 
 /** Makes the reads of sources. The list includes revoked ones, newest first. */

@@ -1,6 +1,7 @@
 /** Renders problems as answers (contract §2). */
 import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
+import { details } from "../api/Details.ts"
 import { faultDetail } from "../api/schema/Locations.ts"
 import { Internal, ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
@@ -61,7 +62,7 @@ export const problemResponse = (
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)
   if (!isProblem(error)) {
-    const internal = new Internal({ detail: "The failure was logged under this request's id." })
+    const internal = new Internal({ detail: details.internal })
     return Effect.as(Effect.logError("A request failed", cause), internal)
   }
   const isOutage = error.code === "service_unavailable" && !(error instanceof ProjectLocked)

@@ -40,7 +40,7 @@ const ofOperation = ({ module, policy, scope }: Access["Service"], { parameters 
     validation_failed: { detail: faultDetail({ errors, omitted: 0 }), errors },
     scope_missing: { detail: detailOf.scope_missing(scope), requiredScope: scope },
     module_unavailable: { detail: detailOf.module_unavailable(module) },
-    rate_limit_exceeded: { detail: detailOf.rate_limit_exceeded(policy, defaultRateLimits[policy]) }
+    rate_limit_exceeded: { detail: detailOf.rate_limit_exceeded({ policy, ...defaultRateLimits[policy] }) }
   }
 }
 

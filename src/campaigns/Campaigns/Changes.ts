@@ -1,6 +1,7 @@
 /** The commands that change columns of a campaign. Each consists of the values that it sets, and of guards. */
 import { Data } from "effect"
 import type { SqlClient } from "effect/sql"
+import { detailOf } from "../../api/Details.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Operation } from "../../api/campaigns/States.ts"
 import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/schema/Ids.ts"
@@ -210,6 +211,6 @@ export const change = (
 
 const campaign_not_ready = ({ faults }: Refusal) =>
   new CampaignNotReady({
-    detail: `The campaign lacks ${faults.map((fault) => fault.replace("_", " ")).join(" and ")}.`,
+    detail: detailOf.campaign_not_ready(faults),
     missing: missingParts.filter((part) => faults.includes(part))
   })

@@ -1,5 +1,6 @@
 /** The locked campaign of a command, and the guards that all commands share. */
 import type { SqlClient, Statement } from "effect/sql"
+import { detailOf, details, missingOfCampaign } from "../../api/Details.ts"
 import { campaigns, type Operation } from "../../api/campaigns/States.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import {
@@ -80,10 +81,7 @@ export const verdict = (
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
 
-export const noSuchCampaign =
-  "The project has no campaign with the id in the path: GET …/campaigns lists its campaigns."
-
-export const campaign_not_found = () => new CampaignNotFound({ detail: noSuchCampaign })
+export const campaign_not_found = () => new CampaignNotFound({ detail: details.campaign_not_found })
 
 /** Returns the problem of a campaign in the wrong state (then the fault is the state), or of a revoked channel. */
 export const campaign_state_conflict =
@@ -93,21 +91,16 @@ export const campaign_state_conflict =
       detail:
         fault === "channel"
           ? "The channel in channelId is revoked."
-          : `The campaign is ${fault}; ${operation} is allowed when it is ${startsOf(campaigns, operation).join(" or ")}.`
+          : detailOf.campaign_state_conflict(fault, operation, startsOf(campaigns, operation))
     })
 
 export const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
-    detail: `The campaign is at version ${version}. Read it again before you change it.`,
+    detail: detailOf.version_conflict("campaign", version),
     currentVersion: version
   })
 
-const missingDetails: Readonly<Record<string, string>> = {
-  templateId: "The project has no template with the id in templateId.",
-  templateVersion: "The template does not have the version in templateVersion.",
-  channelId: "The project has no channel with the id in channelId.",
-  segmentId: "The project has no segment with the id in filter.segmentId."
-}
+const missingDetails: Readonly<Record<string, string>> = missingOfCampaign
 
 export const campaign_reference_not_found = ({ faults }: Refusal) =>
   new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") })

@@ -1,6 +1,7 @@
 /** SQL of webhooks. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import { details } from "../../api/Details.ts"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
@@ -191,7 +192,6 @@ export const rotate = (
   problems: {
     installation_not_found,
     version_conflict,
-    webhook_state_conflict: () =>
-      new WebhookStateConflict({ detail: "The installation has no webhook: configure one first." })
+    webhook_state_conflict: () => new WebhookStateConflict({ detail: details.webhook_not_found })
   }
 })

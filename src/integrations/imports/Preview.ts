@@ -1,6 +1,7 @@
 /** The import preview (contract §11). */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
+import { details } from "../../api/Details.ts"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ImportPreview } from "../../api/integrations/Preview.ts"
 import { InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
@@ -26,13 +27,13 @@ export class Preview extends Context.Service<
           const [found] = yield* statement(preview(sql, projectId, id))
           if (found === undefined) {
             return yield* new InstallationNotFound({
-              detail: "The path names no installation of this project: GET …/integrations lists them."
+              detail: details.installation_not_found
             })
           }
           const { differing, evaluation, hasProfile, matched, status } = found
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
-          if (evaluation === null) return yield* notReady("The installation has no staged records.")
+          if (evaluation === null) return yield* notReady(details.installation_not_ready)
           const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = evaluation
           const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
           const skip = duplicateCount + matched - differing

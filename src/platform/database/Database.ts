@@ -3,6 +3,7 @@ import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { unescape } from "node:querystring"
+import { details } from "../../api/Details.ts"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { CurrentRequest } from "../CurrentRequest.ts"
 import * as DatabaseMetrics from "./Database/Metrics.ts"
@@ -148,8 +149,7 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "StatementTimeoutError" ||
   /^(57P0[1-5]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
 
-export const unavailable = () =>
-  new ServiceUnavailable({ detail: "The database does not answer. Send the request again." })
+export const unavailable = () => new ServiceUnavailable({ detail: details.service_unavailable })
 
 /** A statement changed nothing because of concurrent statements. A retry may succeed. */
 export class Contended extends Data.TaggedError("Contended") {}

@@ -1,5 +1,6 @@
 /** Decides the outcome of a command from its attempt and from the outcome that is stored under its key. */
 import { Effect } from "effect"
+import { details } from "../../api/Details.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
 import { ProjectLocked } from "../database/Database.ts"
 import type { Attempt } from "./Attempt.ts"
@@ -66,7 +67,7 @@ const replay = ({ fingerprint }: Command, first: Stored): Effect.Effect<Outcome<
     ? Effect.succeed({ ...receipt(first), replayed: true, returned: null })
     : Effect.fail(
         new IdempotencyKeyReused({
-          detail: "Send a new idempotency-key with a new request; keep a key for repeats of the same one."
+          detail: details.idempotency_key_reused
         })
       )
 

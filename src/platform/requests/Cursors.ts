@@ -4,6 +4,7 @@
  */
 import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHash, createHmac, timingSafeEqual } from "node:crypto"
+import { details } from "../../api/Details.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { CursorInvalid } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
@@ -72,7 +73,7 @@ export class Cursors extends Context.Service<
             Effect.fromOption(open(list, cursor)),
             () =>
               new CursorInvalid({
-                detail: "Start again without a cursor, or send the nextCursor of this list with the same filters."
+                detail: details.cursor_invalid
               })
           )
       }

@@ -3,15 +3,14 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Readable } from "node:stream"
+import { detailOf, details } from "../../api/Details.ts"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType } from "../../api/Problems.ts"
+import { maxBodyBytes } from "../../api/Requests.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { extentOf, type JsonExtent, maxDepth } from "./JsonExtent.ts"
 
-const maxBodySize = ByteSize.kibibytes(256)
-const maxBytes = ByteSize.toNumberUnsafe(maxBodySize)
-
 /** Limits a body of undeclared length while it is read. */
-export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, maxBodySize)
+export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(maxBodyBytes))
 
 /**
  * A parsed body. `bodyFaults` reports the limits that the body exceeds. `value` is undefined if the nesting is too deep, and
@@ -25,7 +24,7 @@ export interface Body {
 
 export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
 
-const tooLarge = () => new BodyTooLarge({ detail: `A body has at most ${maxBytes} bytes.` })
+const tooLarge = () => new BodyTooLarge({ detail: detailOf.body_too_large(maxBodyBytes) })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
@@ -39,9 +38,9 @@ export const readBody = (
 ): Effect.Effect<Body, BodyProblem> => {
   // These are Node's own headers. To read `request.headers` would copy them.
   const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
-  if (Number(headers["content-length"]) > maxBytes) return Effect.fail(tooLarge())
+  if (Number(headers["content-length"]) > maxBodyBytes) return Effect.fail(tooLarge())
   if (!isJson(headers["content-type"])) {
-    return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as `content-type: application/json`." }))
+    return Effect.fail(new UnsupportedMediaType({ detail: details.unsupported_media_type }))
   }
   if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
     return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as it is, without a content-encoding." }))
@@ -103,7 +102,7 @@ const parse = (bytes: Uint8Array, maximum: number): Effect.Effect<Body, Malforme
     const extent = extentOf(text, maximum)
     return Effect.succeed({ text, extent, value: extent.depth > maximum ? undefined : JSON.parse(extent.excerpt) })
   } catch (error) {
-    if (bytes.byteLength === 0) return Effect.fail(malformed("The body is empty."))
+    if (bytes.byteLength === 0) return Effect.fail(malformed(details.malformed_json))
     return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))
   }
 }

@@ -1,5 +1,6 @@
 /** Returns dead deliveries to the queue: for the retry operation of the API, and for operators. */
 import type { SqlClient } from "effect/sql"
+import { details } from "../../../api/Details.ts"
 import type { DeliveryId, InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
 import { recordAction } from "../../../platform/operators/Audit.ts"
@@ -75,7 +76,7 @@ export const retry = (
     installation_not_found,
     webhook_reference_invalid: () =>
       new WebhookReferenceInvalid({
-        detail: "The path names no delivery of this installation: GET …/deliveries lists its deliveries."
+        detail: details.webhook_reference_invalid
       }),
     webhook_state_conflict: ({ faults: [fault = "pending"] }) =>
       new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })

@@ -1,5 +1,6 @@
 /** Authenticates and authorizes a request by its `Authorization` header (contract §3). */
 import { Effect, Option } from "effect"
+import { detailOf, details } from "../../../api/Details.ts"
 import type { Access } from "../../../api/Access.ts"
 import {
   CredentialInvalid,
@@ -87,28 +88,25 @@ const parse = (authorization: string, connection: object): LastToken | undefined
   return last
 }
 
-const missing = () => new CredentialMissing({ detail: "Send a project token as `Authorization: Bearer dk_…`." })
+const missing = () => new CredentialMissing({ detail: details.credential_missing })
 
 /** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
-const invalid = () =>
-  new CredentialInvalid({
-    detail: "The token is empty, unknown, malformed, expired or revoked. Send it as `Authorization: Bearer <token>`."
-  })
+const invalid = () => new CredentialInvalid({ detail: details.credential_invalid })
 
 /** Checks entitlement, module, membership and scope, in the order of the contract. Undefined if the access is allowed. */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
   if (!credential.entitlements.includes("developer_api")) {
-    return new EntitlementUnavailable({ detail: "The project lacks the entitlement developer_api." })
+    return new EntitlementUnavailable({ detail: details.entitlement_unavailable })
   }
   if (!credential.modules.includes(access.module)) {
-    return new ModuleUnavailable({ detail: `The project has not switched on the module ${access.module}.` })
+    return new ModuleUnavailable({ detail: detailOf.module_unavailable(access.module) })
   }
   if (!credential.membership) {
-    return new MembershipUnavailable({ detail: `The key is bound to the member ${credential.memberId}.` })
+    return new MembershipUnavailable({ detail: detailOf.membership_unavailable(credential.memberId) })
   }
   if (!credential.scopes.includes(access.scope)) {
     return new ScopeMissing({
-      detail: `The operation requires the scope ${access.scope}.`,
+      detail: detailOf.scope_missing(access.scope),
       requiredScope: access.scope
     })
   }

@@ -2,7 +2,7 @@
 import { Clock, Context, Duration, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../../api/Access.ts"
-import type { RateLimit } from "../../../api/Authentication.ts"
+import { defaultRateLimits, type RateLimit } from "../../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
 import { ServiceUnavailable } from "../../../api/Problems.ts"
 import { statement } from "../../database/Database.ts"
@@ -56,13 +56,6 @@ const timeToLive = Duration.millis(850)
 
 /** Minimum time between two writes of `lastUsedAt`, in milliseconds. */
 const usageResolution = 60_000
-
-/** The limits of a project that has no limits of its own (contract §4). */
-const defaultRateLimits: Record<Policy, RateLimit> = {
-  read: { limit: 1200, windowSeconds: 60 },
-  write: { limit: 300, windowSeconds: 60 },
-  messages: { limit: 60, windowSeconds: 60 }
-}
 
 export class Credentials extends Context.Service<
   Credentials,

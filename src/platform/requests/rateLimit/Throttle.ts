@@ -1,5 +1,6 @@
 /** Limits the rate of requests, and adds headers that report the bucket (contract §4). */
 import { Effect, Metric } from "effect"
+import { detailOf, details } from "../../../api/Details.ts"
 import type { Policy } from "../../../api/Access.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../../api/Problems.ts"
 import type { CurrentRequestShape } from "../../CurrentRequest.ts"
@@ -28,17 +29,17 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
   }
 
   return (bucket, request, now) => {
-    const { limit, policy, windowSeconds } = bucket
+    const { policy } = bucket
     return limits.take(bucket, now).pipe(
       Effect.mapErrorEager(() => {
         count(policy, "unavailable")
-        return new RateLimiterUnavailable({ detail: "Requests can't be counted right now. Try again in a moment." })
+        return new RateLimiterUnavailable({ detail: details.rate_limiter_unavailable })
       }),
       Effect.flatMapEager((decision) => {
         count(policy, decision.allowed ? "allowed" : "refused")
         setHeaders(request.headers, bucket, decision)
         if (decision.allowed) return Effect.void
-        const detail = `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s. Send it again after the seconds of Retry-After.`
+        const detail = detailOf.rate_limit_exceeded(bucket)
         return Effect.fail(new RateLimitExceeded({ detail }))
       })
     )
