@@ -11,14 +11,14 @@
  * Each step can be repeated, so a run continues where the last run stopped. The session of the mover holds the rest and the
  * fence. If the mover dies, both end and the project works as before. The next run rests and fences the project again.
  */
-import { Context, Duration, Effect, Layer } from "effect"
+import { Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { recordAction, Operator } from "../platform/operators/Audit.ts"
 import { isClosed, type State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import type { SealedTable } from "../platform/secrets/SealedValues.ts"
-import { Offboarding } from "../project/Offboarding.ts"
+import { removeProject } from "../project/Offboarding.ts"
 import { check } from "./Checks.ts"
 import { fence, lift, limited, rest } from "./Fence.ts"
 import { handOver } from "./HandOver.ts"
@@ -175,12 +175,10 @@ const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   return { projectId, state: "cleaned", rows: null, fencedMs: null } satisfies Moved
 })
 
-const removeFrom = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, projectId: ProjectId, report: Report) {
-  const context = yield* Layer.build(
-    Layer.fresh(Offboarding.layer).pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql)))
+const removeFrom = (sql: SqlClient.SqlClient, projectId: ProjectId, report: Report) =>
+  removeProject(projectId, (rows) => report("clean", `${rows} rows deleted`)).pipe(
+    Effect.provideService(SqlClient.SqlClient, sql)
   )
-  yield* Context.get(context, Offboarding).remove(projectId, (rows) => report("clean", `${rows} rows deleted`))
-})
 
 /** Ends a move before its switch. The source is then as it was before the move, and nothing is left at the target. */
 export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
@@ -209,9 +207,7 @@ const undo = Effect.fnUntraced(function* (sides: Sides) {
   yield* step(sides, "abandoned")
   yield* Replication.drop(sides)
   const there = yield* markOf(target, projectId)
-  if (isArriving(there, sides)) {
-    yield* removeFrom(target, projectId, () => Effect.void)
-  }
+  if (isArriving(there, sides)) yield* removeFrom(target, projectId, () => Effect.void)
   yield* source`
     WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
     ${recordAction(source, { actor, action: "project.move.abort", target: projectId }, "project")}

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
 import { Clients } from "./Clients.ts"
 import { Deals } from "./Deals.ts"
-import { Notes } from "./Notes.ts"
+import { makeNotes } from "./Notes.ts"
 import { makeListPipelines } from "./Pipelines.ts"
 import { makeRateTicket } from "./Tickets.ts"
 
@@ -37,7 +37,7 @@ export const deals = handlersOf("deals", (define) =>
 )
 
 export const notes = handlersOf("notes", (define) =>
-  Effect.map(Notes, (notes) =>
+  Effect.map(makeNotes, (notes) =>
     define({
       listNotes: pageHandler((projectId, { params, query }) => notes.list(projectId, params.dealId, query)),
       createNote: commandHandler((command, { params, payload }, { keyId }) =>

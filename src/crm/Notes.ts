@@ -1,25 +1,18 @@
 /** Notes on deals. A patch or a removal names the version of the note that the caller has read (contract §7). */
-import { Context, DateTime, Effect, Layer } from "effect"
+import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
 import { detailOf, details } from "../api/Details.ts"
 import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/Ids.ts"
-import {
-  type CursorInvalid,
-  DealNotFound,
-  type IdempotencyKeyReused,
-  NoteNotFound,
-  type ServiceUnavailable,
-  VersionConflict
-} from "../api/Problems.ts"
+import { DealNotFound, NoteNotFound, VersionConflict } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped, type Kind } from "../platform/mutations/Grouped.ts"
-import type { Command, Mutation, Outcome, Refusal } from "../platform/mutations/Idempotency.ts"
+import type { Command, Mutation, Refusal } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -28,72 +21,35 @@ interface NotePath {
   readonly id: NoteId
 }
 
-export class Notes extends Context.Service<
-  Notes,
-  {
-    /** Lists the notes of a deal, newest first, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      dealId: DealId,
-      query: PageQuery
-    ) => Effect.Effect<Page<Note>, CursorInvalid | DealNotFound | ServiceUnavailable>
-
-    readonly create: (
-      command: Command,
-      author: KeyId,
-      dealId: DealId,
-      note: NoteCreate
-    ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | ServiceUnavailable>
-
+/** Makes the list of the notes of a deal, newest first, and the commands on notes. */
+export const makeNotes = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const mutations = yield* Mutations
+  const pages = yield* Pages
+  const creating = makeGrouped(mutations, create(sql))
+  const patching = makeGrouped(mutations, patch(sql))
+  return {
+    list: (projectId: ProjectId, dealId: DealId, query: PageQuery) =>
+      pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
+        Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
+          dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound({ detail: details.deal_not_found }))
+        )
+      ),
+    create: Effect.fnUntraced(function* (command: Command, authorKeyId: KeyId, dealId: DealId, { body }: NoteCreate) {
+      const id = NoteId.make(yield* newId("note"))
+      return yield* creating(command, yield* DateTime.nowAsDate, { id, dealId, body, authorKeyId })
+    }),
     /** Replaces the text of a note, unless its version differs from the expected one. */
-    readonly patch: (
-      command: Command,
-      path: NotePath,
-      patch: NotePatch
-    ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | VersionConflict | ServiceUnavailable>
-
+    patch: Effect.fnUntraced(function* (command: Command, path: NotePath, changes: NotePatch) {
+      return yield* patching(command, yield* DateTime.nowAsDate, { ...path, ...changes })
+    }),
     /** Removes a note, unless its version differs from the expected one. */
-    readonly remove: (
-      command: Command,
-      path: NotePath,
-      expectedVersion: number
-    ) => Effect.Effect<Outcome, IdempotencyKeyReused | NoteNotFound | VersionConflict | ServiceUnavailable>
-  }
->()("developer-api/crm/Notes") {
-  static readonly layer = Layer.effect(
-    Notes,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      const pages = yield* Pages
-      const creating = makeGrouped(mutations, create(sql))
-      const patching = makeGrouped(mutations, patch(sql))
-
-      return {
-        list: (projectId, dealId, query) =>
-          pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
-            Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
-              dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound({ detail: details.deal_not_found }))
-            )
-          ),
-        create: Effect.fnUntraced(function* (command, authorKeyId, dealId, { body }) {
-          const id = NoteId.make(yield* newId("note"))
-          return yield* creating(command, yield* DateTime.nowAsDate, { id, dealId, body, authorKeyId })
-        }),
-        patch: Effect.fnUntraced(function* (command, path, changes) {
-          return yield* patching(command, yield* DateTime.nowAsDate, { ...path, ...changes })
-        }),
-        remove: Effect.fnUntraced(function* (command, path, expectedVersion) {
-          return yield* mutate(
-            mutations,
-            command,
-            remove(sql, command.projectId, path, expectedVersion, yield* DateTime.nowAsDate)
-          )
-        })
-      }
+    remove: Effect.fnUntraced(function* (command: Command, path: NotePath, expectedVersion: number) {
+      const removal = remove(sql, command.projectId, path, expectedVersion, yield* DateTime.nowAsDate)
+      return yield* mutate(mutations, command, removal)
     })
-  )
-}
+  }
+})
 
 const columns = {
   id: "id",

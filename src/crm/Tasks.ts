@@ -1,5 +1,5 @@
 /** Tasks. Operators create and complete tasks with commands, which emit events (contract §7, §13). */
-import { Context, Data, Effect, Layer } from "effect"
+import { Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/schema/Ids.ts"
 import { jsonObject } from "../platform/database/Columns.ts"
@@ -37,48 +37,28 @@ export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown
   }
 }
 
-export class Tasks extends Context.Service<
-  Tasks,
-  {
-    /** Creates an open task and emits `crm.task.created.v1`. */
-    readonly create: (
-      projectId: ProjectId,
-      task: NewTask
-    ) => Effect.Effect<TaskId, ProjectUnknown | TaskReferenceUnknown>
+/** Creates an open task and emits `crm.task.created.v1`. */
+export const createTask = Effect.fn("createTask")(function* (projectId: ProjectId, task: NewTask) {
+  const sql = yield* SqlClient.SqlClient
+  const id = TaskId.make(yield* newId("task"))
+  const [verdict] = yield* create(sql, yield* eventContext(projectId), id, task).pipe(Effect.orDie)
+  if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
+  const unknown = [
+    ...(verdict.members.includes("dealId") ? [{ kind: "deal", id: String(task.dealId) } as const] : []),
+    ...(verdict.members.includes("clientId") ? [{ kind: "client", id: String(task.clientId) } as const] : [])
+  ]
+  if (unknown.length > 0) return yield* new TaskReferenceUnknown({ projectId, unknown })
+  yield* (yield* Notifier).appended(projectId, verdict.appended)
+  return id
+})
 
-    /** Completes a task and emits `crm.task.completed.v1`. A completed task stays as it is. */
-    readonly complete: (projectId: ProjectId, id: TaskId) => Effect.Effect<void, ProjectUnknown | TaskReferenceUnknown>
-  }
->()("developer-api/crm/Tasks") {
-  static readonly layer = Layer.effect(
-    Tasks,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const notifier = yield* Notifier
-
-      return {
-        create: Effect.fn("Tasks.create")(function* (projectId, task) {
-          const id = TaskId.make(yield* newId("task"))
-          const [verdict] = yield* create(sql, yield* eventContext(projectId), id, task).pipe(Effect.orDie)
-          if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
-          const unknown = [
-            ...(verdict.members.includes("dealId") ? [{ kind: "deal", id: String(task.dealId) } as const] : []),
-            ...(verdict.members.includes("clientId") ? [{ kind: "client", id: String(task.clientId) } as const] : [])
-          ]
-          if (unknown.length > 0) return yield* new TaskReferenceUnknown({ projectId, unknown })
-          yield* notifier.appended(projectId, verdict.appended)
-          return id
-        }),
-        complete: Effect.fn("Tasks.complete")(function* (projectId, id) {
-          const [verdict] = yield* complete(sql, yield* eventContext(projectId), id).pipe(Effect.orDie)
-          if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
-          if (!verdict.known) return yield* new TaskReferenceUnknown({ projectId, unknown: [{ kind: "task", id }] })
-          yield* notifier.appended(projectId, verdict.appended)
-        })
-      }
-    })
-  )
-}
+/** Completes a task and emits `crm.task.completed.v1`. A completed task stays as it is. */
+export const completeTask = Effect.fn("completeTask")(function* (projectId: ProjectId, id: TaskId) {
+  const [verdict] = yield* complete(yield* SqlClient.SqlClient, yield* eventContext(projectId), id).pipe(Effect.orDie)
+  if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
+  if (!verdict.known) return yield* new TaskReferenceUnknown({ projectId, unknown: [{ kind: "task", id }] })
+  yield* (yield* Notifier).appended(projectId, verdict.appended)
+})
 
 const columns = {
   id: "id",

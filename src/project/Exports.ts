@@ -5,7 +5,7 @@
  * Cursors read the records, and the items of lists, in the same order, and each is written as it is read. So the memory does
  * not grow with the project.
  */
-import { Context, Effect, Layer, type PlatformError, Record } from "effect"
+import { Effect, type PlatformError, Record } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
@@ -25,49 +25,31 @@ export interface ExportReport {
 /** Writes a text. The next text is made after this one is written. */
 type Write<E> = (text: string) => Effect.Effect<void, E>
 
-export class Exports extends Context.Service<
-  Exports,
-  {
-    /** Writes a project, in pieces of some 64 KiB. Calls `progress` for each record. */
-    readonly export: (
-      projectId: ProjectId,
-      write: Write<PlatformError.PlatformError>,
-      progress?: () => void
-    ) => Effect.Effect<ExportReport, ProjectUnknown | PlatformError.PlatformError>
-  }
->()("developer-api/project/Exports") {
-  static readonly layer = Layer.effect(
-    Exports,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      return {
-        export: Effect.fn("Exports.export")(
-          function* (projectId, write, progress = () => undefined) {
-            yield* Effect.annotateCurrentSpan("project.id", projectId)
-            yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`
-            // No limit, because the reader of the file may be slow.
-            yield* sql`SELECT set_config('idle_in_transaction_session_timeout', '0', true)`
-            const project = yield* ProjectRow.read(sql, projectId)
-            if (project === undefined) return yield* new ProjectUnknown({ projectId })
-            const records: Record<string, number> = { project: 1 }
-            const { flush, put } = inPieces(write)
-            yield* put(`{\n  "project": ${JSON.stringify(project)}`)
-            for (const name of Record.keys(parts)) {
-              yield* put(`,\n  "${name}": [`)
-              records[name] = yield* writePart(sql, projectId, name, put, progress)
-              yield* put(records[name] === 0 ? "]" : "\n  ]")
-            }
-            yield* put("\n}\n")
-            yield* flush
-            return { projectId, records }
-          },
-          sql.withTransaction,
-          Effect.catchTag("SqlError", Effect.die)
-        )
-      }
-    })
-  )
-}
+/** Writes a project, in pieces of some 64 KiB. Calls `progress` for each record. */
+export const exportProject = Effect.fn("exportProject")(
+  function* (projectId: ProjectId, write: Write<PlatformError.PlatformError>, progress = () => {}) {
+    yield* Effect.annotateCurrentSpan("project.id", projectId)
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`
+    // No limit, because the reader of the file may be slow.
+    yield* sql`SELECT set_config('idle_in_transaction_session_timeout', '0', true)`
+    const project = yield* ProjectRow.read(sql, projectId)
+    if (project === undefined) return yield* new ProjectUnknown({ projectId })
+    const records: Record<string, number> = { project: 1 }
+    const { flush, put } = inPieces(write)
+    yield* put(`{\n  "project": ${JSON.stringify(project)}`)
+    for (const name of Record.keys(parts)) {
+      yield* put(`,\n  "${name}": [`)
+      records[name] = yield* writePart(sql, projectId, name, put, progress)
+      yield* put(records[name] === 0 ? "]" : "\n  ]")
+    }
+    yield* put("\n}\n")
+    yield* flush
+    return { projectId, records } satisfies ExportReport
+  },
+  (written) => SqlClient.SqlClient.use((sql) => sql.withTransaction(written)),
+  Effect.catchTag("SqlError", Effect.die)
+)
 
 /** Writes the records of a part, each on a line of its own, and returns their number. */
 const writePart = Effect.fnUntraced(function* <E>(

@@ -4,11 +4,11 @@
  *
  * An interrupted removal continues when it is run again. Concurrent removals share the work.
  */
-import { Context, Effect, Layer, Option } from "effect"
+import { Effect, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
-import { markDeleted, removeBatch, removeProject, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
+import { markDeleted, removeBatch, removeRow, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
 export { tablesOf }
 
@@ -27,66 +27,48 @@ const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "Constra
 const isContended = ({ reason }: SqlError.SqlError) =>
   reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError"
 
-export class Offboarding extends Context.Service<
-  Offboarding,
-  {
-    /** Removes a project. Calls `progress` with the number of removed rows after each batch. */
-    readonly remove: (
-      projectId: ProjectId,
-      progress: (rows: number) => Effect.Effect<void>
-    ) => Effect.Effect<Removal, ProjectUnknown>
-  }
->()("developer-api/project/Offboarding") {
-  static readonly layer = Layer.effect(
-    Offboarding,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
+/** Removes a project. Calls `progress` with the number of removed rows after each batch. */
+export const removeProject = Effect.fn("removeProject")(
+  function* (projectId: ProjectId, progress: (rows: number) => Effect.Effect<void>) {
+    const sql = yield* SqlClient.SqlClient
+    yield* Effect.annotateCurrentSpan("project.id", projectId)
+    const marked = yield* markDeleted(sql, projectId)
+    if (marked === "unknown") return yield* new ProjectUnknown({ projectId })
+    const tables = yield* tablesOf(sql)
+    if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
+    const deleted: Record<string, number> = {}
+    let rows = 0
 
-      return {
-        remove: Effect.fn("Offboarding.remove")(
-          function* (projectId, progress) {
-            yield* Effect.annotateCurrentSpan("project.id", projectId)
-            const marked = yield* markDeleted(sql, projectId)
-            if (marked === "unknown") return yield* new ProjectUnknown({ projectId })
-            const tables = yield* tablesOf(sql)
-            if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
-            const deleted: Record<string, number> = {}
-            let rows = 0
-
-            /** Removes the rows of a table until none is left, or until a batch fails because other rows reference it. */
-            const empty = Effect.fnUntraced(function* (table: string) {
-              while (true) {
-                const removed = yield* removeBatch(sql, projectId, table, batch).pipe(
-                  Effect.retry({ while: isContended }),
-                  Effect.catchIf(isReferenced, () => Effect.succeed(0))
-                )
-                if (removed === 0) break
-                deleted[table] = (deleted[table] ?? 0) + removed
-                rows += removed
-                yield* progress(rows)
-              }
-              if ((deleted[table] ?? 0) > batch) yield* vacuum(sql, table)
-            })
-
-            for (const { name, selfReferences } of tables) {
-              for (const column of selfReferences) yield* unlink(sql, projectId, name, column, batch)
-            }
-            while (true) {
-              const before = rows
-              yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
-              const gone = yield* Effect.asSome(removeProject(sql, projectId)).pipe(
-                // A statement that began before the mark has added a row. The next round finds this row.
-                Effect.catchIf(
-                  (error) => isReferenced(error) && rows > before,
-                  () => Effect.succeedNone
-                )
-              )
-              if (Option.isSome(gone)) return { projectId, deleted }
-            }
-          },
-          Effect.catchTag("SqlError", Effect.die)
+    /** Removes the rows of a table until none is left, or until a batch fails because other rows reference it. */
+    const empty = Effect.fnUntraced(function* (table: string) {
+      while (true) {
+        const removed = yield* removeBatch(sql, projectId, table, batch).pipe(
+          Effect.retry({ while: isContended }),
+          Effect.catchIf(isReferenced, () => Effect.succeed(0))
         )
+        if (removed === 0) break
+        deleted[table] = (deleted[table] ?? 0) + removed
+        rows += removed
+        yield* progress(rows)
       }
+      if ((deleted[table] ?? 0) > batch) yield* vacuum(sql, table)
     })
-  )
-}
+
+    for (const { name, selfReferences } of tables) {
+      for (const column of selfReferences) yield* unlink(sql, projectId, name, column, batch)
+    }
+    while (true) {
+      const before = rows
+      yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
+      const gone = yield* Effect.asSome(removeRow(sql, projectId)).pipe(
+        // A statement that began before the mark has added a row. The next round finds this row.
+        Effect.catchIf(
+          (error) => isReferenced(error) && rows > before,
+          () => Effect.succeedNone
+        )
+      )
+      if (Option.isSome(gone)) return { projectId, deleted } satisfies Removal
+    }
+  },
+  Effect.catchTag("SqlError", Effect.die)
+)

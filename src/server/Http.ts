@@ -5,7 +5,6 @@ import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Campaigns } from "../campaigns/Campaigns.ts"
 import { Clients } from "../crm/Clients.ts"
 import { Deals } from "../crm/Deals.ts"
-import { Notes } from "../crm/Notes.ts"
 import { Installations } from "../integrations/Installations.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
 import { WebhookReads } from "../integrations/WebhookReads.ts"
@@ -45,7 +44,6 @@ const api = (publicUrl: string, mcp: boolean) =>
     Layer.provide([
       Clients.layer,
       Deals.layer,
-      Notes.layer,
       Installations.layer,
       Webhooks.layer,
       WebhookReads.layer,

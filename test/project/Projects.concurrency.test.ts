@@ -9,7 +9,7 @@ import { Deals } from "../../src/crm/Deals.ts"
 import { command } from "../../src/platform/mutations/Idempotency.ts"
 import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { Pages } from "../../src/platform/requests/Pages.ts"
-import { Exports } from "../../src/project/Exports.ts"
+import { exportProject } from "../../src/project/Exports.ts"
 import {
   apply,
   configOf,
@@ -190,7 +190,6 @@ layer(withApi, { excludeTestServices: true })("an export beside mutations", (it)
       pipelines: [{ id: "p", name: "p", stages: [{ id: "s", name: "s" }] }],
       clients: manyClients(3_000)
     })
-    const exports = yield* Exports
     const clients = yield* Clients
     const deals = yield* Deals
     let text = ""
@@ -213,7 +212,7 @@ layer(withApi, { excludeTestServices: true })("an export beside mutations", (it)
       Effect.forkScoped
     )
     // The export does not go on until the mutations of a piece are answered.
-    yield* exports.export(projectId, (piece) => {
+    yield* exportProject(projectId, (piece) => {
       text += piece
       return Queue.offer(written, undefined).pipe(
         Effect.andThen(Queue.take(mutated)),

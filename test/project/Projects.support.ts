@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import type { ProjectId } from "../../src/api/schema/Ids.ts"
 import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
-import { Exports } from "../../src/project/Exports.ts"
+import { exportProject } from "../../src/project/Exports.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
@@ -14,7 +14,7 @@ export type File = (typeof ProjectFile)["Encoded"]
 
 const keyOf = (byte: number) => Buffer.alloc(32, byte).toString("base64")
 
-export const services = Layer.merge(Projects.layer, Exports.layer).pipe(
+export const services = Projects.layer.pipe(
   Layer.provideMerge(secretBox(keyOf(1))),
   Layer.provideMerge(TestDatabase.layer)
 )
@@ -44,9 +44,8 @@ export const faultsOf = Effect.fnUntraced(function* (text: string) {
 
 /** Returns the text of a project's export, and the numbers of its records. */
 export const exported = Effect.fnUntraced(function* (projectId: ProjectId) {
-  const exports = yield* Exports
   let text = ""
-  const { records } = yield* exports.export(projectId, (piece) => Effect.sync(() => void (text += piece)))
+  const { records } = yield* exportProject(projectId, (piece) => Effect.sync(() => void (text += piece)))
   return { records, text }
 })
 

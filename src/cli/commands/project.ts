@@ -6,9 +6,9 @@ import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../platform/database/Database.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
-import { type ExportReport, Exports } from "../../project/Exports.ts"
+import { type ExportReport, exportProject } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
-import { Offboarding } from "../../project/Offboarding.ts"
+import { removeProject } from "../../project/Offboarding.ts"
 import { listProjects } from "../../project/ProjectList.ts"
 import { type ApplyReport, Projects } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
@@ -77,11 +77,8 @@ const exportCommand = Command.make(
   Effect.fn(function* ({ json, output, project }) {
     const projectId = yield* Flags.projectId(project)
     let records = 0
-    const report = yield* Effect.flatMap(Exports, (exports) =>
-      writeDocument(output, (write) => exports.export(projectId, write, () => void records++))
-    ).pipe(
+    const report = yield* writeDocument(output, (write) => exportProject(projectId, write, () => void records++)).pipe(
       withProgress(`Exporting project ${project}`, () => `, ${records} records`),
-      Effect.provide(Exports.layer),
       onMigratedDatabase
     )
     // Without a file, standard output has the project file itself, so no report follows.
@@ -116,10 +113,8 @@ const remove = Command.make(
     const projectId = yield* Flags.projectId(project)
     let removed = 0
     const removal = yield* Moves.assertUnmoved(projectId).pipe(
-      Effect.andThen(Offboarding),
-      Effect.flatMap(({ remove }) => remove(projectId, (rows) => Effect.sync(() => void (removed = rows)))),
+      Effect.andThen(removeProject(projectId, (rows) => Effect.sync(() => void (removed = rows)))),
       withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
-      Effect.provide(Offboarding.layer),
       onMigratedDatabase
     )
     const tables = Object.entries(removal.deleted).map(([name, rows]) => [name, String(rows)])

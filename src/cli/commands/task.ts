@@ -1,17 +1,17 @@
 /** `task`: the tasks of a project. */
-import { Effect, Layer, Option, Schema } from "effect"
+import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { taskFields } from "../../api/crm/Tasks.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
 import { Instant } from "../../api/schema/Instant.ts"
-import { TaskReferenceUnknown, Tasks } from "../../crm/Tasks.ts"
+import { completeTask, createTask, TaskReferenceUnknown } from "../../crm/Tasks.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
 
 const onTasks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Tasks.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
+  command.pipe(Effect.provide(Notifier.layerInline), onMigratedDatabase)
 
 const create = Command.make(
   "create",
@@ -31,10 +31,9 @@ const create = Command.make(
     )
   },
   Effect.fn(function* ({ client, deal, due, json, project, title }) {
-    const tasks = yield* Tasks
     const projectId = yield* Flags.projectId(project)
     const named = namedIn(projectId)
-    const taskId = yield* tasks.create(projectId, {
+    const taskId = yield* createTask(projectId, {
       title,
       dealId: Option.isSome(deal) ? yield* named("deal", DealId, deal.value) : null,
       clientId: Option.isSome(client) ? yield* named("client", ClientId, client.value) : null,
@@ -57,10 +56,9 @@ const complete = Command.make(
     task: Flags.id("task", "The task's id (required)")
   },
   Effect.fn(function* ({ json, project, task }) {
-    const tasks = yield* Tasks
     const projectId = yield* Flags.projectId(project)
     const taskId = yield* namedIn(projectId)("task", TaskId, task)
-    yield* tasks.complete(projectId, taskId)
+    yield* completeTask(projectId, taskId)
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
   }, onTasks)
 ).pipe(

@@ -105,5 +105,5 @@ export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: st
   ).pipe(Effect.repeat({ while: (rows) => rows.length > 0 }))
 
 /** Removes the row of an empty project. A trigger checks that it is empty. */
-export const removeProject = (sql: Sql, projectId: ProjectId) =>
+export const removeRow = (sql: Sql, projectId: ProjectId) =>
   withinTimeouts(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)

@@ -5,7 +5,7 @@ import { PgClient } from "@effect/sql-pg"
 import manifest from "../../../package.json" with { type: "json" }
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { eventBody, eventTypes } from "../../../src/api/integrations/Events.ts"
-import { Tasks } from "../../../src/crm/Tasks.ts"
+import { completeTask, createTask } from "../../../src/crm/Tasks.ts"
 import { Notifier } from "../../../src/platform/outbox/Notifier.ts"
 import { dealPath, path } from "../../contract/Deals.support.ts"
 import { newKey } from "../../contract/Requests.ts"
@@ -19,12 +19,9 @@ const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(event
   errors: "all"
 })
 
-/** Returns the layer of tasks, as in an operator's process. */
-const tasksOf = (url: string) =>
-  Tasks.layer.pipe(
-    Layer.provide(Notifier.layerInline),
-    Layer.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 }))
-  )
+/** Returns what the commands on tasks need, as in an operator's process. */
+const operatorOf = (url: string) =>
+  Notifier.layerInline.pipe(Layer.provideMerge(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })))
 
 const typesOf = (hits: ReadonlyArray<Hit>) => hits.map((hit) => String(bodyOf(hit)["type"])).sort()
 
@@ -46,10 +43,9 @@ layerOf()("an event", (it) => {
     const json = { stageId: "agreed", title: "B" }
     yield* server.send({ method: "PATCH", path: dealPath(deal.id), token, key: newKey(), headers, json })
     yield* Effect.gen(function* () {
-      const tasks = yield* Tasks
       const task = { title: "Call", dealId: null, clientId: null, dueAt: null }
-      yield* tasks.complete(ProjectId.make(projectId), yield* tasks.create(ProjectId.make(projectId), task))
-    }).pipe(Effect.provide(tasksOf(server.databaseUrl)))
+      yield* completeTask(ProjectId.make(projectId), yield* createTask(ProjectId.make(projectId), task))
+    }).pipe(Effect.provide(operatorOf(server.databaseUrl)))
     yield* until(() => all.hits.length === 5 && deals.hits.length === 2)
     yield* project.finished
 

@@ -4,7 +4,7 @@ import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { ProjectId } from "../../../../src/api/schema/Ids.ts"
 import { clients, DatabaseUrl } from "../../../../src/platform/database/Database.ts"
-import { Exports } from "../../../../src/project/Exports.ts"
+import { exportProject } from "../../../../src/project/Exports.ts"
 import { makeProject } from "../../../support/Projects.ts"
 import { TestDatabase } from "../../../support/TestDatabase.ts"
 
@@ -40,14 +40,13 @@ layer(TestDatabase.layer)("a session with locks", (it) => {
     () =>
       Effect.gen(function* () {
         yield* makeProject("read-slowly")
-        const exports = yield* Exports
         const inSession = Effect.provideService(settingsOf(idle), SqlClient.SqlClient, yield* SqlClient.SqlClient)
         const written: Array<string> = []
-        yield* exports.export(ProjectId.make("read-slowly"), () =>
+        yield* exportProject(ProjectId.make("read-slowly"), () =>
           Effect.map(Effect.orDie(inSession), (values) => void written.push(...values))
         )
         assert.deepStrictEqual(written, ["0"])
         assert.deepStrictEqual(yield* settingsOf(idle), ["1min"])
-      }).pipe(Effect.provide(Exports.layer.pipe(Layer.provideMerge(operator))))
+      }).pipe(Effect.provide(operator))
   )
 })
