@@ -1,8 +1,7 @@
-/** The commands on a campaign, each a variant of one body (contract §9). */
+/** The commands on a campaign, each a variant of one body, selected by `operation` (contract §9). */
 import { Schema } from "effect"
 import { ExpectedVersion, text, Version } from "../schema/Fields.ts"
 import { ChannelId, TemplateId } from "../schema/Ids.ts"
-import { variants } from "../schema/Variants.ts"
 import { AudienceFilter } from "./Audience.ts"
 import type { Operation } from "./States.ts"
 
@@ -34,34 +33,37 @@ const variant = <const O extends Operation, Fields extends Schema.Struct.Fields>
     ...fields
   }).annotate({ identifier: identifier(operation) })
 
-export const CampaignCommand = variants("operation", [
-  variant("rename", { expectedVersion: ExpectedVersion, name }),
-  variant("delete", { expectedVersion: ExpectedVersion }),
-  variant("bind_template", { templateId, templateVersion }),
-  variant("bind_sender", { channelId }),
-  variant("set_primary_route", route),
-  variant("set_fallback_route", route),
-  variant("remove_fallback_route", {}),
-  variant("freeze_audience", {
-    filter: AudienceFilter.annotateKey({ description: "Which clients the campaign is for." })
-  }),
-  variant("schedule", {
-    scheduledForLocal: Schema.NullOr(LocalTime).annotate({
-      description: "When to start, `YYYY-MM-DDThh:mm` in the time zone of the project; null to start now."
+export const CampaignCommand = Schema.Union(
+  [
+    variant("rename", { expectedVersion: ExpectedVersion, name }),
+    variant("delete", { expectedVersion: ExpectedVersion }),
+    variant("bind_template", { templateId, templateVersion }),
+    variant("bind_sender", { channelId }),
+    variant("set_primary_route", route),
+    variant("set_fallback_route", route),
+    variant("remove_fallback_route", {}),
+    variant("freeze_audience", {
+      filter: AudienceFilter.annotateKey({ description: "Which clients the campaign is for." })
     }),
-    sendsPerMinute
-  }),
-  variant("duplicate", {
-    name: Schema.optionalKey(
-      text(1, 160).annotate({
-        description:
-          "The name of the copy, 1 to 160 characters. If absent: the name of the campaign with ` copy` added, cut to 160 characters."
-      })
-    )
-  }),
-  variant("pause", {}),
-  variant("resume", {}),
-  variant("cancel", {})
-]).annotate({ identifier: "DeveloperCampaignCommand" })
+    variant("schedule", {
+      scheduledForLocal: Schema.NullOr(LocalTime).annotate({
+        description: "When to start, `YYYY-MM-DDThh:mm` in the time zone of the project; null to start now."
+      }),
+      sendsPerMinute
+    }),
+    variant("duplicate", {
+      name: Schema.optionalKey(
+        text(1, 160).annotate({
+          description:
+            "The name of the copy, 1 to 160 characters. If absent: the name of the campaign with ` copy` added, cut to 160 characters."
+        })
+      )
+    }),
+    variant("pause", {}),
+    variant("resume", {}),
+    variant("cancel", {})
+  ],
+  { mode: "oneOf" }
+).annotate({ identifier: "DeveloperCampaignCommand" })
 export type CampaignCommand = typeof CampaignCommand.Type
 export type CommandOf<O extends Operation> = Extract<CampaignCommand, { readonly operation: O }>

@@ -1,8 +1,7 @@
 /** Faults in the shape of a request. The service reports them. The client does not send a request with such faults. */
-import { JsonPointer, Predicate, Result, Schema, SchemaIssue } from "effect"
+import { JsonPointer, Predicate, Result, Schema, SchemaAST, SchemaIssue } from "effect"
 import { faultsOf, membersOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
-import { discriminatorOf } from "./Variants.ts"
 
 /** Options that report every fault, unknown members included. */
 export const strict = { errors: "all", onExcessProperty: "error" } as const
@@ -57,6 +56,16 @@ export const faultsOfBody = (schema: Schema.Top, body: unknown, decoded = body):
   ...faultsOfVariant(schema, body, decoded),
   ...faultsOfRules(schema, body)
 ]
+
+/** Returns the literals of the first member of each variant, which select the variant; undefined unless the body has variants. */
+const discriminatorOf = ({ ast }: Schema.Top) => {
+  if (!SchemaAST.isUnion(ast) || ast.options?.mode !== "oneOf") return undefined
+  const first = ast.types.flatMap((variant) =>
+    SchemaAST.isObjects(variant) ? variant.propertySignatures.slice(0, 1) : []
+  )
+  const values = first.flatMap(({ type }) => (SchemaAST.isLiteral(type) ? [String(type.literal)] : []))
+  return { member: String(first[0]?.name), values }
+}
 
 /** A missing or unknown discriminator is reported alone: the required members depend on the variant. */
 const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): ReadonlyArray<LocatedFault> => {
