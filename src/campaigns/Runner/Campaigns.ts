@@ -29,7 +29,8 @@ const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: State
 /**
  * Locks running campaigns whose next send is before `until`. The lock serializes the pace over all processes. A campaign is
  * left out if it has no open recipient, if its project has no permit, or if none of its channels has a permit: it would
- * only use up the limit. Projects take turns, as campaigns that share a busy channel may stay due for long. `quota` is the number of sends before `until`, evenly spaced. Missed sends are not caught up.
+ * only use up the limit. Projects take turns, as campaigns that share a busy channel may stay due for long. `quota` is the number
+ * of sends before `until`, evenly spaced. Missed sends are not caught up.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   ready AS MATERIALIZED (
