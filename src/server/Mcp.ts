@@ -6,6 +6,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Cause, Clock, Context, Effect, Predicate, Result } from "effect"
 import { type HttpRouter, HttpServerRequest } from "effect/http"
 import { MalformedJson, OriginRefused, ValidationFailed } from "../api/Problems.ts"
+import type { LocatedFault } from "../api/schema/Locations.ts"
 import { makeAuthenticate } from "../platform/requests/auth/Bearer.ts"
 import type { Credential } from "../platform/requests/auth/Credentials.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
@@ -104,8 +105,12 @@ export const addRoute = Effect.fnUntraced(function* (
                 return Effect.succeed(accepted)
               case "Refused":
                 return Effect.succeed(refuse(message, message.error, 400))
-              case "Request":
-                return answer(message, body, credential, current)
+              case "Request": {
+                const [loss] = body.losses
+                return loss === undefined
+                  ? answer(message, body, credential, current)
+                  : Effect.succeed(refuse(message, ambiguous(loss), 400))
+              }
             }
           }
         })
@@ -167,6 +172,12 @@ const callOf =
 const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "There is no tool of this name." }
 const noArguments: ProtocolError = { code: errorCodes.invalidParams, message: "arguments is an object." }
 const unknownCursor: ProtocolError = { code: errorCodes.invalidParams, message: "The list has one page." }
+
+/** A message has a repeated member, or a fraction that is lost. */
+const ambiguous = ([location, fault]: LocatedFault): ProtocolError => ({
+  code: errorCodes.invalidParams,
+  message: `${location} ${fault}.`
+})
 
 const unreadable = (problem: MalformedJson, current: CurrentRequestShape) => {
   const { body, status } = renderProblem(problem, current)

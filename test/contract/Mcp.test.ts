@@ -57,6 +57,14 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     for (const name of ["drop", ["listDeals"]]) {
       assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name } }), ["a", -32602])
     }
+    const { json: call, ...create } = mcpRequest(token, "tools/call", { name: "createClient", arguments: { body: {} } })
+    const body = JSON.stringify(call).replace('"body":{}', '"body":{"displayName":"A","displayName":"B"}')
+    const headers = { ...create.headers, "content-type": "application/json" }
+    const repeated = yield* ask({ ...create, headers, body })
+    assert.deepStrictEqual(
+      [repeated.status, rpcOf(repeated).error],
+      [400, { code: -32602, message: "params/arguments/body/displayName must not be repeated." }]
+    )
     const notified = yield* ask({ ...ping, json: { jsonrpc: "2.0", method: "notifications/initialized" } })
     assert.deepStrictEqual([notified.status, notified.text], [202, ""])
   })

@@ -129,6 +129,21 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
+  walkBodies("refuses a repeated member, and a fraction that a double loses, at its place", function* (sample, ask) {
+    const good = JSON.stringify(sample.body)
+    for (const [name, member] of Object.entries(sample.body ?? {})) {
+      const repeated = good.replace("{", () => `{${JSON.stringify(name)}:${JSON.stringify(member)},`)
+      const { errors } = problemOf(yield* ask({ body: repeated }), 400, "validation_failed")
+      assert.deepStrictEqual(errors, { [`body/${name}`]: ["must not be repeated"] }, repeated)
+      if (typeof member !== "number") continue
+      for (const number of [`${member}.00000000000000000001`, "0.1e-400"]) {
+        const body = good.replace(`"${name}":${member}`, `"${name}":${number}`)
+        const answer = problemOf(yield* ask({ body }), 400, "validation_failed")
+        assert.deepStrictEqual(answer.errors, { [`body/${name}`]: ["must be an integer"] }, body)
+      }
+    }
+  })
+
   walkBodies("refuses U+0000 and unpaired surrogates in every string of the body", function* (sample, ask) {
     for (const [location, replaced] of stringsOf(sample.body, "body")) {
       for (const text of ["\u0000", "a\u0000b", "\ud800", "\udc00", "a\ud83d", "\ude00\ud83d"]) {

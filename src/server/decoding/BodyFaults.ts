@@ -12,9 +12,9 @@ const tooManyEntries = `must have at most ${maxEntries} entries`
 const maxFaults = 1_000
 
 /** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so bodies without escapes are not walked. */
-export const bodyFaults = ({ extent, text, value }: Body): ReadonlyArray<LocatedFault> => {
+export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]
-  const faults: Array<LocatedFault> = []
+  const faults = losses.map(([location, fault]): LocatedFault => [`body/${location}`, fault])
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
   // If names repeat, an object has fewer entries after parsing: `collect` may not see that it was too long.
   if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])

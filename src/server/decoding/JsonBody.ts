@@ -6,8 +6,10 @@ import type { Readable } from "node:stream"
 import { detailOf, details } from "../../api/Details.ts"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType } from "../../api/Problems.ts"
 import { maxBodyBytes } from "../../api/Requests.ts"
+import type { LocatedFault } from "../../api/schema/Locations.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { extentOf, type JsonExtent, maxDepth } from "./JsonExtent.ts"
+import { lossesOf } from "./JsonLosses.ts"
 
 /** Limits a body of undeclared length while it is read. */
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(maxBodyBytes))
@@ -20,6 +22,8 @@ export interface Body {
   readonly text: string
   readonly extent: JsonExtent
   readonly value: unknown
+  /** What `value` lacks of the text, at locations in it. */
+  readonly losses: ReadonlyArray<LocatedFault>
 }
 
 export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
@@ -100,7 +104,9 @@ const parse = (bytes: Uint8Array, maximum: number): Effect.Effect<Body, Malforme
   try {
     const text = utf8.decode(bytes)
     const extent = extentOf(text, maximum)
-    return Effect.succeed({ text, extent, value: extent.depth > maximum ? undefined : JSON.parse(extent.excerpt) })
+    if (extent.depth > maximum) return Effect.succeed({ text, extent, value: undefined, losses: [] })
+    const value: unknown = JSON.parse(extent.excerpt)
+    return Effect.succeed({ text, extent, value, losses: lossesOf(text, extent, value) })
   } catch (error) {
     if (bytes.byteLength === 0) return Effect.fail(malformed(details.malformed_json))
     return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))

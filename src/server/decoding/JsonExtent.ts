@@ -1,6 +1,6 @@
 /**
- * The extent of a JSON text: its nesting and its longest list or object, measured in one pass without parsing. The limits of the
- * extent bound the work of the parser.
+ * The extent of a JSON text: its nesting, its longest list or object and its members, measured in one pass without parsing. The limits
+ * of the extent bound the work of the parser.
  */
 
 /** Maximum nesting of a body (contract §1). */
@@ -10,10 +10,14 @@ export const maxDepth = 32
 export const maxEntries = 1_000
 
 export interface JsonExtent {
-  /** Deepest nesting of lists and objects. The scan stops above the maximum. 0 if the text is too short to exceed a limit. */
+  /** Deepest nesting of lists and objects. The scan stops above the maximum. */
   readonly depth: number
-  /** Number of entries of the longest list or object. 0 if the text is too short to exceed a limit. */
+  /** Number of entries of the longest list or object. */
   readonly entries: number
+  /** Number of members of all objects, repeated names included. */
+  readonly members: number
+  /** Whether a number is written with a fraction or an exponent. */
+  readonly hasFraction: boolean
   /** The text with at most `maxEntries` + 1 entries of each list and object. */
   readonly excerpt: string
   /** Whether the excerpt lacks members of an object. A required member may be among them. */
@@ -22,9 +26,13 @@ export interface JsonExtent {
 
 const quote = 34
 const comma = 44
+const point = 46
+const colon = 58
+const upperE = 69
 const openBracket = 91
 const backslash = 92
 const closeBracket = 93
+const lowerE = 101
 const openBrace = 123
 const closeBrace = 125
 
@@ -33,18 +41,19 @@ const closeBrace = 125
  * reach before it fails.
  */
 export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
-  // A text this short exceeds no limit: too deep a nesting, or 1,001 entries, takes more characters than `maximum`.
-  if (text.length <= maximum) return { depth: 0, entries: 0, excerpt: text, omitsMembers: false }
   const commas = [0]
   const isList = [false]
   let depth = 0
   let deepest = 0
   let mostCommas = 0
+  let members = 0
+  let hasFraction = false
   const kept: Array<string> = []
   let keptFrom = 0
   /** Depth of the list or object whose rest is left out; 0 for none. */
   let leavingOut = 0
   let omitsMembers = false
+  const measured = () => ({ depth: deepest, entries: mostCommas + 1, members, hasFraction })
   for (let i = 0; i < text.length; i++) {
     switch (text.charCodeAt(i)) {
       case quote:
@@ -62,11 +71,21 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
         }
         break
       }
+      case colon:
+        members++
+        break
+      case point:
+        hasFraction = true
+        break
+      case lowerE:
+      case upperE:
+        hasFraction ||= isDigit(text.charCodeAt(i - 1))
+        break
       case openBracket:
       case openBrace:
         depth++
         if (depth > deepest) deepest = depth
-        if (depth > maximum) return { depth, entries: mostCommas + 1, excerpt: "", omitsMembers: false }
+        if (depth > maximum) return { ...measured(), excerpt: "", omitsMembers: false }
         commas[depth] = 0
         isList[depth] = text.charCodeAt(i) === openBracket
         break
@@ -82,8 +101,10 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
     }
   }
   const excerpt = kept.length === 0 ? text : kept.join("") + text.slice(keptFrom)
-  return { depth: deepest, entries: mostCommas + 1, excerpt, omitsMembers }
+  return { ...measured(), excerpt, omitsMembers }
 }
+
+const isDigit = (code: number) => code >= 48 && code <= 57
 
 /** Returns the index of the quote that ends the string at `start`, or the length of the text if no quote does. */
 const endOfString = (text: string, start: number): number => {

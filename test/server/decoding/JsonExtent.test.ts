@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { extentOf, maxDepth, maxEntries } from "../../../src/server/decoding/JsonExtent.ts"
+import { lossesOf } from "../../../src/server/decoding/JsonLosses.ts"
 import { hostileBodies } from "../../support/HostileBodies.ts"
 
 /** What remains of a value in the excerpt of its text. */
@@ -48,5 +49,27 @@ describe("the excerpt of a JSON text", () => {
     for (const text of [`[${many}`, `[${many}}`, `{"a":[${many}]`, `[${many}],`]) {
       assert.throws(() => JSON.parse(extentOf(text).excerpt))
     }
+  })
+})
+
+describe("the losses of a parsed JSON text", () => {
+  const lossesIn = (text: string) => lossesOf(text, extentOf(text), JSON.parse(text))
+
+  it("are repeated members of one object and fractions that are lost, each at its place", () => {
+    const repeated = "must not be repeated"
+    for (const [text, ...losses] of [
+      ['{"a":1,"b":{"a":1},"c":[{"a":1},{"a":1}]}'],
+      [String.raw`{"a":1,"b":2,"\u0061":3}`, ["a", repeated]],
+      ['{"__proto__":1,"__proto__":{}}', ["__proto__", repeated]],
+      [String.raw`[1,[2,{"b~/":{"c" : "}","c":"\\",":":"\"c\":"}}],3]`, ["1/1/b~0~1/c", repeated]],
+      ['{"a":[1.0,1e3,10e-1,0.0e-9,100e-2,1.01e2,1.5,1e999,-1E-0,"0.1e-400"],"e1":false}'],
+      ['{"a":[0,-1.00000000000000000001],"b":0.1e-400}', ["a/1", "must be an integer"], ["b", "must be an integer"]]
+    ] as const) {
+      assert.deepStrictEqual(lossesIn(text), losses, text)
+    }
+  })
+
+  it("are none in a text that was made from a value", () => {
+    fc.assert(fc.property(fc.jsonValue(), (value) => assert.deepStrictEqual(lossesIn(JSON.stringify(value)), [])))
   })
 })

@@ -1,0 +1,81 @@
+/**
+ * What a parsed JSON text lacks: all but the last of several members with one name, and fractions that are too small for a double.
+ * The caller may have meant the value that is lost, so such a body is refused (contract §1).
+ */
+import { JsonPointer } from "effect"
+import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { isUnsafe } from "../../platform/UnsafeText.ts"
+import { type JsonExtent, maxEntries } from "./JsonExtent.ts"
+
+/** Maximum number of faults that are collected. A problem reports fewer. */
+const maxFaults = 100
+
+/**
+ * Lists what the value of a text lacks, at locations in the value. Only compares the numbers of members, unless the text has a loss or a
+ * number with a fraction. A body with too many entries is refused for them.
+ */
+export const lossesOf = (
+  text: string,
+  { entries, hasFraction, members }: JsonExtent,
+  value: unknown
+): ReadonlyArray<LocatedFault> =>
+  entries > maxEntries || (!hasFraction && members === membersOf(value)) ? none : lossesIn(text)
+
+const none: ReadonlyArray<LocatedFault> = []
+
+/** Counts the members of all objects in a value. */
+const membersOf = (value: unknown): number => {
+  if (typeof value !== "object" || value === null) return 0
+  let count = 0
+  if (Array.isArray(value)) {
+    for (const item of value) count += membersOf(item)
+  } else {
+    for (const member of Object.values(value)) count += 1 + membersOf(member)
+  }
+  return count
+}
+
+/** A name with its colon, another string, a number, or a character that begins, ends or separates entries. */
+const token = /("(?:[^"\\]+|\\.)*")(\s*:)?|-?\d[\d.eE+-]*|[[\]{},]/g
+
+/** An object or a list around a token: the names so far, undefined for a list, and the name or the position of the entry. */
+interface Level {
+  readonly names: Set<string> | undefined
+  entry: string | number
+}
+
+/** Walks over the tokens of a well-formed text. */
+const lossesIn = (text: string): ReadonlyArray<LocatedFault> => {
+  const faults: Array<LocatedFault> = []
+  const levels: Array<Level> = []
+  const report = (fault: string) => {
+    const location = levels.map(({ entry }) => JsonPointer.escapeToken(String(entry))).join("/")
+    if (!isUnsafe(location)) faults.push([location, fault])
+  }
+  for (const [found, string, isName] of text.matchAll(token)) {
+    if (faults.length >= maxFaults) break
+    const level = levels.at(-1)
+    if (found === "{") levels.push({ names: new Set(), entry: "" })
+    else if (found === "[") levels.push({ names: undefined, entry: 0 })
+    else if (found === "}" || found === "]") levels.pop()
+    else if (found === ",") {
+      if (typeof level?.entry === "number") level.entry++
+    } else if (string === undefined) {
+      if (level !== undefined && losesFraction(found)) report("must be an integer")
+    } else if (isName !== undefined && level !== undefined) {
+      level.entry = String(JSON.parse(string))
+      if (level.names?.has(level.entry) === true) report("must not be repeated")
+      level.names?.add(level.entry)
+    }
+  }
+  return faults
+}
+
+/** Whether a number is an integer as a double, but not as it is written. */
+const losesFraction = (number: string): boolean => {
+  if (!Number.isInteger(Number(number))) return false
+  const [, whole = "", fraction = "", exponent = "0"] = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? []
+  const digits = (whole + fraction).replace(/0+$/, "")
+  const zeros = whole.length + fraction.length - digits.length
+  return digits !== "" && zeros < fraction.length - Number(exponent)
+}
