@@ -54,25 +54,26 @@ export const check = Effect.fnUntraced(function* (
     SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS yes`
   if (here === undefined || there === undefined) return yield* refused("A role of the URLs does not exist")
   const isNew = mark.state === null
-  const faults = [
-    ...(here.walLevel === "logical"
-      ? []
-      : ["The source has wal_level = " + here.walLevel + ": set wal_level = logical there, and restart PostgreSQL"]),
-    ...(here.mayReplicate ? [] : ["The role at the source needs REPLICATION: ALTER ROLE … REPLICATION"]),
-    ...(here.mayCreate ? [] : ["The role at the source needs CREATE on the database: GRANT CREATE ON DATABASE …"]),
-    ...(here.ownsTables ? [] : ["The role at the source has to own the tables: ALTER TABLE … OWNER TO …"]),
-    ...(!isNew || here.freeSlots >= slots
-      ? []
-      : [`The source has no ${slots} free slots: raise max_replication_slots`]),
-    ...(!isNew || here.freeSenders >= slots ? [] : [`The source has no ${slots} free senders: raise max_wal_senders`]),
-    ...(there.version >= 150_000 ? [] : ["The target is older than PostgreSQL 15"]),
-    ...(there.standby ? ["The target is a standby: --to has to be the primary"] : []),
-    ...(there.workers > 0 ? [] : ["The target has max_logical_replication_workers = 0"]),
-    ...(there.maySubscribe
-      ? []
-      : ["The role at the target needs pg_create_subscription (PostgreSQL 16), or has to be a superuser (15)"]),
-    ...(there.mayCreate ? [] : ["The role at the target needs CREATE on the database: GRANT CREATE ON DATABASE …"])
+  const needs: ReadonlyArray<readonly [isMet: boolean, fault: string]> = [
+    [
+      here.walLevel === "logical",
+      `The source has wal_level = ${here.walLevel}: set wal_level = logical there, and restart PostgreSQL`
+    ],
+    [here.mayReplicate, "The role at the source needs REPLICATION: ALTER ROLE … REPLICATION"],
+    [here.mayCreate, "The role at the source needs CREATE on the database: GRANT CREATE ON DATABASE …"],
+    [here.ownsTables, "The role at the source has to own the tables: ALTER TABLE … OWNER TO …"],
+    [!isNew || here.freeSlots >= slots, `The source has no ${slots} free slots: raise max_replication_slots`],
+    [!isNew || here.freeSenders >= slots, `The source has no ${slots} free senders: raise max_wal_senders`],
+    [there.version >= 150_000, "The target is older than PostgreSQL 15"],
+    [!there.standby, "The target is a standby: --to has to be the primary"],
+    [there.workers > 0, "The target has max_logical_replication_workers = 0"],
+    [
+      there.maySubscribe,
+      "The role at the target needs pg_create_subscription (PostgreSQL 16), or has to be a superuser (15)"
+    ],
+    [there.mayCreate, "The role at the target needs CREATE on the database: GRANT CREATE ON DATABASE …"]
   ]
+  const faults = needs.flatMap(([isMet, fault]) => (isMet ? [] : [fault]))
   if (exists[0]?.yes !== true) return yield* refused(...faults, "The target has no tables: run `migrate` there")
   const [[ours], [theirs]] = yield* Effect.all([migrationsOf(source), migrationsOf(target)])
   if (ours?.name !== theirs?.name) {

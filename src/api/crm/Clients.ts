@@ -74,20 +74,17 @@ export const Client = Schema.Struct({
 }).annotate({ identifier: "DeveloperClient" })
 export type Client = typeof Client.Type
 
-/** The body of a create: `displayName` is required, every other field that a new client can have is optional. */
 export const ClientCreate = Schema.Struct({
   displayName: clientFields.displayName,
   ...Struct.map(Struct.omit(clientFields, ["displayName", ...setByPatch]), Schema.optionalKey)
 }).annotate({ identifier: "DeveloperClientCreate" })
 export type ClientCreate = typeof ClientCreate.Type
 
-/** The body of a patch, with at least one member. An absent member keeps its value, `null` clears the value. */
 export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
 
-/** The status filter of the list. An absent filter equals `all`. */
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"]).annotate({ default: "all" })
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 

@@ -15,7 +15,6 @@ const codes = `
 
 const known = new Set(codes.trim().split(/\s+/))
 
-/** A current currency code of ISO 4217, in capitals. */
 export const Currency = Schema.String.check(
   Schema.makeFilter((text: string) => known.has(text), {
     expected: "a current currency code of ISO 4217, such as EUR",

@@ -86,7 +86,6 @@ const isSet = (value: unknown) => value !== undefined && value !== null
 export const missingOfMoney = (deal: { readonly amountMinor?: unknown; readonly currency?: unknown }) =>
   isSet(deal.amountMinor) === isSet(deal.currency) ? undefined : isSet(deal.currency) ? "amountMinor" : "currency"
 
-/** The body of a create: `title` is required, every other field that a new deal can have is optional. */
 export const DealCreate = Schema.Struct({
   title: dealFields.title,
   ...Struct.map(Struct.omit(dealFields, ["title", ...setByPatch]), Schema.optionalKey)
@@ -104,7 +103,6 @@ export const DealCreate = Schema.Struct({
   .annotate({ identifier: "DeveloperDealCreate" })
 export type DealCreate = typeof DealCreate.Type
 
-/** The body of a patch, with at least one member. An absent member keeps its value, `null` clears the value. */
 export const DealPatch = Schema.Struct(Struct.map(dealFields, Schema.optionalKey))
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperDealPatch" })

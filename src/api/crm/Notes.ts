@@ -31,7 +31,6 @@ export type Note = typeof Note.Type
 export const NoteCreate = Schema.Struct(noteFields).annotate({ identifier: "DeveloperDealNoteCreate" })
 export type NoteCreate = typeof NoteCreate.Type
 
-/** The body of a patch. `expectedVersion` is the version that the caller has read. */
 export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: ExpectedVersion }).annotate({
   identifier: "DeveloperDealNotePatch"
 })

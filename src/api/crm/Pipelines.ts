@@ -10,7 +10,6 @@ import { PipelineId, StageId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid } from "../Problems.ts"
 
-/** A pipeline with its stages. Project files create pipelines. */
 export const Pipeline = Schema.Struct({
   id: PipelineId,
   name: text(1, 160).annotate({ description: "The name of the pipeline: 1 to 160 characters." }),

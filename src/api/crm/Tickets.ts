@@ -31,7 +31,6 @@ export const ratingFields = {
   )
 }
 
-/** An operator's rating. An absent `comment` removes an earlier comment. */
 export const TicketRating = Schema.Struct(ratingFields).annotate({ identifier: "DeveloperTicketRating" })
 export type TicketRating = typeof TicketRating.Type
 

@@ -28,7 +28,6 @@ type Task = typeof Task.Type
 
 const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 
-/** The earlier values of the members that a change altered. Empty for an event that was stored before `previous` existed. */
 const previous = Schema.Struct(Struct.map({ ...dealFields, closedAt: Deal.fields.closedAt }, Schema.optionalKey))
   .annotate({
     description:

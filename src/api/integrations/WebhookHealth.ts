@@ -14,7 +14,6 @@ export const healthStates = ["unused", "healthy", "failing", "parked", "resting"
 export const HealthState = Schema.Literals(healthStates)
 export type HealthState = typeof HealthState.Type
 
-/** Why a webhook is disabled: its endpoint answered 410, all attempts failed for too long, or an operator has disabled it. */
 export const DisabledReason = Schema.Literals(["gone", "failing", "operator"])
 export type DisabledReason = typeof DisabledReason.Type
 
@@ -62,7 +61,6 @@ const Secret = Schema.Struct({
   })
 })
 
-/** A webhook. It names its secrets, but does not have their values. */
 export const Webhook = Schema.Struct({
   installationId: InstallationId,
   endpointUrl: Schema.String.annotate({ description: "The URL to which events are sent: at most 2048 characters." }),

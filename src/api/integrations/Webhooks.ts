@@ -23,7 +23,6 @@ const EndpointUrl = text(1, 2048).check(
   })
 )
 
-/** The subscribed event types, as a set: order and repeats have no meaning. */
 const EventTypes = Schema.Array(Schema.Literals(eventTypes))
   .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
   .annotate({ description: "The types of events to send, 1 to 20. Order and repeats have no meaning." })

@@ -99,7 +99,6 @@ export const MessageAttempt = Schema.Struct({
 }).annotate({ identifier: "DeveloperMessageAttempt" })
 export type MessageAttempt = typeof MessageAttempt.Type
 
-/** The state of a message. Only `sent` is confirmed. */
 export const MessageReceipt = Schema.Struct({
   messageId: MessageId,
   conversationId: ConversationId,

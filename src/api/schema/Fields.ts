@@ -45,7 +45,6 @@ export const isDay = (year: number, month: number, day: number): boolean => {
   return year >= 1 && day >= 1 && day <= days
 }
 
-/** A calendar date, `YYYY-MM-DD`. */
 export const CalendarDate = Schema.String.check(
   Schema.makeFilter(
     (text: string) => {
@@ -75,7 +74,6 @@ export const Email = Schema.String.check(
   })
 )
 
-/** A phone number in E.164 form, `+` and up to 15 digits. */
 export const Phone = Schema.String.check(
   Schema.isPattern(/^\+[1-9][0-9]{1,14}$/u, { expected: "a phone number in E.164 form, such as +4915112345678" })
 )
@@ -84,7 +82,6 @@ export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an 
   description: "The version of the record. It starts at 1 and grows by 1 with each change that alters the record."
 })
 
-/** The version that a command expects; any other version is refused with `version_conflict`. */
 export const ExpectedVersion = Version.annotate({
   description: "The version that the caller has read, from 1. The command is refused if the record has another version."
 })
