@@ -5,15 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
-import {
-  ended,
-  groupOf,
-  inGoodOrder,
-  isRunning,
-  postmasterOf,
-  startService,
-  temporaryDirectory
-} from "../support/Process.ts"
+import { ended, inGoodOrder, isRunning, postmasterOf, startService, temporaryDirectory } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv, session, startHere } from "./Projects.support.ts"
 import {
@@ -216,27 +208,6 @@ describe("an immediate end of a service", () => {
 
 describe("the embedded PostgreSQL", () => {
   const tokenIn = (text: string) => /dk_\w+/.exec(text)?.[0] ?? ""
-
-  it("is stopped with the service, and its data is used by the next start", async () => {
-    const directory = await temporaryDirectory()
-    const first = await startService({ env: { DATA_DIR: directory } })
-    const key = tokenIn(first.stdout())
-    assert.strictEqual((await createClient(first.url, key, "kept-client", "Kept")).status, 201)
-    const postmaster = postmasterOf(directory) ?? 0
-    assert.isTrue(isRunning(postmaster))
-    // In the same group, it would get Ctrl-C from a terminal, and a supervisor's signals to the group.
-    assert.notStrictEqual(groupOf(postmaster), groupOf(first.pid))
-
-    assert.deepStrictEqual(await first.stop(), inGoodOrder)
-    assert.isFalse(isRunning(postmaster))
-    assert.isUndefined(postmasterOf(directory))
-
-    const second = await startService({ env: { DATA_DIR: directory } })
-    assert.include(await names(second.url, key), "Kept")
-    second.kill("SIGINT")
-    assert.deepStrictEqual(await ended(second), inGoodOrder)
-    assert.isUndefined(postmasterOf(directory))
-  })
 
   it("outlives a killed service, and is adopted and stopped by the next", async () => {
     const directory = await temporaryDirectory()

@@ -37,13 +37,13 @@ export const kill = (pid: number, signal: NodeJS.Signals): void => {
   }
 }
 
-/** Returns state, parent and process group of a process from /proc; undefined if it does not exist. */
+/** Returns state and parent of a process from /proc; undefined if it does not exist. */
 const statOf = (pid: number) => {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8")
     // `pid (name) S …`: the name may contain blanks and brackets.
-    const [state = "", parent, group] = text.slice(text.lastIndexOf(")") + 2).split(" ")
-    return { state, parent: Number(parent), group: Number(group) }
+    const [state = "", parent] = text.slice(text.lastIndexOf(")") + 2).split(" ")
+    return { state, parent: Number(parent) }
   } catch {
     return undefined
   }
@@ -51,8 +51,6 @@ const statOf = (pid: number) => {
 
 /** Whether the process runs. A zombie does not. */
 export const isRunning = (pid: number): boolean => !/^[ZX]?$/.test(statOf(pid)?.state ?? "")
-
-export const groupOf = (pid: number): number | undefined => statOf(pid)?.group
 
 /** Returns the resident memory of a process in MiB. */
 export const residentMebibytes = (pid: number): number =>
