@@ -2,15 +2,13 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { faultsOf, problemOf } from "../support/ContractAnswers.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { startServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
 import { fields } from "./Fields.ts"
 import { newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
 import { receiptOfSample, samples, World } from "./Samples.ts"
-import { walkingOver } from "./Walk.support.ts"
-
-const isMutation = ({ key }: Sample) => key !== undefined
+import { hasReferences, isMutation, walkingOver } from "./Walk.support.ts"
 
 /** Returns JSON of the same meaning: members in reverse order, white space, and every character escaped. */
 const rewritten = (value: unknown): string => {
@@ -35,22 +33,20 @@ const otherValuesOf = (sample: Sample, operation: string) =>
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walkMutations = walkingOver(it, isMutation)
   const walkBodies = walkingOver(it, (sample) => isMutation(sample) && sample.body !== undefined)
-  const walkReferences = walkingOver(it, (sample) => isMutation(sample) && (sample.references ?? []).length > 0)
+  const walkReferences = walkingOver(it, (sample) => isMutation(sample) && hasReferences(sample))
   const walkReads = walkingOver(it, (sample) => !isMutation(sample))
 
   walkMutations(
     "checks the shape of the request before the idempotency key, and the key before the records",
-    function* (sample, operation) {
-      const { send } = yield* TestServer
-      const { ask, own } = yield* World
+    function* (sample, { ask, name, own, send }) {
       const key = newKey()
       const first = yield* ask(sample, own, { key })
       assert.strictEqual(first.status, sample.status)
       for (const change of [{ json: { surprise: 1 } }, { json: [] }]) {
         faultsOf(yield* send(requestOf(sample, own.token, { ...change, key })))
       }
-      for (const [name, value] of otherValuesOf(sample, operation)) {
-        const json = { ...sample.body, [name]: value }
+      for (const [member, value] of otherValuesOf(sample, name)) {
+        const json = { ...sample.body, [member]: value }
         problemOf(yield* send(requestOf(sample, own.token, { json, key })), 409, "idempotency_key_reused")
       }
       for (const reference of sample.references ?? []) {
@@ -67,8 +63,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   walkMutations(
     "refuses a key that is sent twice as a repeated header, and one with a comma by its form",
-    function* (sample) {
-      const { ask, own } = yield* World
+    function* (sample, { ask, own }) {
       const messageOf = (key: string | Array<string>) =>
         Effect.map(ask(sample, own, { key: undefined, headers: { "idempotency-key": key } }), (answer) => {
           const { errors = {} } = problemOf(answer, 400, "validation_failed")
@@ -82,9 +77,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   walkMutations(
     "replays its answer to a key for every token of the project, and for no other project",
-    function* (sample) {
-      const { issue, send } = yield* TestServer
-      const { ask, own, seed } = yield* World
+    function* (sample, { ask, issue, own, seed, send }) {
       const key = newKey()
       const first = yield* ask(sample, own, { key })
       const { replayed, ...receipt } = receiptOfSample(sample, first)
@@ -100,14 +93,12 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   walkMutations(
     "runs one of ten equal concurrent commands on two replicas, and replays its answer",
-    function* (sample) {
-      const server = yield* TestServer
-      const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
-      const { own, restore } = yield* World
+    function* (sample, { databaseUrl, own, restore, send }) {
+      const replica = yield* startServer({ DATABASE_URL: databaseUrl }, "api")
       const request = requestOf(sample, own.token)
       for (const key of [newKey(), newKey(), newKey()]) {
         yield* restore(sample, own.projectId)
-        const answers = yield* atOnce(10, (index) => (index % 2 === 0 ? server : replica).send({ ...request, key }))
+        const answers = yield* atOnce(10, (index) => (index % 2 === 0 ? send : replica.send)({ ...request, key }))
         const receipts = answers.map((answer) => receiptOfSample(sample, answer))
         assert.strictEqual(receipts.filter(({ replayed }) => !replayed).length, 1)
         assert.strictEqual(
@@ -118,8 +109,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   )
 
-  walkMutations("refuses its key to every other operation", function* (sample) {
-    const { ask, own } = yield* World
+  walkMutations("refuses its key to every other operation", function* (sample, { ask, own }) {
     const key = newKey()
     yield* ask(sample, own, { key })
     for (const other of Object.values(samples).filter(isMutation)) {
@@ -127,9 +117,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
-  walkBodies("recognises a body by its meaning, however its JSON is written", function* (sample) {
-    const { send } = yield* TestServer
-    const { ask, own } = yield* World
+  walkBodies("recognises a body by its meaning, however its JSON is written", function* (sample, { ask, own, send }) {
     const key = newKey()
     const first = receiptOfSample(sample, yield* ask(sample, own, { key }))
     const body = rewritten(sample.body)
@@ -138,8 +126,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assert.deepStrictEqual(again, { ...first, replayed: true })
   })
 
-  walkReferences("leaves its key free when a record is missing", function* (sample) {
-    const { ask, own } = yield* World
+  walkReferences("leaves its key free when a record is missing", function* (sample, { ask, own }) {
     for (const reference of sample.references ?? []) {
       const key = newKey()
       const missing = { ...referring(sample, [reference], missingOf), key }
@@ -148,8 +135,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
-  walkReads("ignores an idempotency key, as it is no mutation", function* (sample) {
-    const { ask, own } = yield* World
+  walkReads("ignores an idempotency key, as it is no mutation", function* (sample, { ask, own }) {
     for (const key of ["x", "a b", "x".repeat(200)]) {
       const answer = yield* ask(sample, own, { headers: { "idempotency-key": key } })
       assert.strictEqual(answer.status, sample.status)

@@ -1,14 +1,14 @@
 /** Every operation: the order of faults (contract §1), and the count of its limiter (§4). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Semaphore } from "effect"
-import { modules, scopes } from "../../src/api/Access.ts"
+import { modules } from "../../src/api/Access.ts"
 import { assertUnlimited, problemOf, remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type Change, requestOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { each, hasBody, walkingOver } from "./Walk.support.ts"
+import { each, hasBody, otherScopes, walkingOver } from "./Walk.support.ts"
 
 /** Returns rate limits whose buckets refill so slowly that no test gets a token back. */
 const slow = (limit: number) => {
@@ -46,28 +46,23 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walkingOver(it)
   const walkBodies = walkingOver(it, hasBody)
 
-  walk("checks the credential before anything else", function* (sample) {
-    const { send } = yield* TestServer
-    const test = Effect.fnUntraced(function* (change: Change) {
-      const answer = yield* send(requestOf(sample, undefined, change))
-      problemOf(answer, 401, "credential_missing")
-      assertUnlimited(answer)
-      problemOf(yield* send(requestOf(sample, "nonsense", change)), 401, "credential_invalid")
-    })
-    yield* each(faultyOf(sample), test)
-  })
-
-  walk("checks the scope before the rest of the request", function* (sample) {
-    const { issue, send } = yield* TestServer
-    const { own } = yield* World
-    const token = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-    const test = Effect.fnUntraced(function* (change: Change) {
-      const answer = yield* send(requestOf(sample, token, change))
-      problemOf(answer, 403, "scope_missing")
-      assertUnlimited(answer)
-    })
-    yield* each(faultyOf(sample), test)
-  })
+  walk(
+    "checks the credential, then its scope, before the rest of the request",
+    function* (sample, { issue, own, send }) {
+      for (const [token, status, code] of [
+        [undefined, 401, "credential_missing"],
+        ["nonsense", 401, "credential_invalid"],
+        [yield* issue(own.projectId, { scopes: otherScopes(sample) }), 403, "scope_missing"]
+      ] as const) {
+        yield* each(faultyOf(sample), (change) =>
+          Effect.map(send(requestOf(sample, token, change)), (answer) => {
+            problemOf(answer, status, code)
+            assertUnlimited(answer)
+          })
+        )
+      }
+    }
+  )
 
   for (const module of modules) {
     it.effect(`of ${module} checks entitlement, module, membership and scope in this order`, function* () {
@@ -84,8 +79,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         const requests = yield* Effect.forEach(
           Object.values(samples).filter((sample) => sample.module === module),
           (sample) =>
-            issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope), memberId: "mem_own" }).pipe(
-              Effect.map((token) => requestOf(sample, token))
+            Effect.map(issue(projectId, { scopes: otherScopes(sample), memberId: "mem_own" }), (token) =>
+              requestOf(sample, token)
             )
         )
         yield* apply(projectId, { project, members: [{ id: "mem_own", name: "Own", active: false }] })
@@ -94,30 +89,29 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
   }
 
-  walk("counts every request that passed the credential's checks, and no other", function* (sample) {
-    const { issue, send } = yield* TestServer
-    const { own, seed } = yield* World
-    const faulty = faultyOf(sample)
-    const { projectId, token } = yield* seed({ project: slow(faulty.length + 2) })
-    const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
-    const limit = faulty.length + 2
-    let remaining = limit
-    for (const change of [{}, ...faulty]) {
-      yield* send(requestOf(sample, undefined, change))
-      yield* send(requestOf(sample, scopeless, change))
-      yield* send(requestOf(sample, own.token, change))
-      yield* send({ method: "OPTIONS", path: requestOf(sample, token).path, token })
-      const answer = yield* send(requestOf(sample, token, change))
-      assert.strictEqual(remainingOf(answer, sample.policy), --remaining)
-      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=360000`)
-      assert.strictEqual(secondsOf(answer), Math.ceil((360_000 * remaining) / limit))
+  walk(
+    "counts every request that passed the credential's checks, and no other",
+    function* (sample, { issue, own, seed, send }) {
+      const faulty = faultyOf(sample)
+      const { projectId, token } = yield* seed({ project: slow(faulty.length + 2) })
+      const scopeless = yield* issue(projectId, { scopes: otherScopes(sample) })
+      const limit = faulty.length + 2
+      let remaining = limit
+      for (const change of [{}, ...faulty]) {
+        yield* send(requestOf(sample, undefined, change))
+        yield* send(requestOf(sample, scopeless, change))
+        yield* send(requestOf(sample, own.token, change))
+        yield* send({ method: "OPTIONS", path: requestOf(sample, token).path, token })
+        const answer = yield* send(requestOf(sample, token, change))
+        assert.strictEqual(remainingOf(answer, sample.policy), --remaining)
+        assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=${limit};w=360000`)
+        assert.strictEqual(secondsOf(answer), Math.ceil((360_000 * remaining) / limit))
+      }
+      assert.strictEqual(remaining, 1)
     }
-    assert.strictEqual(remaining, 1)
-  })
+  )
 
-  walk("is limited before its body, shape and records are checked", function* (sample) {
-    const { issue, send } = yield* TestServer
-    const { ask, seed } = yield* World
+  walk("is limited before its body, shape and records are checked", function* (sample, { ask, issue, seed, send }) {
     const { projectId, token } = yield* seed({ project: slow(1) })
     const before = performance.now()
     const first = yield* ask(sample, { projectId, token })
@@ -140,13 +134,12 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     })
     yield* each([{}, ...faultyOf(sample), ...missing], test)
 
-    const scopeless = yield* issue(projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+    const scopeless = yield* issue(projectId, { scopes: otherScopes(sample) })
     problemOf(yield* send(requestOf(sample, scopeless)), 403, "scope_missing")
     problemOf(yield* send(requestOf(sample, undefined)), 401, "credential_missing")
   })
 
-  walk("has a bucket of its policy and project, and no other", function* (sample) {
-    const { ask, seed } = yield* World
+  walk("has a bucket of its policy and project, and no other", function* (sample, { ask, seed }) {
     const project = yield* seed({ project: slow(1) })
     const neighbour = yield* seed({ project: slow(1) })
     yield* ask(sample, project)
@@ -159,9 +152,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assert.strictEqual((yield* ask(sample, neighbour)).status, sample.status)
   })
 
-  walk("has the limits of contract §4 when the project sets none", function* (sample) {
-    const { send } = yield* TestServer
-    const { seed } = yield* World
+  walk("has the limits of contract §4 when the project sets none", function* (sample, { seed, send }) {
     const { token } = yield* seed({ project: { rateLimits: {} } })
     const limit = { read: 1200, write: 300, messages: 60 }[sample.policy]
     const answer = yield* send(requestOf(sample, token))
@@ -170,16 +161,17 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assert.strictEqual(secondsOf(answer), Math.ceil((60 * (limit - 1)) / limit))
   })
 
-  walk("has no more requests left than the lowered limits of its project allow", function* (sample) {
-    const { apply, issue, send } = yield* TestServer
-    const { seed } = yield* World
-    const { projectId, token } = yield* seed({ project: slow(1_000) })
-    yield* send(requestOf(sample, token))
-    yield* apply(projectId, { project: slow(7) })
-    const answer = yield* send(requestOf(sample, yield* issue(projectId)))
-    assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=7;w=360000`)
-    assert.isAtMost(remainingOf(answer, sample.policy), 7)
-  })
+  walk(
+    "has no more requests left than the lowered limits of its project allow",
+    function* (sample, { apply, issue, seed, send }) {
+      const { projectId, token } = yield* seed({ project: slow(1_000) })
+      yield* send(requestOf(sample, token))
+      yield* apply(projectId, { project: slow(7) })
+      const answer = yield* send(requestOf(sample, yield* issue(projectId)))
+      assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=7;w=360000`)
+      assert.isAtMost(remainingOf(answer, sample.policy), 7)
+    }
+  )
 
   // All operations at once, as each waits for seconds.
   it.effect("answers once more after Retry-After, and once only", function* () {
@@ -206,9 +198,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     yield* Effect.forEach(Object.entries(samples), test, { concurrency: "unbounded" })
   })
 
-  walkBodies("checks size and type of the body before the shape of the request", function* (sample) {
-    const { send } = yield* TestServer
-    const { own } = yield* World
+  walkBodies("checks size and type of the body before the shape of the request", function* (sample, { own, send }) {
     const shapes: ReadonlyArray<Change> = [
       { query: "surprise=1" },
       { query: "surprise=%zz" },

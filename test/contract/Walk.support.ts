@@ -1,19 +1,25 @@
 /** Walks over the operations, with a function that sends a request in a project that has every record. */
 import { Effect, type Scope } from "effect"
+import { scopes } from "../../src/api/Access.ts"
 import { remainingOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import type { TestServer } from "../support/TestServer.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { type Body, effectOf, type It } from "../support/Vitest.ts"
 import type { Change } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
 
+/** What the test of an operation gets: its name, the server, and the projects of the walk, whose `seed` adds the samples' records. */
+type Given = Omit<TestServer["Service"], "seed"> & World["Service"] & { readonly name: string }
+
 /** Adds a test for each operation, or for those that `among` selects. */
 export const walkingOver =
-  (it: It<World | TestServer>, among: (sample: Sample) => boolean = () => true) =>
-  (what: string, test: (sample: Sample, name: string) => Body<World | TestServer | Scope.Scope>): void => {
+  <R = never>(it: It<R | World | TestServer>, among: (sample: Sample) => boolean = () => true) =>
+  (what: string, test: (sample: Sample, given: Given) => Body<R | World | TestServer | Scope.Scope>): void => {
     for (const [name, sample] of Object.entries(samples).filter(([, sample]) => among(sample))) {
-      it.effect(`${name} ${what}`, () => test(sample, name))
+      it.effect(`${name} ${what}`, function* () {
+        yield* effectOf(test(sample, { ...(yield* TestServer), ...(yield* World), name }))
+      })
     }
   }
 
@@ -27,14 +33,16 @@ type Ask = (change: Change) => Effect.Effect<Answer>
 export const walking =
   (it: It<World | TestServer>, among?: (sample: Sample) => boolean) =>
   (what: string, test: (sample: Sample, ask: Ask) => Body<World | TestServer | Scope.Scope>): void =>
-    walkingOver(it, among)(what, (sample) =>
-      Effect.gen(function* () {
-        const { ask, own } = yield* World
-        const asking: Ask = (change) =>
-          Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
-        yield* effectOf(test(sample, asking))
-      })
+    walkingOver(it, among)(what, (sample, { ask, own }) =>
+      test(sample, (change) =>
+        Effect.tap(ask(sample, own, change), (answer) => Effect.sync(() => remainingOf(answer, sample.policy)))
+      )
     )
 
+/** Returns every scope but that of an operation. */
+export const otherScopes = (sample: Sample) => scopes.filter((scope) => scope !== sample.scope)
+
 export const hasBody = ({ body }: Sample) => body !== undefined
+export const isMutation = ({ key }: Sample) => key !== undefined
+export const hasReferences = ({ references = [] }: Sample) => references.length > 0
 export const hasParams = ({ params }: Sample) => params !== undefined

@@ -1,13 +1,12 @@
 /** Every operation: its credentials and rights, its path and methods, and missing records (contract §1 to §4). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { modules, scopes } from "../../src/api/Access.ts"
+import { modules } from "../../src/api/Access.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
 import { type Change, newKey, referring, requestOf, tokenOf } from "./Requests.ts"
 import { missingOf, type Reference } from "./Sample.ts"
 import { receiptOfSample, samples, World } from "./Samples.ts"
-import { each, walkingOver } from "./Walk.support.ts"
+import { each, hasReferences, isMutation, otherScopes, walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
 
@@ -31,30 +30,26 @@ const fixedId = { "x-request-id": "walk-1" }
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walkingOver(it)
-  const walkReferences = walkingOver(it, ({ references = [] }) => references.length > 0)
-  const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
+  const walkReferences = walkingOver(it, hasReferences)
+  const walkMutations = walkingOver(it, isMutation)
   const walkExpecting = walkingOver(it, ({ refusals = [] }) => refusals.includes("project_mismatch"))
   const walkGets = walkingOver(it, ({ method }) => method === "GET")
 
-  walk("succeeds with a good request, behind the limiter of its policy", function* (sample) {
-    const { ask, own } = yield* World
+  walk("succeeds with a good request, behind the limiter of its policy", function* (sample, { ask, own }) {
     const answer = yield* ask(sample, own)
     assert.strictEqual(answer.status, sample.status, answer.text)
     requestIdOf(answer)
     remainingOf(answer, sample.policy)
   })
 
-  walk("requires a credential", function* (sample) {
-    const { send } = yield* TestServer
+  walk("requires a credential", function* (sample, { send }) {
     const answer = yield* send(requestOf(sample, undefined))
     problemOf(answer, 401, "credential_missing")
     assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="developer-api"')
     assertUnlimited(answer)
   })
 
-  walk("refuses every bad credential alike", function* (sample) {
-    const { issue, revoke, send } = yield* TestServer
-    const { own } = yield* World
+  walk("refuses every bad credential alike", function* (sample, { issue, own, revoke, send }) {
     const { token } = own
     const expired = yield* issue(own.projectId, { expiresIn: 0 })
     const revoked = yield* issue(own.projectId)
@@ -96,18 +91,15 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assert.strictEqual(looks.size, 1, [...looks.values()].join(", "))
   })
 
-  walk("takes the scheme in any letter case", function* (sample) {
-    const { ask, own } = yield* World
+  walk("takes the scheme in any letter case", function* (sample, { ask, own }) {
     for (const scheme of ["bearer", "BEARER", "bEARER"]) {
       const headers = { authorization: `${scheme} ${own.token}` }
       assert.strictEqual((yield* ask(sample, { ...own, token: undefined }, { headers })).status, sample.status)
     }
   })
 
-  walk("requires its scope and no other", function* (sample) {
-    const { issue, send } = yield* TestServer
-    const { ask, own } = yield* World
-    const others = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope !== sample.scope) })
+  walk("requires its scope and no other", function* (sample, { ask, issue, own, send }) {
+    const others = yield* issue(own.projectId, { scopes: otherScopes(sample) })
     const answer = yield* send(requestOf(sample, others))
     assert.strictEqual(problemOf(answer, 403, "scope_missing").requiredScope, sample.scope)
     assert.strictEqual(answer.headers["www-authenticate"], `Bearer error="insufficient_scope", scope="${sample.scope}"`)
@@ -116,77 +108,66 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assert.strictEqual((yield* ask(sample, { ...own, token: exact })).status, sample.status)
   })
 
-  walk("requires its module and no other", function* (sample) {
-    const { send } = yield* TestServer
-    const world = yield* World
-    const without = yield* world.seed({ project: { modules: modules.filter((module) => module !== sample.module) } })
+  walk("requires its module and no other", function* (sample, { ask, seed, send }) {
+    const without = yield* seed({ project: { modules: modules.filter((module) => module !== sample.module) } })
     const answer = yield* send(requestOf(sample, without.token))
     problemOf(answer, 403, "module_unavailable")
     assertUnlimited(answer)
-    const alone = yield* world.seed({ project: { modules: [sample.module] } })
-    assert.strictEqual((yield* world.ask(sample, alone)).status, sample.status)
+    const alone = yield* seed({ project: { modules: [sample.module] } })
+    assert.strictEqual((yield* ask(sample, alone)).status, sample.status)
   })
 
-  walk("requires the project's entitlement", function* (sample) {
-    const { send } = yield* TestServer
-    const world = yield* World
-    const { token } = yield* world.seed({ project: { entitlements: ["something_else"] } })
+  walk("requires the project's entitlement", function* (sample, { seed, send }) {
+    const { token } = yield* seed({ project: { entitlements: ["something_else"] } })
     const answer = yield* send(requestOf(sample, token))
     problemOf(answer, 403, "entitlement_unavailable")
     assertUnlimited(answer)
   })
 
-  walk("requires an active member for a key that is bound to one", function* (sample) {
-    const { apply, issue, send } = yield* TestServer
-    const { ask, seed } = yield* World
-    const { projectId } = yield* seed()
-    const token = yield* issue(projectId, { memberId: "mem_own" })
-    yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: false }] })
-    const answer = yield* send(requestOf(sample, token))
-    problemOf(answer, 403, "membership_unavailable")
-    assertUnlimited(answer)
+  walk(
+    "requires an active member for a key that is bound to one",
+    function* (sample, { apply, ask, issue, seed, send }) {
+      const { projectId } = yield* seed()
+      const token = yield* issue(projectId, { memberId: "mem_own" })
+      yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: false }] })
+      const answer = yield* send(requestOf(sample, token))
+      problemOf(answer, 403, "membership_unavailable")
+      assertUnlimited(answer)
 
-    yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: true }] })
-    const active = yield* issue(projectId, { memberId: "mem_own" })
-    assert.strictEqual((yield* ask(sample, { projectId, token: active })).status, sample.status)
-  })
-
-  walkReferences("answers the same for another project's record and a missing one", function* (sample) {
-    const { ask, own } = yield* World
-    const references = sample.references ?? []
-    const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
-      const [foreign, missing] = yield* Effect.forEach(
-        [({ foreign }: Reference) => foreign, missingOf],
-        Effect.fnUntraced(function* (idOf) {
-          // Only the id is wrong.
-          const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
-          problemOf(answer, by.status ?? 404, by.code)
-          remainingOf(answer, sample.policy)
-          const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
-          return looksOf({ ...answer, text })
-        })
-      )
-      assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
-    })
-    for (const reference of references) yield* assertAlike([reference], reference)
-    // If all records in the path are the other project's, the first of them is reported missing.
-    const inPath = references.filter(({ at: [slot] }) => slot === "path")
-    for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
-  })
-
-  walkReferences("describes every missing record in the detail of its problem", function* (sample) {
-    const { ask, own } = yield* World
-    for (const reference of sample.references ?? []) {
-      const answer = yield* ask(sample, own, referring(sample, [reference], missingOf))
-      const { detail } = problemOf(answer, reference.status ?? 404, reference.code)
-      assert.isString(detail, reference.at.join("/"))
+      yield* apply(projectId, { members: [{ id: "mem_own", name: "Own", active: true }] })
+      const active = yield* issue(projectId, { memberId: "mem_own" })
+      assert.strictEqual((yield* ask(sample, { projectId, token: active })).status, sample.status)
     }
-  })
+  )
+
+  walkReferences(
+    "answers the same for another project's record and a missing one, with a detail",
+    function* (sample, { ask, own }) {
+      const references = sample.references ?? []
+      const assertAlike = Effect.fnUntraced(function* (of: ReadonlyArray<Reference>, by: Reference) {
+        const [foreign, missing] = yield* Effect.forEach(
+          [({ foreign }: Reference) => foreign, missingOf],
+          Effect.fnUntraced(function* (idOf) {
+            // Only the id is wrong.
+            const answer = yield* ask(sample, own, { ...referring(sample, of, idOf), headers: fixedId })
+            assert.isString(problemOf(answer, by.status ?? 404, by.code).detail)
+            remainingOf(answer, sample.policy)
+            const text = of.reduce((text, reference) => text.replaceAll(idOf(reference), "<id>"), answer.text)
+            return looksOf({ ...answer, text })
+          })
+        )
+        assert.deepStrictEqual(foreign, missing, of.map(({ at }) => at.join("/")).join())
+      })
+      for (const reference of references) yield* assertAlike([reference], reference)
+      // If all records in the path are the other project's, the first of them is reported missing.
+      const inPath = references.filter(({ at: [slot] }) => slot === "path")
+      for (const upper of inPath.slice(0, 1)) yield* assertAlike(inPath, upper)
+    }
+  )
 
   walkExpecting(
     "answers project_mismatch before it looks for anything if another project is expected",
-    function* (sample) {
-      const { ask, own, seed } = yield* World
+    function* (sample, { ask, own, seed }) {
       const expecting = (expectedProjectId: string): Change =>
         sample.body === undefined
           ? { query: new URLSearchParams({ expectedProjectId }).toString() }
@@ -210,37 +191,36 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   )
 
-  walk("is not found with a trailing slash, an empty segment or another letter case", function* (sample) {
-    const { send } = yield* TestServer
-    const { own } = yield* World
-    const request = requestOf(sample, own.token)
-    const [path = "", query] = request.path.split("?")
-    const others = [
-      `${path}/`,
-      `${path}//`,
-      `/${path}`,
-      path.replace("/v1/", "/v1//"),
-      path.replace(/\/([^/]+)$/, "//$1"),
-      path.replace("/developer/", "/Developer/"),
-      path.replace("/v1/", "/v2/"),
-      path.replace("/api/", "/"),
-      ...Object.keys(sample.params ?? {}).map(
-        (name) => requestOf(sample, own.token, { params: { [name]: "" }, query: "" }).path
+  walk(
+    "is not found with a trailing slash, an empty segment or another letter case",
+    function* (sample, { own, send }) {
+      const request = requestOf(sample, own.token)
+      const [path = "", query] = request.path.split("?")
+      const others = [
+        `${path}/`,
+        `${path}//`,
+        `/${path}`,
+        path.replace("/v1/", "/v1//"),
+        path.replace(/\/([^/]+)$/, "//$1"),
+        path.replace("/developer/", "/Developer/"),
+        path.replace("/v1/", "/v2/"),
+        path.replace("/api/", "/"),
+        ...Object.keys(sample.params ?? {}).map(
+          (name) => requestOf(sample, own.token, { params: { [name]: "" }, query: "" }).path
+        )
+      ]
+      yield* each(others, (other) =>
+        each([own.token, undefined], (token) =>
+          Effect.map(send({ ...request, token, path: query === undefined ? other : `${other}?${query}` }), (answer) => {
+            problemOf(answer, 404, "route_not_found")
+            assertUnlimited(answer)
+          })
+        )
       )
-    ]
-    yield* each(others, (other) =>
-      each([own.token, undefined], (token) =>
-        Effect.map(send({ ...request, token, path: query === undefined ? other : `${other}?${query}` }), (answer) => {
-          problemOf(answer, 404, "route_not_found")
-          assertUnlimited(answer)
-        })
-      )
-    )
-  })
+    }
+  )
 
-  walk("answers method_not_allowed with the methods of its path", function* (sample) {
-    const { send } = yield* TestServer
-    const { own } = yield* World
+  walk("answers method_not_allowed with the methods of its path", function* (sample, { own, send }) {
     const { path } = requestOf(sample, undefined, { query: "" })
     // A segment of this path can be an id in another one.
     const known = operations.flatMap(([, { method, path: template }]) =>
@@ -264,9 +244,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
-  walkGets("answers HEAD like GET without the body", function* (sample) {
-    const { send } = yield* TestServer
-    const { own } = yield* World
+  walkGets("answers HEAD like GET without the body", function* (sample, { own, send }) {
     const missing = sample.references?.map(({ at, foreign }) => ({ params: { [at[1]]: foreign } })) ?? []
     const requests = [
       requestOf(sample, own.token, { headers: fixedId }),
@@ -283,9 +261,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
-  walk("echoes a well-formed x-request-id, and generates one otherwise", function* (sample) {
-    const { send } = yield* TestServer
-    const { own } = yield* World
+  walk("echoes a well-formed x-request-id, and generates one otherwise", function* (sample, { own, send }) {
     for (const token of [own.token, undefined]) {
       for (const id of ["a", "A-z_0.9", "x".repeat(128)]) {
         const answer = yield* send(requestOf(sample, token, { headers: { "x-request-id": id } }))
@@ -298,9 +274,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
-  walkMutations("requires a well-formed idempotency key", function* (sample) {
-    const { send } = yield* TestServer
-    const { ask, own, seed } = yield* World
+  walkMutations("requires a well-formed idempotency key", function* (sample, { ask, own, seed, send }) {
     const malformed =
       sample.key === "record"
         ? ["", "1234567", "x".repeat(161), "-2345678", ".2345678", "1234567/", "1234 678", "1234567é", "12345678, 9"]

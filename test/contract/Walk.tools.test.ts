@@ -1,14 +1,14 @@
 /** Every operation, as a tool of agents: its answers and problems are those of HTTP (contract §17). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { modules as allModules, scopes } from "../../src/api/Access.ts"
+import { modules as allModules } from "../../src/api/Access.ts"
 import { type Answer, type Request, send } from "../support/ContractHttp.ts"
 import { callTool, mcpRequest, resultOf, revisions, rpcOf, type ToolResult } from "../support/Mcp.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { each, walkingOver } from "./Walk.support.ts"
+import { each, isMutation, otherScopes, walkingOver } from "./Walk.support.ts"
 
 /** What the test reads of the reference. */
 interface Reference {
@@ -91,12 +91,10 @@ const faultsOf = (sample: Sample): ReadonlyArray<Change> => [
 
 layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
   const walk = walkingOver(it)
-  const walkMutations = walkingOver(it, ({ key }) => key !== undefined)
-  const walkReads = walkingOver(it, ({ key }) => key === undefined)
+  const walkMutations = walkingOver(it, isMutation)
+  const walkReads = walkingOver(it, (sample) => !isMutation(sample))
 
-  walkReads("answers what the operation answers", function* (sample, name) {
-    const { send, url } = yield* TestServer
-    const { own, restore } = yield* World
+  walkReads("answers what the operation answers", function* (sample, { name, own, restore, send, url }) {
     yield* restore(sample, own.projectId)
     const request = requestOf(sample, own.token)
     const answer = yield* send(request)
@@ -107,47 +105,46 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
     }
   })
 
-  walkMutations("shares its keys with the operation: each replays the answer of the other", function* (sample, name) {
-    const { send, url } = yield* TestServer
-    const { own, restore } = yield* World
-    for (const byToolFirst of [false, true]) {
-      yield* restore(sample, own.projectId)
-      const request = requestOf(sample, own.token, { key: newKey() })
-      const call = callTool(url, own.token, name, argumentsOf(sample, request))
-      const first = byToolFirst ? (yield* call).structuredContent : (yield* send(request)).json
-      const answer = yield* send(request)
-      assert.strictEqual(answer.status, sample.status, answer.text)
-      assert.strictEqual(answer.headers["idempotent-replayed"], "true")
-      assertSame(yield* call, answer, name)
-      const { signingSecret: _, ...receipt }: Record<string, unknown> = JSON.parse(JSON.stringify(first))
-      assert.deepStrictEqual(receipt, answer.json)
+  walkMutations(
+    "shares its keys with the operation: each replays the answer of the other",
+    function* (sample, { name, own, restore, send, url }) {
+      for (const byToolFirst of [false, true]) {
+        yield* restore(sample, own.projectId)
+        const request = requestOf(sample, own.token, { key: newKey() })
+        const call = callTool(url, own.token, name, argumentsOf(sample, request))
+        const first = byToolFirst ? (yield* call).structuredContent : (yield* send(request)).json
+        const answer = yield* send(request)
+        assert.strictEqual(answer.status, sample.status, answer.text)
+        assert.strictEqual(answer.headers["idempotent-replayed"], "true")
+        assertSame(yield* call, answer, name)
+        const { signingSecret: _, ...receipt }: Record<string, unknown> = JSON.parse(JSON.stringify(first))
+        assert.deepStrictEqual(receipt, answer.json)
+      }
     }
-  })
+  )
 
-  walk("answers the problems of the operation, with the locations of HTTP", function* (sample, name) {
-    const { url } = yield* TestServer
-    const { own, restore } = yield* World
-    yield* restore(sample, own.projectId)
-    const test = Effect.fnUntraced(function* (change: Change) {
-      const request = requestOf(sample, own.token, change)
-      const answer = yield* send(url, request)
-      assert.isAtLeast(answer.status, 400, `${request.path} ${JSON.stringify(change)}`)
-      const result = yield* callTool(url, own.token, name, argumentsOf(sample, request))
-      assertSame(result, answer, `${request.path} ${JSON.stringify(change)}`)
-    })
-    yield* each(faultsOf(sample), test)
-  })
+  walk(
+    "answers the problems of the operation, with the locations of HTTP",
+    function* (sample, { name, own, restore, url }) {
+      yield* restore(sample, own.projectId)
+      const test = Effect.fnUntraced(function* (change: Change) {
+        const request = requestOf(sample, own.token, change)
+        const answer = yield* send(url, request)
+        assert.isAtLeast(answer.status, 400, `${request.path} ${JSON.stringify(change)}`)
+        const result = yield* callTool(url, own.token, name, argumentsOf(sample, request))
+        assertSame(result, answer, `${request.path} ${JSON.stringify(change)}`)
+      })
+      yield* each(faultsOf(sample), test)
+    }
+  )
 
   walk(
     "is refused like the operation without scope, module, membership or room in its bucket",
-    function* (sample, name) {
-      const { issue, url } = yield* TestServer
-      const { own, seed } = yield* World
-      const others = scopes.filter((scope) => scope !== sample.scope)
+    function* (sample, { issue, name, own, seed, url }) {
       const modules = allModules.filter((module) => module !== sample.module)
       const empty = yield* seed({ project: { rateLimits: { [sample.policy]: { limit: 1, windowSeconds: 3600 } } } })
       const tokens = {
-        scope: yield* issue(own.projectId, { scopes: others }),
+        scope: yield* issue(own.projectId, { scopes: otherScopes(sample) }),
         module: (yield* seed({ project: { modules } })).token,
         entitlement: (yield* seed({ project: { entitlements: [] } })).token,
         bucket: empty.token
@@ -164,9 +161,7 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
     }
   )
 
-  walk("refuses an argument whose name no parameter could have", function* (sample, name) {
-    const { url } = yield* TestServer
-    const { own } = yield* World
+  walk("refuses an argument whose name no parameter could have", function* (sample, { name, own, url }) {
     const given = argumentsOf(sample, requestOf(sample, own.token))
     const { structuredContent } = yield* callTool(url, own.token, name, { ...given, "a\u0000": "1" })
     assert.deepStrictEqual(Object(structuredContent).errors, {
@@ -218,11 +213,8 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
       }
     }
   })
-})
 
-/** Numbers stand for themselves where HTTP has text. */
-layer(World.layer, { excludeTestServices: true })("a parameter that is a number", (it) => {
-  it.effect("is accepted as a number", function* () {
+  it.effect("takes a parameter that is a number as a number, where HTTP has text", function* () {
     const { url } = yield* TestServer
     const { own } = yield* World
     const result = yield* callTool(url, own.token, "listClients", { limit: 1 })

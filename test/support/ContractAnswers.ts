@@ -15,7 +15,7 @@ const problemMembers = {
   type: Schema.String,
   title: Schema.String,
   status: Schema.Int,
-  // A separate test requires it, so that its absence does not hide all other results.
+  // Required by the walk over missing records alone, so that its absence does not hide all other results.
   detail: Schema.optionalKey(Schema.String),
   instance: Schema.String,
   code: Schema.String
