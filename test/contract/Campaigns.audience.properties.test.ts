@@ -6,10 +6,10 @@ import { type Parts, TestServer } from "../support/TestServer.ts"
 import { callsOf } from "./Campaigns.support.ts"
 
 const channels = [
-  { id: "k", providerType: "sandbox", displayName: "K", status: "active" },
-  { id: "l", providerType: "sandbox", displayName: "L", status: "active" },
-  { id: "m", providerType: "telegram", displayName: "M", status: "active", config: { token: "1:a" } },
-  { id: "n", providerType: "sandbox", displayName: "N", status: "revoked" }
+  { id: "k", providerType: "sandbox", displayName: "K" },
+  { id: "l", providerType: "sandbox", displayName: "L" },
+  { id: "m", providerType: "telegram", displayName: "M", config: { token: "1:a" } },
+  { id: "n", providerType: "sandbox", displayName: "N" }
 ] as const
 
 /** Texts whose order differs by bytes, by UTF-16 units and by a dictionary's rules. */
@@ -54,18 +54,20 @@ const dealOf = (clientIds: ReadonlyArray<string>) =>
   })
 type ModelDeal = ReturnType<typeof dealOf> extends fc.Arbitrary<infer Deal> ? Deal : never
 
-/** A project: its clients, their deals, and the clients of its one segment. */
+/** A project: its clients, their deals, the clients of its one segment, and its revoked channel. Other projects have equal ids. */
 interface World {
   readonly clients: ReadonlyArray<ModelClient>
   readonly deals: ReadonlyArray<ModelDeal>
   readonly members: ReadonlyArray<string>
+  readonly revoked: string
 }
 
 const world: fc.Arbitrary<World> = fc.shuffledSubarray(ids).chain((ids) =>
   fc.record({
     clients: fc.tuple(...ids.map(clientOf)),
     deals: fc.array(dealOf(ids), { maxLength: 6 }),
-    members: fc.subarray(ids)
+    members: fc.subarray(ids),
+    revoked: fc.constantFrom("k", "n", "n")
   })
 )
 
@@ -85,12 +87,12 @@ const filter: fc.Arbitrary<AudienceFilter> = fc.record({
 })
 
 /** Returns the project as a file. A merged client is merged into the first other one. */
-const fileOf = ({ clients, deals, members }: World): Parts => ({
+const fileOf = ({ clients, deals, members, revoked }: World): Parts => ({
   project: { defaultPipelineId: "p" },
   pipelines: [{ id: "p", name: "P", stages: ["new", "offer", "done"].map((id) => ({ id, name: id })) }],
   loyaltyLevels: ["silver", "gold"].map((id) => ({ id, name: id })),
   stampOffers: ["coffee", "cake"].map((id) => ({ id, name: id })),
-  channels,
+  channels: channels.map((channel) => ({ ...channel, status: channel.id === revoked ? "revoked" : "active" })),
   clients: clients.map(({ merged, ...client }) => ({
     ...client,
     mergedIntoClientId: (merged && clients.find(({ id }) => id !== client.id)?.id) || null
@@ -129,7 +131,7 @@ const passes = (filter: AudienceFilter, client: ModelClient, deals: ReadonlyArra
 }
 
 /** Returns the outcome of each candidate, in the order of the candidates. */
-const outcomesOf = ({ clients, deals, members }: World, filter: AudienceFilter) => {
+const outcomesOf = ({ clients, deals, members, revoked }: World, filter: AudienceFilter) => {
   const candidates = clients
     .filter(({ id }) => filter.segmentId === null || members.includes(id))
     .toSorted(
@@ -142,7 +144,7 @@ const outcomesOf = ({ clients, deals, members }: World, filter: AudienceFilter) 
     const pairs = client.addresses
       .filter(({ channelId }) => {
         const channel = channels.find(({ id }) => id === channelId)
-        if (channel === undefined || channel.status !== "active") return false
+        if (channel === undefined || channelId === revoked) return false
         return filter.providerTypes.length === 0 || filter.providerTypes.includes(channel.providerType)
       })
       .map(({ address, channelId }) => `${channelId} ${address}`)

@@ -77,6 +77,11 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
         }),
         Effect.orDie
       ),
+    /** The number of audiences of the project that belong to a campaign: the pruner removes the others. */
+    kept: sql`SELECT FROM audiences WHERE project_id = ${projectId} AND abandoned_at IS NULL`.pipe(
+      Effect.map(({ length }) => length),
+      Effect.orDie
+    ),
     /** Applies a project file. */
     apply: (parts: Parts) => apply(projectId, parts),
     /** Makes a draft ready to be scheduled. */

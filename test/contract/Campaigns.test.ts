@@ -1,11 +1,19 @@
-/** The effects of each command on a campaign, and its conflicts (contract §9). */
+/** The effects of each command on a campaign, its conflicts, and what `Walk.fields` does not reach of its body (contract §2, §5, §9). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
-import { problemOf } from "../support/ContractAnswers.ts"
+import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+import { callsOf, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
 import { commands } from "./Fields.ts"
+
+const schedule = (scheduledForLocal: string | null, sendsPerMinute = 60) => ({
+  operation: "schedule",
+  scheduledForLocal,
+  sendsPerMinute
+})
+
+const inZone = (timeZone: string) => open({ project: { timeZone } })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign command", (it) => {
   it.effect("answers campaign_not_found for a missing, foreign or deleted campaign", function* () {
@@ -19,119 +27,108 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign co
     }
   })
 
-  it.effect("renames, and changes nothing when the name is the same", function* () {
-    const { audience, done, read } = yield* open()
-    const rename = (name: string, expectedVersion: number) => ({ operation: "rename", name, expectedVersion })
-    assert.deepInclude(yield* done("spring", rename("Spring", 1)), { changed: false, version: 1 })
-    assert.deepInclude(yield* done("spring", rename("Summer", 1)), { changed: true, version: 2 })
-    assert.strictEqual((yield* audience("spring")).version, 2)
-    const long = "𝒳".repeat(160)
-    yield* done("spring", rename(long, 2))
-    assert.strictEqual((yield* read("spring")).name, long)
-  })
-
   it.effect("checks the state before the version, and the version before everything else", function* () {
     const { command, done, force, ready } = yield* open()
     yield* ready("spring")
-    yield* done("spring", { operation: "schedule", scheduledForLocal: "2999-01-01T00:00", sendsPerMinute: 1 })
-    problemOf(yield* command("spring", { operation: "delete", expectedVersion: 99 }), 409, "campaign_state_conflict")
-    const unknown = { templateId: "none", templateVersion: 1, channelId: "none" }
-    problemOf(yield* command("spring", { operation: "set_primary_route", ...unknown }), 409, "campaign_state_conflict")
-    const filter = { ...everybody, segmentId: "none" }
-    problemOf(yield* command("spring", { operation: "freeze_audience", filter }), 409, "campaign_state_conflict")
+    yield* done("spring", schedule("2999-01-01T00:00"))
+    const refused = (json: object) =>
+      Effect.map(command("spring", json), (answer) => problemOf(answer, 409, "campaign_state_conflict"))
+    yield* refused({ operation: "delete", expectedVersion: 99 })
+    yield* refused({ operation: "set_primary_route", templateId: "none", templateVersion: 1, channelId: "none" })
+    yield* refused({ operation: "freeze_audience", filter: { ...everybody, segmentId: "none" } })
     yield* force("spring", "running")
-    const past = { operation: "schedule", scheduledForLocal: "2000-01-01T00:00", sendsPerMinute: 1 }
-    problemOf(yield* command("spring", past), 409, "campaign_state_conflict")
-    problemOf(
-      yield* command("spring", { operation: "rename", name: "X", expectedVersion: 99 }),
-      409,
-      "campaign_state_conflict"
-    )
+    yield* refused(schedule("2000-01-01T00:00"))
+    yield* refused({ operation: "rename", name: "X", expectedVersion: 99 })
   })
 
-  it.effect("binds existing templates and senders, and refuses others", function* () {
-    const { command, done, read } = yield* open()
+  // `Campaigns.states` binds existing templates and senders.
+  it.effect("refuses templates and senders that the project lacks, and names them", function* () {
+    const { command, read } = yield* open()
     yield* open({
       templates: [{ id: "theirs", version: 1, name: "T", body: "T" }],
       channels: [{ id: "theirs", providerType: "sandbox", displayName: "T" }],
       clients: []
     })
-    const refused = Effect.fnUntraced(function* (operation: string, names: object, members: ReadonlyArray<string>) {
-      const answer = yield* command("spring", { operation, ...names })
-      const { detail } = problemOf(answer, 404, "campaign_reference_not_found")
-      for (const member of ["templateId", "templateVersion", "channelId"]) {
-        assert.strictEqual(detail?.includes(member), members.includes(member), `${operation} ${detail}`)
-      }
-    })
-    yield* refused("bind_template", { templateId: "theirs", templateVersion: 1 }, ["templateId"])
-    yield* refused("bind_template", { templateId: "welcome", templateVersion: 3 }, ["templateVersion"])
-    yield* refused("bind_template", { templateId: "reminder", templateVersion: 2_147_483_648 }, ["templateVersion"])
-    yield* refused("bind_template", { templateId: "reminder", templateVersion: Number.MAX_SAFE_INTEGER }, [
-      "templateVersion"
-    ])
-    yield* refused("bind_sender", { channelId: "theirs" }, ["channelId"])
-    for (const operation of ["set_primary_route", "set_fallback_route"]) {
-      yield* refused(operation, { ...route, templateId: "none" }, ["templateId"])
-      yield* refused(operation, { ...route, templateVersion: 3 }, ["templateVersion"])
-      yield* refused(operation, { ...route, channelId: "none" }, ["channelId"])
-      yield* refused(operation, { ...route, templateId: "none", channelId: "none" }, ["templateId", "channelId"])
+    const template = (templateId: string, templateVersion: number) => ({ templateId, templateVersion })
+    const before = yield* read("spring")
+    for (const [operations, names, members] of [
+      ["bind_template", template("theirs", 1), ["templateId"]],
+      ["bind_template", template("welcome", 3), ["templateVersion"]],
+      ["bind_template", template("reminder", 2_147_483_648), ["templateVersion"]],
+      ["bind_template", template("reminder", Number.MAX_SAFE_INTEGER), ["templateVersion"]],
+      ["bind_sender", { channelId: "theirs" }, ["channelId"]],
+      ["set_primary_route set_fallback_route", { ...route, templateId: "none" }, ["templateId"]],
+      ["set_primary_route set_fallback_route", { ...route, templateVersion: 3 }, ["templateVersion"]],
+      ["set_primary_route set_fallback_route", { ...route, channelId: "none" }, ["channelId"]],
+      [
+        "set_primary_route set_fallback_route",
+        { ...route, templateId: "none", channelId: "none" },
+        ["templateId", "channelId"]
+      ],
       // Missing records are reported before revoked ones.
-      yield* refused(operation, { ...route, templateId: "none", channelId: "gone" }, ["templateId"])
+      ["set_primary_route set_fallback_route", { ...route, templateId: "none", channelId: "gone" }, ["templateId"]]
+    ] as const) {
+      for (const operation of operations.split(" ")) {
+        const answer = yield* command("spring", { operation, ...names })
+        const { detail } = problemOf(answer, 404, "campaign_reference_not_found")
+        const named = ["templateId", "templateVersion", "channelId"].filter((member) => detail?.includes(member))
+        assert.deepStrictEqual(named, [...members], `${operation} ${detail}`)
+      }
     }
-    assert.deepInclude(yield* read("spring"), {
-      version: 1,
-      primary: [null, null, null],
-      fallback: [null, null, null]
-    })
-
-    yield* done("spring", { operation: "bind_template", templateId: "welcome", templateVersion: 1 })
-    assert.deepStrictEqual((yield* read("spring")).primary, ["welcome", "1", null])
-    yield* done("spring", { operation: "bind_sender", channelId: "backup" })
-    assert.deepStrictEqual((yield* read("spring")).primary, ["welcome", "1", "backup"])
-    yield* done("spring", { operation: "bind_template", templateId: "reminder", templateVersion: 1 })
-    assert.deepStrictEqual((yield* read("spring")).primary, ["reminder", "1", "backup"])
+    assert.deepStrictEqual(yield* read("spring"), before)
   })
 
   it.effect("refuses a revoked channel, even one that is bound already", function* () {
     const { apply, command, done, read } = yield* open()
-    const revoked = Effect.fnUntraced(function* (body: object) {
-      const { detail } = problemOf(yield* command("spring", body), 409, "campaign_state_conflict")
-      assert.include(detail, "channelId")
+    const revoked = Effect.fnUntraced(function* (operation: string, names: object) {
+      const answer = yield* command("spring", { operation, ...names })
+      assert.include(problemOf(answer, 409, "campaign_state_conflict").detail, "channelId")
     })
-    yield* revoked({ operation: "bind_sender", channelId: "gone" })
-    yield* revoked({ operation: "set_primary_route", ...route, channelId: "gone" })
-    yield* revoked({ operation: "set_fallback_route", ...route, channelId: "gone" })
+    yield* revoked("bind_sender", { channelId: "gone" })
+    for (const operation of ["set_primary_route", "set_fallback_route"]) {
+      yield* revoked(operation, { ...route, channelId: "gone" })
+    }
     yield* done("spring", { operation: "set_primary_route", ...route })
     yield* apply({ channels: [{ id: "chat", providerType: "sandbox", displayName: "Chat", status: "revoked" }] })
-    yield* revoked({ operation: "bind_sender", channelId: "chat" })
-    yield* revoked({ operation: "set_primary_route", ...route })
-    const before = yield* read("spring")
+    yield* revoked("bind_sender", { channelId: "chat" })
+    yield* revoked("set_primary_route", route)
+    assert.strictEqual((yield* read("spring")).version, 2)
     yield* done("spring", { operation: "bind_template", templateId: "welcome", templateVersion: 1 })
     assert.deepStrictEqual((yield* read("spring")).primary, ["welcome", "1", "chat"])
-    assert.strictEqual(before.version, 2)
   })
 
-  it.effect("changes nothing when the routes are the same", function* () {
+  it.effect("changes the campaign unless it sets what the campaign has", function* () {
     const { done, read } = yield* open()
-    const steps: ReadonlyArray<readonly [body: object, changed: boolean]> = [
-      [{ operation: "remove_fallback_route" }, false],
-      [{ operation: "set_primary_route", ...route }, true],
-      [{ operation: "set_primary_route", ...route }, false],
-      [{ operation: "bind_sender", channelId: "chat" }, false],
-      [{ operation: "bind_template", templateId: "welcome", templateVersion: 2 }, false],
-      [{ operation: "set_fallback_route", ...route }, true],
-      [{ operation: "set_fallback_route", ...route }, false],
-      [{ operation: "set_fallback_route", ...route, templateVersion: 1 }, true],
-      [{ operation: "remove_fallback_route" }, true],
-      [{ operation: "remove_fallback_route" }, false]
+    const long = "𝒳".repeat(160)
+    const steps: ReadonlyArray<readonly [changed: boolean, body: Readonly<Record<string, unknown>>]> = [
+      [false, { operation: "rename", name: "Spring" }],
+      [true, { operation: "rename", name: long }],
+      [false, { operation: "remove_fallback_route" }],
+      [true, { operation: "set_primary_route", ...route }],
+      [false, { operation: "set_primary_route", ...route }],
+      [false, { operation: "bind_sender", channelId: "chat" }],
+      [false, { operation: "bind_template", templateId: "welcome", templateVersion: 2 }],
+      [true, { operation: "set_fallback_route", ...route }],
+      [false, { operation: "set_fallback_route", ...route }],
+      [true, { operation: "set_fallback_route", ...route, templateVersion: 1 }],
+      [true, { operation: "remove_fallback_route" }],
+      [false, { operation: "remove_fallback_route" }],
+      [true, { operation: "freeze_audience", filter: everybody }],
+      [true, schedule("2030-01-01T00:00", 60)],
+      [false, schedule("2030-01-01T00:00", 60)],
+      [true, schedule("2030-01-01T00:00", 60_000)],
+      [true, schedule("2030-01-01T00:01", 60_000)],
+      [false, schedule("2030-01-01T00:01", 60_000)],
+      [true, schedule("2030-01-01T00:01", 1)]
     ]
     let version = 1
-    for (const [body, changed] of steps) {
+    for (const [changed, body] of steps) {
+      const json = body["operation"] === "rename" ? { ...body, expectedVersion: version } : body
       version += changed ? 1 : 0
-      assert.deepInclude(yield* done("spring", body), { changed, version }, JSON.stringify(body))
-      const campaign = yield* read("spring")
-      assert.strictEqual(campaign.version, version)
+      assert.deepInclude(yield* done("spring", json), { changed, version }, JSON.stringify(json))
+      assert.strictEqual((yield* read("spring")).version, version)
     }
+    assert.deepInclude(yield* read("spring"), { name: long, status: "scheduled", sendsPerMinute: 1 })
   })
 
   // `Campaigns.states` compares a copy with its original.
@@ -154,5 +151,212 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign co
     // A change of the copy leaves the original unchanged.
     yield* done(copy.resourceId, { operation: "remove_fallback_route" })
     assert.deepStrictEqual((yield* read("spring")).fallback, ["reminder", "1", "backup"])
+  })
+})
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign command schedule", (it) => {
+  it.effect("answers campaign_not_ready with everything that is missing", function* () {
+    const { command, done, freeze } = yield* open()
+    const missing = Effect.fnUntraced(function* (parts: ReadonlyArray<string>) {
+      const answer = yield* command("spring", schedule(null))
+      assert.deepStrictEqual(problemOf(answer, 409, "campaign_not_ready").missing, parts)
+    })
+    yield* missing(["primary_route", "audience"])
+    yield* done("spring", { operation: "bind_template", templateId: "welcome", templateVersion: 1 })
+    yield* missing(["primary_route", "audience"])
+    yield* freeze("spring", { requiredTags: ["nobody has it"] })
+    yield* missing(["primary_route", "eligible_recipients"])
+    yield* done("spring", { operation: "bind_sender", channelId: "chat" })
+    yield* missing(["eligible_recipients"])
+    yield* freeze("spring")
+    yield* done("spring", schedule(null))
+    // A copy has the routes, but no audience.
+    const copy = yield* done("spring", { operation: "duplicate" })
+    assert.deepStrictEqual(
+      problemOf(yield* command(copy.resourceId, schedule(null)), 409, "campaign_not_ready").missing,
+      ["audience"]
+    )
+  })
+
+  it.effect("checks the time before the readiness", function* () {
+    const { command, read } = yield* open()
+    problemOf(yield* command("spring", schedule("2000-01-01T00:00")), 400, "schedule_invalid")
+    problemOf(yield* command("spring", schedule("2999-01-01T00:00")), 409, "campaign_not_ready")
+    assert.deepInclude(yield* read("spring"), { status: "draft", version: 1 })
+  })
+
+  it.effect("refuses times that are past, skipped or not in the calendar, with a reason", function* () {
+    const { command, read, ready } = yield* inZone("Europe/Berlin")
+    yield* ready("spring")
+    const before = yield* read("spring")
+    for (const [local, word] of [
+      ["2020-05-05T10:00", "past"],
+      ["2998-02-29T10:00", "calendar"],
+      ["2030-03-31T02:30", "skip"]
+    ] as const) {
+      const { detail } = problemOf(yield* command("spring", schedule(local)), 400, "schedule_invalid")
+      assert.include(detail, word, local)
+    }
+    assert.deepStrictEqual(yield* read("spring"), before)
+  })
+
+  // `campaigns/Schedule` tests the instants of local times.
+  it.effect("reads local times in the project's zone, in every year that they can have", function* () {
+    const { done, read, ready } = yield* inZone("America/New_York")
+    yield* ready("spring")
+    yield* done("spring", schedule("9999-12-31T23:59"))
+    assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "+010000-01-01T04:59:00.000Z")
+  })
+
+  it.effect("uses the project's current time zone, whatever the cached credential has", function* () {
+    const { apply, audience, command, done, freeze, read } = yield* inZone("Europe/Berlin")
+    yield* done("spring", { operation: "set_primary_route", ...route })
+    yield* freeze("spring", everybody)
+    // A credential is cached for up to a second, so each command finds the previous zone in it.
+    for (const [timeZone, instant] of [
+      ["America/New_York", "2030-07-15T14:00:00.000Z"],
+      ["Asia/Tokyo", "2030-07-15T01:00:00.000Z"],
+      ["UTC", "2030-07-15T10:00:00.000Z"]
+    ] as const) {
+      yield* audience("spring")
+      yield* apply({ project: { timeZone } })
+      yield* done("spring", schedule("2030-07-15T10:00"))
+      assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), instant)
+    }
+    // The scheduled campaign is unchanged.
+    yield* apply({ project: { timeZone: "Pacific/Auckland" } })
+    assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "2030-07-15T10:00:00.000Z")
+    // The current zone decides: the time is skipped in Berlin, not in UTC.
+    yield* apply({ project: { timeZone: "Europe/Berlin" } })
+    problemOf(yield* command("spring", schedule("2030-03-31T02:30")), 400, "schedule_invalid")
+    yield* apply({ project: { timeZone: "UTC" } })
+    yield* done("spring", schedule("2030-03-31T02:30"))
+  })
+
+  it.effect("replays its outcome after the time is past and the zone has changed", function* () {
+    const server = yield* TestServer
+    const calls = yield* inZone("UTC")
+    yield* calls.ready("spring")
+    const body = schedule("2030-01-01T00:00")
+    const first = yield* calls.command("spring", body, "scheduled-once")
+    assert.strictEqual(first.status, 200)
+    yield* calls.apply({ project: { timeZone: "Europe/Berlin" } })
+    yield* calls.force("spring", "completed")
+    // Another token of the project.
+    const other = callsOf(server, { projectId: calls.projectId, token: yield* server.issue(calls.projectId) })
+    const again = yield* other.command("spring", body, "scheduled-once")
+    assert.deepStrictEqual(
+      [again.status, again.text, again.headers["etag"], again.headers["idempotent-replayed"]],
+      [200, first.text, first.headers["etag"], "true"]
+    )
+  })
+})
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a campaign command", (it) => {
+  it.effect("reports only the operation when that is unknown", function* () {
+    const { command } = yield* open()
+    assert.deepStrictEqual(Object.keys(commands).toSorted(), operations.toSorted())
+    for (const operation of ["", "Rename", "rename ", "toString", "__proto__", 1, null, ["rename"], {}]) {
+      for (const rest of [{}, { expectedVersion: "x", surprise: 1, filter: 5 }]) {
+        const { errors } = problemOf(yield* command("spring", { ...rest, operation }), 400, "validation_failed")
+        assert.deepStrictEqual(Object.keys(errors ?? {}), ["body/operation"], JSON.stringify(operation))
+        assert.strictEqual(errors?.["body/operation"]?.length, 1)
+        for (const known of operations) assert.include(errors?.["body/operation"]?.[0], known)
+      }
+    }
+    for (const body of [{}, { expectedVersion: "x", name: 1, surprise: 1 }]) {
+      const { errors } = problemOf(yield* command("spring", body), 400, "validation_failed")
+      assert.deepStrictEqual(errors, { "body/operation": ["is required"] })
+    }
+  })
+
+  it.effect("is refused at its locations inside a filter", function* () {
+    const { command } = yield* open()
+    const faults = (filter: object, more: object = {}) =>
+      Effect.map(command("spring", { operation: "freeze_audience", filter, ...more }), faultsOf)
+    assert.deepStrictEqual(yield* faults({}), [
+      "body/filter/contactStatus",
+      "body/filter/providerTypes",
+      "body/filter/requiredTags",
+      "body/filter/stageIds"
+    ])
+    assert.deepStrictEqual(
+      yield* faults({ ...everybody, surprise: 1, segmentID: "x", "a/b~c": 1 }, { name: "X" }),
+      ["body/filter/a~1b~0c", "body/filter/segmentID", "body/filter/surprise", "body/name"].toSorted()
+    )
+    const { errors = {} } = problemOf(
+      yield* command("spring", { operation: "freeze_audience", filter: { surprise: 1 } }),
+      400,
+      "validation_failed"
+    )
+    const [, known = ""] = /the known members are (.*)$/.exec(errors["body/filter/surprise"]?.join() ?? "") ?? []
+    assert.includeMembers(known.split(", "), Object.keys(everybody))
+    // Too many faults for all of them to be reported.
+    const many = yield* faults({ ...everybody, stageIds: Array(60_000).fill("") })
+    assert.include(many, "body/filter/stageIds/0")
+    // No member that follows hundreds of others is missing.
+    const unknown = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`m${index}`, 0]))
+    const { errors: surplus = {} } = problemOf(
+      yield* command("spring", { ...unknown, operation: "freeze_audience", filter: { ...unknown, ...everybody } }),
+      400,
+      "validation_failed"
+    )
+    assert.notInclude(JSON.stringify(surplus), "is required")
+  })
+
+  it.effect("is recognised under its key when defaults are written out", function* () {
+    const { command } = yield* open()
+    const freeze = (filter: object) => command("spring", { operation: "freeze_audience", filter }, "one-key")
+    const first = receiptOf(yield* freeze(everybody), 200)
+    const spelt = {
+      readyStampOfferIds: [],
+      minimumLoyaltyBalance: null,
+      loyaltyLevelIds: [],
+      loyaltyCardRequired: false,
+      segmentId: null,
+      ...everybody
+    }
+    assert.deepStrictEqual(receiptOf(yield* freeze(spelt), 200), { ...first, replayed: true })
+    problemOf(yield* freeze({ ...spelt, minimumLoyaltyBalance: 0 }), 409, "idempotency_key_reused")
+  })
+})
+
+// `Campaigns.audience.properties` tests whom it contains.
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's audience", (it) => {
+  it.effect("is not frozen from a segment that the project lacks", function* () {
+    yield* open({ segments: [{ id: "theirs", name: "Theirs", clientIds: [] }] })
+    const { audience, command } = yield* open({ segments: [{ id: "some", name: "Some", clientIds: [] }] })
+    for (const segmentId of ["none", "theirs", "Some"]) {
+      const filter = { ...everybody, segmentId }
+      const answer = yield* command("spring", { operation: "freeze_audience", filter })
+      assert.include(problemOf(answer, 404, "campaign_reference_not_found").detail, "segmentId")
+    }
+    assert.deepStrictEqual(yield* audience("spring"), { audience: null, version: 1 })
+  })
+
+  it.effect("is the last one frozen, and does not change afterwards", function* () {
+    const { apply, audience, done, freeze, kept, recipients } = yield* open()
+    yield* freeze("spring")
+    const first = yield* audience("spring")
+    assert.deepInclude(first.audience, { candidateCount: 2, eligibleCount: 1 })
+    yield* apply({
+      clients: [
+        { id: "ada", displayName: "Ada", marketingConsent: false, status: "archived" },
+        { id: "new", displayName: "New", marketingConsent: true, addresses: [{ channelId: "chat", address: "new" }] }
+      ]
+    })
+    yield* done("spring", { operation: "set_fallback_route", ...otherRoute })
+    assert.deepStrictEqual(yield* audience("spring"), { ...first, version: 3 })
+    assert.deepStrictEqual(yield* recipients("spring"), ["ada"])
+
+    yield* freeze("spring", { contactStatus: "active" })
+    const second = yield* audience("spring")
+    assert.deepInclude(second.audience, { candidateCount: 3, eligibleCount: 1 })
+    assert.strictEqual(second.version, 4)
+    assert.deepStrictEqual(yield* recipients("spring"), ["new"])
+    // The pruner removes the first now, and the second once the campaign is deleted.
+    assert.strictEqual(yield* kept, 1)
+    yield* done("spring", { operation: "delete", expectedVersion: 4 })
+    assert.strictEqual(yield* kept, 0)
   })
 })
