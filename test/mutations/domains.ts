@@ -60,7 +60,7 @@ export const domains = [
   capacity("active_clients + moves.change", "active_clients"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
-  mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks.secrets")(
+  mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks")(
     "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
