@@ -6,7 +6,7 @@ import { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/ht
 import { Access } from "../../src/api/Access.ts"
 import { Operation } from "../../src/api/Requests.ts"
 import { attemptsLayer } from "../../src/client/Attempts.ts"
-import { answering, apiAt, problem, receipt, scripted, type Step } from "./Scripted.support.ts"
+import { answering, calling, problem, receipt, scripted, type Step } from "./Scripted.support.ts"
 
 const request = { payload: { displayName: "Robin" } }
 
@@ -30,8 +30,8 @@ describe("a mutation sent by the client", () => {
   ]
   for (const [what, step] of passing) {
     it.live(`is sent again after ${what}, under the same key`, function* () {
-      const { baseUrl, keys, requests } = yield* scripted(step, step, receipt)
-      const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient(request)
+      const { clients, keys, requests } = yield* calling([step, step, receipt])
+      const { body } = yield* clients.createClient(request)
       assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
       assertSame(keys(), 3)
       assert.strictEqual(new Set(requests.map(({ body }) => body)).size, 1)
@@ -40,63 +40,58 @@ describe("a mutation sent by the client", () => {
   }
 
   it.live("is sent again when the server closes a kept connection before reading it", function* () {
-    const { baseUrl, connections, keys } = yield* scripted("closed", "closed", receipt)
-    yield* (yield* apiAt(baseUrl)).clients.createClient(request)
+    const { clients, connections, keys } = yield* calling(["closed", "closed", receipt])
+    yield* clients.createClient(request)
     assertSame(keys(), 1)
     assert.strictEqual(connections(), 3)
   })
 
   it.live("keeps the given idempotency key through all attempts", function* () {
-    const { baseUrl, keys } = yield* scripted(unavailable, "reset", receipt)
-    const { clients } = yield* apiAt(baseUrl)
+    const { clients, keys } = yield* calling([unavailable, "reset", receipt])
     yield* clients.createClient({ ...request, headers: { "idempotency-key": "order-4711" } })
     assert.deepStrictEqual(keys(), ["order-4711", "order-4711", "order-4711"])
   })
 
   it.live("fails after the configured retries with the problem of the last answer", function* () {
-    const { baseUrl, keys } = yield* scripted(rateLimited, rateLimited, unavailable)
-    const { clients } = yield* apiAt(baseUrl, { retry: { times: 2, delay: "1 millis" } })
+    const { clients, keys } = yield* calling([rateLimited, rateLimited, unavailable], {
+      retry: { times: 2, delay: "1 millis" }
+    })
     const error = yield* Effect.flip(clients.createClient(request))
     assert.strictEqual(error._tag, "service_unavailable")
     assertSame(keys(), 3)
   })
 
   it.live("fails with the transport's error when there is no answer at all", function* () {
-    const { baseUrl, keys } = yield* scripted("reset")
-    const { clients } = yield* apiAt(baseUrl)
+    const { clients, keys } = yield* calling(["reset"])
     const error = yield* Effect.flip(clients.createClient(request))
     assert.instanceOf(error, HttpClientError.HttpClientError)
     assert.strictEqual(error instanceof HttpClientError.HttpClientError && error.reason._tag, "TransportError")
     assertSame(keys(), 5)
   })
 
-  const final: ReadonlyArray<readonly [status: number, code: string, more?: object]> = [
-    [400, "validation_failed", { errors: { "body/displayName": ["is required"] } }],
-    [401, "credential_invalid"],
-    [403, "module_unavailable"],
-    [409, "contact_capacity_exhausted"],
-    [409, "idempotency_key_reused"],
-    [413, "body_too_large"],
-    [500, "internal"]
+  const final: ReadonlyArray<readonly [what: string, step: Step, tag: string, options?: { readonly retry: false }]> = [
+    // Also when the answer has a Retry-After.
+    ...(
+      [
+        [400, "validation_failed", { errors: { "body/displayName": ["is required"] } }],
+        [401, "credential_invalid"],
+        [403, "module_unavailable"],
+        [409, "contact_capacity_exhausted"],
+        [409, "idempotency_key_reused"],
+        [413, "body_too_large"],
+        [500, "internal"]
+      ] as const
+    ).map(
+      ([status, code, more]) =>
+        [`the answer is ${status} ${code}`, problem(status, code, { "retry-after": "0" }, more), code] as const
+    ),
+    ["a gateway answers 502", answering(502, "<html>", { "content-type": "text/html" }), "HttpClientError"],
+    ["retries are off", unavailable, "service_unavailable", { retry: false }]
   ]
-  for (const [status, code, more] of final) {
-    it.live(`is sent once when the answer is ${status} ${code}`, function* () {
-      // Also when the answer has a Retry-After.
-      const { baseUrl, keys } = yield* scripted(problem(status, code, { "retry-after": "0" }, more))
-      const error = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient(request))
-      assert.strictEqual(error._tag, code)
-      assertSame(keys(), 1)
-    })
-  }
-
-  for (const [what, step, options, tag] of [
-    ["a gateway answers 502", answering(502, "<html>", { "content-type": "text/html" }), {}, "HttpClientError"],
-    ["retries are off", unavailable, { retry: false }, "service_unavailable"]
-  ] as const) {
+  for (const [what, step, tag, options] of final) {
     it.live(`is sent once when ${what}`, function* () {
-      const { baseUrl, keys } = yield* scripted(step)
-      const error = yield* Effect.flip((yield* apiAt(baseUrl, options)).clients.createClient(request))
-      assert.strictEqual(error._tag, tag)
+      const { clients, keys } = yield* calling([step], options)
+      assert.strictEqual((yield* Effect.flip(clients.createClient(request)))._tag, tag)
       assertSame(keys(), 1)
     })
   }
@@ -113,8 +108,7 @@ describe("a mutation sent by the client", () => {
       attempts: []
     })
     const unknown = problem(503, "provider_outcome_unknown", { "retry-after": "0" }, { messageId: "msg_1" })
-    const { baseUrl, keys } = yield* scripted(unknown, unknown, sent)
-    const { messaging } = yield* apiAt(baseUrl)
+    const { keys, messaging } = yield* calling([unknown, unknown, sent])
     const { body } = yield* messaging.sendMessage({ params: { conversationId }, payload: { text: "Ready." } })
     assert.strictEqual(body.deliveryStatus, "sent")
     assertSame(keys(), 3)
@@ -123,8 +117,8 @@ describe("a mutation sent by the client", () => {
 
 it.live("a read sent by the client is sent again without an idempotency key", function* () {
   const page = answering(200, { items: [], nextCursor: null })
-  const { baseUrl, keys } = yield* scripted(unavailable, "reset", "closed", "broken", page)
-  const { body } = yield* (yield* apiAt(baseUrl)).clients.listClients()
+  const { clients, keys } = yield* calling([unavailable, "reset", "closed", "broken", page])
+  const { body } = yield* clients.listClients()
   assert.isNull(body.nextCursor)
   assert.deepStrictEqual(keys(), [undefined, undefined, undefined, undefined])
 })

@@ -5,9 +5,9 @@ import { ValidationFailed } from "../../src/api/Problems.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import { queryOf, requestOf } from "../contract/Requests.ts"
 import type { Sample } from "../contract/Sample.ts"
-import { samples, World } from "../contract/Samples.ts"
+import { World } from "../contract/Samples.ts"
+import { walkingOver } from "../contract/Walk.support.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
-import { TestServer } from "../support/TestServer.ts"
 import { methodOf } from "./Walk.support.ts"
 
 interface Faulty {
@@ -35,11 +35,10 @@ function* faultyOf({ body, discriminator, params = {}, query = {}, required = []
   if (discriminator !== undefined) yield { body: { ...body, [discriminator]: "surplus" } }
 }
 
-layer(World.layer, { excludeTestServices: true })("an invalid request", (it) => {
-  for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`of ${name} fails in the client with the faults that the service answers`, function* () {
-      const { own } = yield* World
-      const { send, url } = yield* TestServer
+layer(World.layer, { excludeTestServices: true })("an invalid request of", (it) => {
+  walkingOver(it)(
+    "fails in the client with the faults that the service answers",
+    function* (sample, { name, own, send, url }) {
       const method = methodOf(createClient({ baseUrl: url, token: own.token }), name)
       for (const faulty of faultyOf(sample)) {
         const params = { ...sample.params, ...faulty.params }
@@ -60,6 +59,6 @@ layer(World.layer, { excludeTestServices: true })("an invalid request", (it) => 
         assert.isUndefined(refused.instance, what)
         assert.deepStrictEqual(refused.errors, problemOf(answer, 400, "validation_failed").errors, what)
       }
-    })
-  }
+    }
+  )
 })

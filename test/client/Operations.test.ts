@@ -4,7 +4,8 @@ import { Effect, Stream } from "effect"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import { newKey, queryOf, requestOf } from "../contract/Requests.ts"
-import { samples, World } from "../contract/Samples.ts"
+import { World } from "../contract/Samples.ts"
+import { walkingOver } from "../contract/Walk.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { declared, methodOf } from "./Walk.support.ts"
 
@@ -25,8 +26,8 @@ const effects = Effect.gen(function* () {
 const lasting = (body: unknown): unknown =>
   JSON.parse(JSON.stringify({ ...Object(body), signingSecret: undefined, observedAt: undefined }))
 
-layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
-  it.effect("has every operation for Effect and for Promises, and items for each list", function* () {
+layer(World.layer, { excludeTestServices: true })("with the typed client", (it) => {
+  it.effect("every operation is there for Effect and for Promises, and items for each list", function* () {
     const { api } = yield* effects
     for (const client of [api, yield* promises]) {
       const found = Object.entries(client).flatMap(([group, methods]) =>
@@ -36,26 +37,22 @@ layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
     }
   })
 
-  for (const [name, sample] of Object.entries(samples)) {
-    it.effect(`calls ${name} and decodes the answer of the service`, function* () {
-      const { send } = yield* TestServer
-      const { own, restore } = yield* World
-      yield* restore(sample, own.projectId)
-      const method = methodOf(yield* promises, name)
-      const { body, params } = sample
-      const query = Object.fromEntries(queryOf(sample))
-      const key = sample.key === undefined ? undefined : newKey()
-      const headers = key === undefined ? {} : { headers: { "idempotency-key": key } }
-      const decoded = Object(yield* Effect.promise(() => method({ params, query, payload: body, ...headers })))
-      const answer = yield* send(requestOf(sample, own.token, { key }))
-      // An answer without headers of its own is its body.
-      const { body: record = decoded, headers: { etag, link } = {} } = decoded
-      assert.deepStrictEqual(lasting(record), lasting(answer.json))
-      assert.deepStrictEqual([etag, link], [answer.headers.etag, answer.headers.link])
-    })
-  }
+  walkingOver(it)("is called, and its answer decoded", function* (sample, { name, own, restore, send }) {
+    yield* restore(sample, own.projectId)
+    const method = methodOf(yield* promises, name)
+    const { body, params } = sample
+    const query = Object.fromEntries(queryOf(sample))
+    const key = sample.key === undefined ? undefined : newKey()
+    const headers = key === undefined ? {} : { headers: { "idempotency-key": key } }
+    const decoded = Object(yield* Effect.promise(() => method({ params, query, payload: body, ...headers })))
+    const answer = yield* send(requestOf(sample, own.token, { key }))
+    // An answer without headers of its own is its body.
+    const { body: record = decoded, headers: { etag, link } = {} } = decoded
+    assert.deepStrictEqual(lasting(record), lasting(answer.json))
+    assert.deepStrictEqual([etag, link], [answer.headers.etag, answer.headers.link])
+  })
 
-  it.effect("marks the answer to a repeated idempotency key as replayed", function* () {
+  it.effect("the answer to a repeated idempotency key is marked as replayed", function* () {
     const { clients } = (yield* effects).api
     const request = { payload: { displayName: "Once" }, headers: { "idempotency-key": "once-and-only" } }
     const first = yield* clients.createClient(request)
@@ -66,7 +63,7 @@ layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
     assert.strictEqual(reused._tag, "idempotency_key_reused")
   })
 
-  it.effect("reads pages of a list as far as they are consumed", function* () {
+  it.effect("pages of a list are read as far as they are consumed", function* () {
     const { api } = yield* effects
     const params = { dealId: "deal_own" }
     const texts = ["one", "two", "three", "four", "five"]
@@ -88,7 +85,7 @@ layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
     assert.lengthOf(rest, 4)
   })
 
-  it.effect("deletes with an expected version in the query, and fails with version_conflict", function* () {
+  it.effect("a delete has its expected version in the query, and fails with version_conflict", function* () {
     const { notes } = (yield* effects).api
     const params = { dealId: "deal_own", noteId: "note_own" }
     const conflict = yield* Effect.flip(notes.deleteNote({ params, query: { expectedVersion: 7 } }))
@@ -102,17 +99,7 @@ layer(World.layer, { excludeTestServices: true })("the typed client", (it) => {
     assert.match(gone, /^urn:developer-api:request:/)
   })
 
-  it.effect("decodes a problem that no operation declares", function* () {
-    const { own } = yield* World
-    const { url } = yield* TestServer
-    const layer = DeveloperApi.layer({ baseUrl: `${url}/v2`, token: own.token })
-    const { clients } = yield* Effect.provide(DeveloperApi, layer)
-    const failure = yield* Effect.flip(clients.listClients())
-    assert.strictEqual(failure._tag, "UnexpectedProblem")
-    assert.deepInclude(failure, { code: "route_not_found", status: 404 })
-  })
-
-  it.effect("encodes ids with any character", function* () {
+  it.effect("ids with any character are encoded", function* () {
     const { seed, url } = yield* TestServer
     const ids = ["a/b", "ü ☕", "%2F", "?x=1#y", "a.b", "..."]
     const { token } = yield* seed({ clients: ids.map((id) => ({ id, displayName: id })) })

@@ -42,14 +42,6 @@ const controllerOf = () => new AbortController()
 const request = { payload: { displayName: "Robin" } }
 
 describe("a call of the Promise client", () => {
-  it.live("resolves to the answer after retries", function* () {
-    const { client, keys } = yield* clientOf(problem(503, "service_unavailable"), "reset", receipt)
-    const { body, headers } = yield* Effect.promise(() => client.clients.createClient(request))
-    assert.deepStrictEqual([body.resourceId, headers.etag], ["cli_1", '"1"'])
-    assert.lengthOf(keys(), 3)
-    assert.strictEqual(new Set(keys()).size, 1)
-  })
-
   it.live(
     "names the refused connection in message and cause, with Promises and with Effect, and no token",
     function* () {
@@ -102,20 +94,6 @@ describe("a call of the Promise client", () => {
     assert.isTrue(isProblem(error))
     assert.isTrue(isProblem(error, "version_conflict"))
     assert.isFalse(isProblem(error, "note_not_found"))
-  })
-
-  it.live("uses the given fetch", function* () {
-    const urls: Array<string> = []
-    const client = createClient({
-      baseUrl: "https://api.example.com",
-      token,
-      fetch: (input) => {
-        urls.push(String(input))
-        return Promise.resolve(Response.json({ items: [], nextCursor: null }))
-      }
-    })
-    yield* Effect.promise(() => client.clients.listClients())
-    assert.deepStrictEqual(urls, ["https://api.example.com/api/v1/developer/crm/clients?limit=50"])
   })
 
   it.live("sends no traceparent without a tracer", function* () {

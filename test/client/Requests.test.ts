@@ -3,15 +3,14 @@ import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, Redacted } from "effect"
 import { ValidationFailed } from "../../src/api/Problems.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
-import { answering, apiAt, receipt, scripted, token } from "./Scripted.support.ts"
+import { answering, calling, receipt, scripted, token } from "./Scripted.support.ts"
 import { methodOf } from "./Walk.support.ts"
 
 const page = answering(200, { items: [], nextCursor: null })
 
 describe("a request of the client", () => {
   it.live("that does not match its schema is not sent, and fails with every fault at its location", function* () {
-    const { baseUrl, connections } = yield* scripted(receipt)
-    const { clients } = yield* apiAt(baseUrl)
+    const { clients, connections } = yield* calling([receipt])
     const unknown = { payload: { displayName: "", tags: ["a", "a"], email: "robin", "co/lour": "green" } }
     const refused = yield* Effect.flip(
       clients.patchClient({ params: { clientId: "" }, headers: { "idempotency-key": "short" }, ...unknown })
@@ -34,8 +33,7 @@ describe("a request of the client", () => {
   })
 
   it.live("that breaks a rule between members fails with that fault beside the others", function* () {
-    const { baseUrl } = yield* scripted(receipt)
-    const { deals } = yield* apiAt(baseUrl)
+    const { deals } = yield* calling([receipt])
     const refused = yield* Effect.flip(deals.createDeal({ payload: { title: "", amountMinor: 5 } }))
     assert.deepStrictEqual(refused._tag === "validation_failed" && refused.errors, {
       "body/title": ["must be a string of 1 to 160 characters"],
@@ -46,8 +44,7 @@ describe("a request of the client", () => {
 
   for (const clientId of [".", "..", "\ud800"]) {
     it.live(`is not sent with the id ${JSON.stringify(clientId)}, which a path cannot contain`, function* () {
-      const { baseUrl, connections } = yield* scripted(receipt)
-      const { clients } = yield* apiAt(baseUrl)
+      const { clients, connections } = yield* calling([receipt])
       const refused = yield* Effect.flip(clients.getClient({ params: { clientId } }))
       assert.deepStrictEqual(refused._tag === "validation_failed" && Object.keys(refused.errors), ["path/clientId"])
       assert.strictEqual(connections(), 0)
@@ -80,8 +77,7 @@ describe("a request of the client", () => {
   })
 
   it.live("carries the token, and its body as JSON", function* () {
-    const { baseUrl, requests } = yield* scripted(receipt)
-    const { notes } = yield* apiAt(baseUrl)
+    const { notes, requests } = yield* calling([receipt])
     yield* notes.createNote({ params: { dealId: "a/b" }, payload: { body: "☕" } })
     const [request] = requests
     assert.strictEqual(request?.line, "POST /api/v1/developer/crm/deals/a%2Fb/notes HTTP/1.1")
@@ -91,8 +87,7 @@ describe("a request of the client", () => {
   })
 
   it.live("leaves out undefined members", function* () {
-    const { baseUrl, requests } = yield* scripted(receipt)
-    const { clients } = yield* apiAt(baseUrl)
+    const { clients, requests } = yield* calling([receipt])
     // Callers without exactOptionalPropertyTypes can write this.
     const absent: object = { email: undefined, tags: undefined }
     const headers: object = { "idempotency-key": undefined }
@@ -102,8 +97,7 @@ describe("a request of the client", () => {
   })
 
   it.live("gives each mutation a key of its own that both forms of keys permit", function* () {
-    const { baseUrl, requests } = yield* scripted(receipt)
-    const { clients, notes } = yield* apiAt(baseUrl)
+    const { clients, notes, requests } = yield* calling([receipt])
     yield* clients.createClient({ payload: { displayName: "Robin" } })
     yield* notes.createNote({ params: { dealId: "deal_espresso" }, payload: { body: "Called." } })
     const keys = requests.map(({ headers }) => headers.get("idempotency-key") ?? "")
@@ -115,12 +109,11 @@ describe("a request of the client", () => {
   })
 
   it.live("for a list carries the given filters in its query", function* () {
-    const { baseUrl, requests } = yield* scripted(page)
-    const { deals } = yield* apiAt(baseUrl)
+    const { deals, requests } = yield* calling([page])
     yield* deals.listDeals()
     yield* deals.listDeals({ query: { limit: 7, status: "won", cursor: "abc" } })
     const queries = requests.map(({ line }) =>
-      Object.fromEntries(new URL(line.split(" ")[1] ?? "", baseUrl).searchParams)
+      Object.fromEntries(new URL(line.split(" ")[1] ?? "", "http://a").searchParams)
     )
     assert.deepStrictEqual(queries, [
       { limit: "50", lifecycle: "active", status: "all" },
@@ -164,17 +157,15 @@ describe("the constructor of the client", () => {
 describe("an answer to the client", () => {
   it.live("with a redirect is not followed", function* () {
     const other = yield* scripted(receipt)
-    const { baseUrl, connections } = yield* scripted(answering(307, "", { location: `${other.baseUrl}/` }))
-    const failure = yield* Effect.flip((yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } }))
+    const { clients, connections } = yield* calling([answering(307, "", { location: `${other.baseUrl}/` })])
+    const failure = yield* Effect.flip(clients.createClient({ payload: { displayName: "R" } }))
     assert.strictEqual(failure._tag, "HttpClientError")
     assert.deepStrictEqual([connections(), other.connections()], [1, 0])
   })
 
   it.live("with unknown members is decoded without them", function* () {
-    const { baseUrl } = yield* scripted(
-      answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
-    )
-    const { body } = yield* (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
+    const more = answering(201, { resourceId: "cli_1", changed: true, more: 1 }, { etag: '"1"' })
+    const { body } = yield* (yield* calling([more])).clients.createClient({ payload: { displayName: "R" } })
     assert.deepStrictEqual({ ...body }, { resourceId: "cli_1", changed: true })
   })
 
@@ -208,9 +199,8 @@ describe("an answer to the client", () => {
     ]
   ] as const) {
     it.live(what, function* () {
-      const { baseUrl, connections } = yield* scripted(answer)
-      const call = (yield* apiAt(baseUrl)).clients.createClient({ payload: { displayName: "R" } })
-      const failure = yield* Effect.flip(call)
+      const { clients, connections } = yield* calling([answer])
+      const failure = yield* Effect.flip(clients.createClient({ payload: { displayName: "R" } }))
       for (const [path, value] of Object.entries(expected)) assert.nestedPropertyVal(failure, path, value)
       assert.strictEqual(connections(), 1)
     })

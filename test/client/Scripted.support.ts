@@ -105,6 +105,12 @@ export const scripted = Effect.fnUntraced(function* (...steps: readonly [Step, .
 /** A token that is never checked. */
 export const token = `dk_${randomBytes(6).toString("hex")}_secret`
 
-/** Returns a client that retries after 1 ms, unless the options differ. */
-export const apiAt = (baseUrl: string, options: Partial<DeveloperApiOptions> = {}) =>
-  Effect.provide(DeveloperApi, DeveloperApi.layer({ baseUrl, token, retry: { delay: "1 millis" }, ...options }))
+/** Starts the server, with a client that retries after 1 ms unless the options differ. */
+export const calling = Effect.fnUntraced(function* (
+  steps: readonly [Step, ...Array<Step>],
+  options: Partial<DeveloperApiOptions> = {}
+) {
+  const server = yield* scripted(...steps)
+  const layer = DeveloperApi.layer({ baseUrl: server.baseUrl, token, retry: { delay: "1 millis" }, ...options })
+  return { ...server, ...(yield* Effect.provide(DeveloperApi, layer)) }
+})

@@ -54,19 +54,39 @@ type Decoded<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
 
 type Failures = HttpClientError.HttpClientError | Schema.SchemaError | UnexpectedProblem
 
-/** Evaluates a condition for every operation, and returns those that do not meet it. */
-type Those<Answers extends { readonly [Group in GroupName]: { readonly [Name in OperationName<Group>]: boolean } }> = {
-  readonly [Group in GroupName]: {
-    readonly [Name in keyof Answers[Group]]: Answers[Group][Name] extends true ? never : Name
-  }[keyof Answers[Group]]
-}[GroupName]
-
 /** `true` if every check is true, otherwise the names of the others. */
 type Every<Checks> = None<
   { [Check in keyof Checks]: Equal<Checks[Check], true> extends true ? never : Check }[keyof Checks]
 >
 
 type None<Names> = [Names] extends [never] ? true : Names
+
+type ItemsOf<Operation> = Takes<{ readonly items: unknown }, Operation>
+
+/** What holds for one operation. */
+type OperationChecks<Group extends GroupName, Name extends OperationName<Group>> = {
+  readonly answer: Equal<OperationAnswer<Group, Name>, HttpApiEndpoint.Success<EndpointOf<Group, Name>>["Type"]>
+  readonly isAnswered: Not<Equal<OperationAnswer<Group, Name>, never>>
+  readonly failure: Equal<OperationFailure<Group, Name>, HttpApiEndpoint.Errors<EndpointOf<Group, Name>> | Failures>
+  readonly request: Takes<OperationRequest<Group, Name>, Decoded<EndpointOf<Group, Name>>>
+  readonly headers: Not<Takes<{ readonly headers: unknown }, OperationRequest<Group, Name>>>
+  readonly effect: Operations[Group][Name] extends (
+    ...args: infer _Arguments
+  ) => Effect.Effect<infer Answer, infer Failure>
+    ? Both<Equal<Answer, OperationAnswer<Group, Name>>, Equal<Failure, OperationFailure<Group, Name>>>
+    : false
+  readonly promise: DeveloperClient[Group][Name] extends (...args: infer _Arguments) => Promise<infer Answer>
+    ? Equal<Answer, OperationAnswer<Group, Name>>
+    : false
+  readonly items: Equal<
+    [ItemsOf<Operations[Group][Name]>, ItemsOf<DeveloperClient[Group][Name]>],
+    OperationAnswer<Group, Name> extends { readonly body: { readonly items: unknown } } ? [true, true] : [false, false]
+  >
+}
+
+type Checked = {
+  readonly [Group in GroupName]: { readonly [Name in OperationName<Group>]: OperationChecks<Group, Name> }
+}
 
 const everyOperation: Every<{
   readonly groups: Both<
@@ -81,78 +101,15 @@ const everyOperation: Every<{
       >
     }[GroupName]
   >
-  readonly answers: None<
-    Those<{
+  /** The checks that fail, each with its operation. */
+  readonly checks: None<
+    {
       [Group in GroupName]: {
-        [Name in OperationName<Group>]: Both<
-          Equal<OperationAnswer<Group, Name>, HttpApiEndpoint.Success<EndpointOf<Group, Name>>["Type"]>,
-          Not<Equal<OperationAnswer<Group, Name>, never>>
-        >
-      }
-    }>
-  >
-  readonly failures: None<
-    Those<{
-      [Group in GroupName]: {
-        [Name in OperationName<Group>]: Equal<
-          OperationFailure<Group, Name>,
-          HttpApiEndpoint.Errors<EndpointOf<Group, Name>> | Failures
-        >
-      }
-    }>
-  >
-  readonly requests: None<
-    Those<{
-      [Group in GroupName]: {
-        [Name in OperationName<Group>]: Takes<OperationRequest<Group, Name>, Decoded<EndpointOf<Group, Name>>>
-      }
-    }>
-  >
-  readonly headers: None<
-    Those<{
-      [Group in GroupName]: {
-        [Name in OperationName<Group>]: Not<Takes<{ readonly headers: unknown }, OperationRequest<Group, Name>>>
-      }
-    }>
-  >
-  readonly effects: None<
-    Those<{
-      [Group in GroupName]: {
-        [Name in OperationName<Group>]: Operations[Group][Name] extends (
-          ...args: infer _Arguments
-        ) => Effect.Effect<infer Answer, infer Failure>
-          ? Both<Equal<Answer, OperationAnswer<Group, Name>>, Equal<Failure, OperationFailure<Group, Name>>>
-          : false
-      }
-    }>
-  >
-  readonly promises: None<
-    Those<{
-      [Group in GroupName]: {
-        [Name in OperationName<Group>]: DeveloperClient[Group][Name] extends (
-          ...args: infer _Arguments
-        ) => Promise<infer Answer>
-          ? Equal<Answer, OperationAnswer<Group, Name>>
-          : false
-      }
-    }>
-  >
-  readonly lists: None<
-    Those<{
-      [Group in GroupName]: {
-        [Name in OperationName<Group>]: OperationAnswer<Group, Name> extends {
-          readonly body: { readonly items: unknown }
-        }
-          ? Both<
-              Takes<{ readonly items: unknown }, Operations[Group][Name]>,
-              Takes<{ readonly items: unknown }, DeveloperClient[Group][Name]>
-            >
-          : Both<
-              Not<Takes<{ readonly items: unknown }, Operations[Group][Name]>>,
-              Not<Takes<{ readonly items: unknown }, DeveloperClient[Group][Name]>>
-            >
-      }
-    }>
+        [Name in keyof Checked[Group]]: {
+          [Check in keyof Checked[Group][Name]]: Checked[Group][Name][Check] extends true ? never : [Name, Check]
+        }[keyof Checked[Group][Name]]
+      }[keyof Checked[Group]]
+    }[GroupName]
   >
 }> = true
 
