@@ -2,12 +2,11 @@
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
-import { Context, Predicate, Schema } from "effect"
+import { Predicate, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
-import { Examples } from "../../src/api/schema/Examples.ts"
-import { eventBody, eventTypes } from "../../src/api/integrations/Events.ts"
+import { eventTypes } from "../../src/api/integrations/Events.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples } from "../contract/Samples.ts"
 import { startServer } from "../support/TestServer.ts"
@@ -19,14 +18,6 @@ HttpApi.reflect(Api, {
   onGroup: () => {},
   onEndpoint: ({ endpoint }) => endpoints.push([endpoint.identifier, endpoint])
 })
-
-const isSelfContained = (schema: unknown): schema is Schema.Codec<unknown, unknown> => Schema.isSchema(schema)
-
-/** Asserts that a schema decodes a value without excess members. */
-const assertDecodes = (schema: unknown, value: unknown) => {
-  if (!isSelfContained(schema)) throw new Error("A schema is missing")
-  Schema.decodeUnknownSync(schema, { onExcessProperty: "error", errors: "all" })(value)
-}
 
 const ajv = new Ajv2020({ strict: false, allErrors: true })
 formats.default(ajv)
@@ -109,12 +100,6 @@ const headersOf = (response: unknown) =>
   Predicate.hasProperty(response, "headers") ? Object.keys(Object(response.headers)) : []
 
 describe("the OpenAPI document", () => {
-  it("describes exactly the operations of the walk", () =>
-    assert.sameMembers(
-      endpoints.map(([name]) => name),
-      Object.keys(samples)
-    ))
-
   it.for(endpoints)("%s has its scope, parameters, headers and problem codes", ([name, endpoint]) => {
     const sample = samples[name] ?? assert.fail(name)
     const { key, params = {}, query = {}, receipt, scope, status } = sample
@@ -146,28 +131,14 @@ describe("the OpenAPI document", () => {
     assert.sameMembers(codes, [...new Set(codesOf(sample))])
   })
 
-  it.for(endpoints)("%s has examples of its answer, and of its request if any", ([name, endpoint]) => {
-    const { answer, request, requests = { [name]: request } } = Context.getUnsafe(endpoint.annotations, Examples)
-    const operation = operationOf(endpoint)
-    const [success] = endpoint.success
-    assertDecodes(Predicate.hasProperty(success, "schema") ? success.schema : undefined, answer)
-    const status = Object.keys(operation?.responses ?? {}).find((status) => status.startsWith("2"))
-    assert.deepStrictEqual(examplesOf(operation?.responses[status ?? "200"]), [[name, answer]])
-
-    const payloads = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
-    assert.strictEqual(operation?.requestBody === undefined, payloads.length === 0)
-    if (payloads.length === 0) return
-    for (const example of Object.values(requests)) assertDecodes(Schema.Union(payloads), example)
-    assert.deepStrictEqual(examplesOf(operation?.requestBody), Object.entries(requests))
-  })
-
   it.for(eventTypes)("%s is described as a webhook with its headers and an example of its body", (type) => {
     const { webhooks } = decodeWebhooks(document)
     assert.sameMembers(Object.keys(webhooks), [...eventTypes])
     const operation = webhooks[type]?.post
-    const [[name, example] = []] = examplesOf(operation?.requestBody)
-    assert.strictEqual(name, type)
-    assertDecodes(eventBody(type), example)
+    assert.deepStrictEqual(
+      examplesOf(operation?.requestBody).map(([name]) => name),
+      [type]
+    )
     assert.sameMembers(operation?.parameters.map(({ name }) => name) ?? [], [
       "webhook-id",
       "webhook-timestamp",
