@@ -42,6 +42,16 @@ export const domains = [
   schedule("instant < now", "false"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.leases")("LEFT JOIN made", "JOIN made"),
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.outcomes")(
+    "LIMIT paced.quota + ${maxSkipped}::int",
+    "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
+  ),
+  mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.outcomes")("ORDER BY turn, ", "ORDER BY "),
+  mutating("messaging/RetrySchedule.ts", "campaigns/Runner.outcomes")(" - (attempt.uncalled ?? 0)", ""),
+  mutating("messaging/MessagePruner.ts", "messaging/MessagePruner")(
+    "AND created_at < coalesce((",
+    "AND 'epoch' < coalesce(("
+  ),
   mutating("messaging/MessageList.ts", "campaigns/Runner.leases")(
     "recipient.status IN ('pending', 'sending')",
     "false"

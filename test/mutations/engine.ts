@@ -69,6 +69,11 @@ export const engine = [
   recovery("WHERE health.xmin = row_version", ""),
   lockedResults("FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED", "FOR NO KEY UPDATE OF endpoint_health"),
   lockedResults("WHERE at NOT IN (SELECT at FROM gate) AND EXISTS (", "WHERE false AND EXISTS ("),
+  lockedResults("WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)", "WHERE false"),
+  mutating("integrations/deliveries/DeliveryMaintenance.ts", "integrations/deliveries/DeliverRetention")(
+    "worker.isFirst() ? prunedEvents",
+    "true ? prunedEvents"
+  ),
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   webhookStates(" OR NOT webhooks.enabled)::int", ")::int"),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
