@@ -14,7 +14,7 @@ import { currentOrNewTraceparent } from "../platform/telemetry/TraceContext.ts"
 import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
 import { Sender } from "./endpoints/Sender.ts"
-import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
+import { type CommandRefused, webhookUnknown } from "./CommandRefused.ts"
 
 interface Answer {
   /** HTTP status; null if there was no answer. */
@@ -30,7 +30,7 @@ export class TestEvents extends Context.Service<
     readonly send: (
       projectId: ProjectId,
       installationId: string
-    ) => Effect.Effect<Answer, ProjectUnknown | WebhookUnknown, Operator>
+    ) => Effect.Effect<Answer, ProjectUnknown | CommandRefused, Operator>
   }
 >()("developer-api/integrations/TestEvents") {
   static readonly layer = Layer.effect(
@@ -45,7 +45,7 @@ export class TestEvents extends Context.Service<
         send: Effect.fn("TestEvents.send")(function* (projectId, installationId) {
           yield* requireProject(sql, projectId)
           const [webhook] = yield* Effect.orDie(target(sql, projectId, installationId))
-          if (webhook === undefined) return yield* new WebhookUnknown({ projectId, installationId })
+          if (webhook === undefined) return yield* webhookUnknown(projectId, installationId)
           const startedAt = yield* Clock.currentTimeMillis
           const body = bodyOf({
             projectId,

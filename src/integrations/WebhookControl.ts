@@ -10,7 +10,7 @@ import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
 import { disableWebhook } from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
 import { type Details, details, list, type Listed } from "./endpoints/WebhookList.ts"
-import { WebhookUnknown } from "./endpoints/WebhookUnknown.ts"
+import { type CommandRefused, webhookUnknown } from "./CommandRefused.ts"
 
 /** A disabled webhook, and the number of its deliveries that were pending and are dead-lettered. */
 export interface Disabled {
@@ -18,7 +18,7 @@ export interface Disabled {
   readonly deadLettered: number
 }
 
-type Failure = ProjectUnknown | WebhookUnknown
+type Failure = ProjectUnknown | CommandRefused
 
 export class WebhookControl extends Context.Service<
   WebhookControl,
@@ -41,7 +41,7 @@ export class WebhookControl extends Context.Service<
       const known = Effect.fnUntraced(function* (projectId: ProjectId, installationId: string) {
         yield* requireProject(sql, projectId)
         const [webhook] = yield* Effect.orDie(list(sql, projectId, ofInstallation(sql, installationId), 1))
-        return webhook ?? (yield* new WebhookUnknown({ projectId, installationId }))
+        return webhook ?? (yield* webhookUnknown(projectId, installationId))
       })
 
       /** Changes a webhook. Returns the webhook after the change, and the value of `change`. */
@@ -80,7 +80,7 @@ export class WebhookControl extends Context.Service<
         show: Effect.fn("WebhookControl.show")(function* (projectId, installationId) {
           yield* requireProject(sql, projectId)
           const webhook = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id: installationId }))
-          return webhook ?? (yield* new WebhookUnknown({ projectId, installationId }))
+          return webhook ?? (yield* webhookUnknown(projectId, installationId))
         })
       }
     })

@@ -10,23 +10,11 @@ import { complete, type Found, type Range } from "../platform/operators/Search.t
 import { exists, find, type Listed, needsDecision } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 
-export class MessageUnknown extends Data.TaggedError("MessageUnknown")<{
-  readonly projectId: ProjectId
-  readonly messageId: string
-}> {
-  override get message() {
-    return `Project "${this.projectId}" has no message "${this.messageId}"`
-  }
-}
+/** A message does not exist, or its state does not allow the command. */
+export class MessageRefused extends Data.TaggedError("MessageRefused")<{ readonly message: string }> {}
 
-export class MessageNotUnsettled extends Data.TaggedError("MessageNotUnsettled")<{
-  readonly messageId: string
-  readonly status: MessageStatus
-}> {
-  override get message() {
-    return `Message "${this.messageId}" is ${this.status}: only one whose outcome is unknown can be settled`
-  }
-}
+const messageUnknown = (projectId: ProjectId, id: string) =>
+  new MessageRefused({ message: `Project "${projectId}" has no message "${id}"` })
 
 export class Messages extends Context.Service<
   Messages,
@@ -36,14 +24,14 @@ export class Messages extends Context.Service<
       projectId: ProjectId,
       status: MessageStatus | null,
       range: Range
-    ) => Effect.Effect<Found<Listed>, ProjectUnknown | MessageUnknown>
+    ) => Effect.Effect<Found<Listed>, ProjectUnknown | MessageRefused>
 
     /** Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged. */
     readonly settle: (
       projectId: ProjectId,
       id: string,
       as: "sent" | "failed"
-    ) => Effect.Effect<void, ProjectUnknown | MessageUnknown | MessageNotUnsettled, Operator>
+    ) => Effect.Effect<void, ProjectUnknown | MessageRefused, Operator>
   }
 >()("developer-api/messaging/Messages") {
   static readonly layer = Layer.effect(
@@ -55,7 +43,7 @@ export class Messages extends Context.Service<
           const { after: messageId } = range
           yield* requireProject(sql, projectId)
           if (messageId !== null && !(yield* Effect.orDie(exists(sql, projectId, messageId)))) {
-            return yield* new MessageUnknown({ projectId, messageId })
+            return yield* messageUnknown(projectId, messageId)
           }
           const search = (range: Range) => Effect.orDie(find(sql, projectId, status, range))
           return yield* complete(search, range, (message) => message.messageId)
@@ -65,9 +53,10 @@ export class Messages extends Context.Service<
           const { actor } = yield* Operator
           const at = yield* DateTime.nowAsDate
           const [found] = yield* Effect.orDie(settle(sql, projectId, messageId, `settled_${as}`, at, actor))
-          if (found === undefined) return yield* new MessageUnknown({ projectId, messageId })
+          if (found === undefined) return yield* messageUnknown(projectId, messageId)
           if (!found.settled && found.status !== as) {
-            return yield* new MessageNotUnsettled({ messageId, status: found.status })
+            const message = `Message "${messageId}" is ${found.status}: only one whose outcome is unknown can be settled`
+            return yield* new MessageRefused({ message })
           }
         })
       }

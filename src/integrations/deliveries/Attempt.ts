@@ -8,6 +8,7 @@ import type { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { signedHeaders } from "../../platform/secrets/StandardWebhooks.ts"
 import { spanOf } from "../../platform/telemetry/TraceContext.ts"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
+import { keyOf } from "./DeliveryLoop/Visits.ts"
 import { errorOf, type Outcome, type Sender } from "../endpoints/Sender.ts"
 import { secretOwner } from "../endpoints/WebhookSecrets.ts"
 
@@ -100,8 +101,7 @@ const remembered = 10_000
 export const secretsOf = (box: SecretBox["Service"]): Secrets => {
   const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()
   return ({ installationId, projectId, secrets }) => {
-    // No id holds this character.
-    const endpoint = `${projectId}\u0000${installationId}`
+    const endpoint = keyOf({ projectId, installationId })
     const last = known.get(endpoint)
     if (last?.sealed === secrets) return Effect.succeed(last.opened)
     const owner = secretOwner(projectId, installationId)

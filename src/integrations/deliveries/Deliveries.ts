@@ -1,5 +1,5 @@
 /** Deliveries as operators see them (contract §13). */
-import { Clock, Context, Data, Effect, Layer } from "effect"
+import { Clock, Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { Operator } from "../../platform/operators/Audit.ts"
@@ -10,38 +10,12 @@ import { type ProjectUnknown, requireProject } from "../../platform/operators/Pr
 import { complete, type Found, type Range } from "../../platform/operators/Search.ts"
 import { type Details, details } from "./DeliveryDetails.ts"
 import { type Delivery, type Filter, find, isDead } from "./DeliveryList.ts"
+import { CommandRefused, lacks } from "../CommandRefused.ts"
 import * as Installations from "../Installations.ts"
 import { notRetriable, retryFor } from "./Deliveries/Retry.ts"
 
 export { type State, states } from "./States.ts"
 export type { Delivery, Details }
-
-export class DeliveryUnknown extends Data.TaggedError("DeliveryUnknown")<{
-  readonly projectId: ProjectId
-  readonly deliveryId: string
-}> {
-  override get message() {
-    return `Project "${this.projectId}" has no delivery "${this.deliveryId}"`
-  }
-}
-
-export class InstallationUnknown extends Data.TaggedError("InstallationUnknown")<{
-  readonly projectId: ProjectId
-  readonly installationId: string
-}> {
-  override get message() {
-    return `Project "${this.projectId}" has no installation "${this.installationId}"`
-  }
-}
-
-export class DeliveryNotRetriable extends Data.TaggedError("DeliveryNotRetriable")<{
-  readonly deliveryId: string
-  readonly reason: string
-}> {
-  override get message() {
-    return `Delivery "${this.deliveryId}" can't be retried: ${this.reason}`
-  }
-}
 
 export class Deliveries extends Context.Service<
   Deliveries,
@@ -51,15 +25,12 @@ export class Deliveries extends Context.Service<
       projectId: ProjectId,
       filter: Filter,
       range: Range
-    ) => Effect.Effect<Found<Delivery>, ProjectUnknown | InstallationUnknown>
+    ) => Effect.Effect<Found<Delivery>, ProjectUnknown | CommandRefused>
 
-    readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Details, ProjectUnknown | DeliveryUnknown>
+    readonly show: (projectId: ProjectId, id: string) => Effect.Effect<Details, ProjectUnknown | CommandRefused>
 
     /** Returns a dead delivery to the queue, at the start of its retry schedule. */
-    readonly retry: (
-      projectId: ProjectId,
-      id: string
-    ) => Effect.Effect<void, ProjectUnknown | DeliveryUnknown | DeliveryNotRetriable, Operator>
+    readonly retry: (projectId: ProjectId, id: string) => Effect.Effect<void, ProjectUnknown | CommandRefused, Operator>
   }
 >()("developer-api/integrations/deliveries/Deliveries") {
   static readonly layer = Layer.effect(
@@ -78,17 +49,18 @@ export class Deliveries extends Context.Service<
         show: Effect.fn("Deliveries.show")(function* (projectId, id) {
           yield* requireProject(sql, projectId)
           const delivery = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id }))
-          return delivery ?? (yield* new DeliveryUnknown({ projectId, deliveryId: id }))
+          return delivery ?? (yield* lacks(projectId, `delivery "${id}"`))
         }),
         retry: Effect.fn("Deliveries.retry")(function* (projectId, id) {
           const { actor } = yield* Operator
           yield* requireProject(sql, projectId)
           const at = new Date(yield* Clock.currentTimeMillis)
           const [verdict] = yield* Effect.orDie(retryFor(sql, actor, projectId, id, at))
-          if (verdict === undefined) return yield* new DeliveryUnknown({ projectId, deliveryId: id })
+          if (verdict === undefined) return yield* lacks(projectId, `delivery "${id}"`)
           const { installationId, refusal } = verdict
           if (refusal !== null) {
-            return yield* new DeliveryNotRetriable({ deliveryId: id, reason: notRetriable[refusal] ?? refusal })
+            const message = `Delivery "${id}" can't be retried: ${notRetriable[refusal] ?? refusal}`
+            return yield* new CommandRefused({ message })
           }
           yield* notifier.appended(projectId, [installationId])
         })
@@ -101,9 +73,9 @@ const requireInstallation = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
   installationId: string
-): Effect.fn.Return<void, InstallationUnknown> {
+): Effect.fn.Return<void, CommandRefused> {
   const exists = yield* Effect.orDie(Installations.exists(sql, projectId, installationId))
-  if (!exists) return yield* new InstallationUnknown({ projectId, installationId })
+  if (!exists) return yield* lacks(projectId, `installation "${installationId}"`)
 })
 
 /**

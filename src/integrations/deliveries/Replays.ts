@@ -2,7 +2,7 @@
  * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row. The `Replayer` makes
  * its deliveries, each with the `webhook-id` of the delivery that it repeats.
  */
-import { Clock, Context, Data, Effect, Layer, Schema } from "effect"
+import { Clock, Context, Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
@@ -13,7 +13,7 @@ import { type Found, pageOf, type Range } from "../../platform/operators/Search.
 import { cancel, type Listed, list, start, webhook } from "./Replays/Repo.ts"
 import { count, type Selection } from "./Replays/Selection.ts"
 import type { State } from "./Replays/States.ts"
-import { WebhookUnknown } from "../endpoints/WebhookUnknown.ts"
+import { CommandRefused, lacks, webhookUnknown } from "../CommandRefused.ts"
 
 export { filterNames } from "./Replays/Selection.ts"
 
@@ -23,31 +23,6 @@ export const newReplayId = newId("rpl")
 /** Deliveries that a replay makes per second: the default and the maximum. */
 export const usualPace = 50
 export const highestPace = 1_000
-
-export class WebhookDisabled extends Data.TaggedError("WebhookDisabled")<{ readonly installationId: string }> {
-  override get message() {
-    return `The webhook of installation "${this.installationId}" is disabled: enable it first`
-  }
-}
-
-export class RangeEmpty extends Data.TaggedError("RangeEmpty") {
-  override readonly message = "The range is empty: `since` must be before `until`, and not in the future"
-}
-
-export class ReplayUnknown extends Data.TaggedError("ReplayUnknown")<{
-  readonly projectId: ProjectId
-  readonly replayId: string
-}> {
-  override get message() {
-    return `Project "${this.projectId}" has no replay "${this.replayId}"`
-  }
-}
-
-export class ReplayEnded extends Data.TaggedError("ReplayEnded")<{ readonly replayId: string; readonly state: State }> {
-  override get message() {
-    return `Replay "${this.replayId}" is ${this.state}: there is nothing left to cancel`
-  }
-}
 
 export interface Request extends Omit<Selection, "installationId" | "eventTypes"> {
   readonly installationId: string
@@ -68,13 +43,13 @@ export interface Started {
   readonly queued: number
 }
 
+const refused = (message: string) => new CommandRefused({ message })
+
 export class Replays extends Context.Service<
   Replays,
   {
     /** Starts a replay of the deliveries of a period, which ends now at the latest. */
-    readonly start: (
-      request: Request
-    ) => Effect.Effect<Started, ProjectUnknown | WebhookUnknown | WebhookDisabled | RangeEmpty, Operator>
+    readonly start: (request: Request) => Effect.Effect<Started, ProjectUnknown | CommandRefused, Operator>
 
     /** Lists the replays of a project, newest first. */
     readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Listed>, ProjectUnknown>
@@ -85,7 +60,7 @@ export class Replays extends Context.Service<
       replayId: string
     ) => Effect.Effect<
       { readonly replayId: string; readonly state: State; readonly matched: number; readonly queued: number },
-      ProjectUnknown | ReplayUnknown | ReplayEnded,
+      ProjectUnknown | CommandRefused,
       Operator
     >
   }
@@ -117,10 +92,16 @@ export class Replays extends Context.Service<
           const now = yield* Clock.currentTimeMillis
           yield* requireProject(sql, request.projectId)
           const until = new Date(Math.min(request.until.getTime(), now))
-          if (request.since >= until) return yield* new RangeEmpty()
+          if (request.since >= until) {
+            return yield* refused("The range is empty: `since` must be before `until`, and not in the future")
+          }
           const [to] = yield* Effect.orDie(webhook(sql, request.projectId, request.installationId))
-          if (to === undefined) return yield* new WebhookUnknown(request)
-          if (!to.enabled) return yield* new WebhookDisabled(request)
+          if (to === undefined) return yield* webhookUnknown(request.projectId, request.installationId)
+          if (!to.enabled) {
+            return yield* refused(
+              `The webhook of installation "${request.installationId}" is disabled: enable it first`
+            )
+          }
           const selection: Selection = {
             ...request,
             installationId: InstallationId.make(request.installationId),
@@ -145,9 +126,11 @@ export class Replays extends Context.Service<
           const [found] = yield* Effect.orDie(cancel(sql, actor, projectId, replayId))
           if (found === undefined) {
             yield* requireProject(sql, projectId)
-            return yield* new ReplayUnknown({ projectId, replayId })
+            return yield* lacks(projectId, `replay "${replayId}"`)
           }
-          if (found.state !== "cancelling") return yield* new ReplayEnded({ replayId, state: found.state })
+          if (found.state !== "cancelling") {
+            return yield* refused(`Replay "${replayId}" is ${found.state}: there is nothing left to cancel`)
+          }
           return { replayId, ...found }
         })
       }
