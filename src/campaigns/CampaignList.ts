@@ -1,4 +1,5 @@
 /** The read model of campaigns: what the API and the console show of each, with the progress of its recipients. */
+import { Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { Campaign, Progress } from "../api/campaigns/Campaign.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
@@ -33,27 +34,29 @@ const audience = `
       OR campaigns.paused_from = 'running' AS hasRun
   ) course`
 
-const columns = `${selectList(
-  {
-    id: "id",
-    name: "name",
-    status: "status",
-    scheduledForLocal: "scheduled_for_local",
-    sendsPerMinute: ["sends_per_minute", "integer"],
-    startedAt: ["started_at", "timestamptz"],
-    version: ["version", "integer"],
-    createdAt: ["created_at", "timestamptz"],
-    updatedAt: ["updated_at", "timestamptz"],
-    scheduledFor: ["scheduled_for", "timestamptz"]
-  },
-  "campaigns"
-)}, ${selectList({
-  endedAt: [
-    "CASE WHEN campaigns.status IN ('completed', 'cancelled') THEN coalesce(ended_at, updated_at) END",
-    "timestamptz"
-  ]
-})}, ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", eligible_count AS eligible,
-  ${progress} AS progress`
+/** The columns of a campaign, in the order of the contract, then those that only operators see. */
+const columns = `${selectList({ id: "id", name: "name", status: "status" }, "campaigns")},
+  ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", ${selectList(
+    {
+      scheduledForLocal: "scheduled_for_local",
+      sendsPerMinute: ["sends_per_minute", "integer"],
+      startedAt: ["started_at", "timestamptz"]
+    },
+    "campaigns"
+  )}, ${selectList({
+    endedAt: [
+      "CASE WHEN campaigns.status IN ('completed', 'cancelled') THEN coalesce(ended_at, updated_at) END",
+      "timestamptz"
+    ]
+  })}, ${progress} AS progress, ${selectList(
+    {
+      version: ["version", "integer"],
+      createdAt: ["created_at", "timestamptz"],
+      updatedAt: ["updated_at", "timestamptz"],
+      scheduledFor: ["scheduled_for", "timestamptz"]
+    },
+    "campaigns"
+  )}, eligible_count AS eligible`
 
 /** Reads campaigns of a project: `which` is a condition, an order and a limit. */
 export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, which: Statement.Fragment) => sql<Listed>`
@@ -70,19 +73,5 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Returns a campaign as callers see it: without `eligible` and `scheduledFor`. */
-export const campaignOf = (campaign: Listed): Campaign => ({
-  id: campaign.id,
-  name: campaign.name,
-  status: campaign.status,
-  primaryRoute: campaign.primaryRoute,
-  fallbackRoute: campaign.fallbackRoute,
-  scheduledForLocal: campaign.scheduledForLocal,
-  sendsPerMinute: campaign.sendsPerMinute,
-  startedAt: campaign.startedAt,
-  endedAt: campaign.endedAt,
-  progress: campaign.progress,
-  version: campaign.version,
-  createdAt: campaign.createdAt,
-  updatedAt: campaign.updatedAt
-})
+/** Returns a campaign as callers see it. */
+export const campaignOf = (listed: Listed): Campaign => Struct.omit(listed, ["eligible", "scheduledFor"])

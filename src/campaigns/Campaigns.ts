@@ -1,7 +1,7 @@
 /** Campaigns: messages to many clients, composed and scheduled by commands (contract §9). */
-import { Context, DateTime, Effect, Layer, Result } from "effect"
+import { DateTime, Effect, Result } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Campaign, CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
+import type { CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
 import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
 import { AudienceId, CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import {
@@ -9,7 +9,6 @@ import {
   type CampaignNotReady,
   type CampaignReferenceNotFound,
   type CampaignStateConflict,
-  type CursorInvalid,
   type IdempotencyKeyReused,
   type ScheduleInvalid,
   type ServiceUnavailable,
@@ -23,11 +22,11 @@ import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookupBy } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
-import { pageCondition, pageLimit, type Page, type PageQuery, Pages } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages } from "../platform/requests/Pages.ts"
 import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
-import { current, type Current, duplicate, remove } from "./Campaigns/Repo.ts"
+import { current, duplicate, remove } from "./Campaigns/Repo.ts"
 import { campaign_not_found } from "./Campaigns/Target.ts"
 import { instantOf } from "./Schedule.ts"
 
@@ -41,121 +40,95 @@ type Conflict =
   | ScheduleInvalid
   | ServiceUnavailable
 
-export class Campaigns extends Context.Service<
-  Campaigns,
-  {
+/** Makes the operations on campaigns. */
+export const makeCampaigns = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const mutations = yield* Mutations
+  const pages = yield* Pages
+  const find = lookupBy(sql, details(sql))
+  const longRunning = yield* LongRunning
+
+  const schedule = (
+    command: Command,
+    id: CampaignId,
+    body: CommandOf<"schedule">,
+    timeZone: string
+  ): Effect.Effect<Outcome, Conflict> =>
+    Effect.gen(function* () {
+      const cause = yield* eventContext(command.projectId)
+      const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, cause.at))
+      return yield* mutate(mutations, command, change(sql, command.projectId, id, scheduled, cause))
+    }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
+
+  return {
     /** Lists campaigns, newest first, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      query: PageQuery & { readonly status: CampaignStatusFilter }
-    ) => Effect.Effect<Page<Campaign>, CursorInvalid | ServiceUnavailable>
-
-    readonly get: (
-      projectId: ProjectId,
-      id: CampaignId
-    ) => Effect.Effect<Campaign, CampaignNotFound | ServiceUnavailable>
-
+    list: (projectId: ProjectId, { status, ...query }: PageQuery & { readonly status: CampaignStatusFilter }) =>
+      pages.read({ projectId, operation: "listCampaigns", filters: { status } }, query, (window) =>
+        Effect.map(
+          statement(
+            list(
+              sql,
+              projectId,
+              sql`${sql.literal(status === "all" ? "" : `AND campaigns.status = '${status}'`)}
+                ${pageCondition(sql, "campaigns", projectId, window.after)}
+                ORDER BY created_at DESC, id DESC ${pageLimit(sql, window)}`
+            )
+          ),
+          (found) => found.map(campaignOf)
+        )
+      ),
+    get: (projectId: ProjectId, id: CampaignId) =>
+      Effect.flatMap(find({ projectId, id }), (found) =>
+        found === undefined
+          ? Effect.fail(campaign_not_found())
+          : Effect.succeed(campaignOf(found))
+      ),
     /** Returns the campaign's version and the audience that it froze last. */
-    readonly current: (
-      projectId: ProjectId,
-      id: CampaignId
-    ) => Effect.Effect<Current, CampaignNotFound | ServiceUnavailable>
-
+    current: Effect.fnUntraced(function* (projectId: ProjectId, id: CampaignId) {
+      const [campaign] = yield* statement(current(sql, projectId, id))
+      return campaign ?? (yield* campaign_not_found())
+    }),
     /**
      * Runs the command of the body, if the moves of `api/campaigns/States.ts` allow it. Local times are in `timeZone`, or in the
      * new zone if the project has changed its zone meanwhile.
      */
-    readonly run: (
+    run: Effect.fnUntraced(function* (
       command: Command,
       id: CampaignId,
       body: CampaignCommand,
       timeZone: string
-    ) => Effect.Effect<Outcome, Conflict>
-  }
->()("developer-api/campaigns/Campaigns") {
-  static readonly layer = Layer.effect(
-    Campaigns,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      const pages = yield* Pages
-      const find = lookupBy(sql, details(sql))
-      const longRunning = yield* LongRunning
-
-      const schedule = (
-        command: Command,
-        id: CampaignId,
-        body: CommandOf<"schedule">,
-        timeZone: string
-      ): Effect.Effect<Outcome, Conflict> =>
-        Effect.gen(function* () {
-          const cause = yield* eventContext(command.projectId)
-          const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, cause.at))
-          return yield* mutate(mutations, command, change(sql, command.projectId, id, scheduled, cause))
-        }).pipe(Effect.catchTag("ZoneChanged", (changed) => schedule(command, id, body, changed.timeZone)))
-
-      return {
-        list: (projectId, { status, ...query }) =>
-          pages.read({ projectId, operation: "listCampaigns", filters: { status } }, query, (window) =>
-            Effect.map(
-              statement(
-                list(
-                  sql,
-                  projectId,
-                  sql`${sql.literal(status === "all" ? "" : `AND campaigns.status = '${status}'`)}
-                    ${pageCondition(sql, "campaigns", projectId, window.after)}
-                    ORDER BY created_at DESC, id DESC ${pageLimit(sql, window)}`
-                )
-              ),
-              (found) => found.map(campaignOf)
-            )
-          ),
-        get: (projectId, id) =>
-          Effect.flatMap(find({ projectId, id }), (found) =>
-            found === undefined ? Effect.fail(campaign_not_found()) : Effect.succeed(campaignOf(found))
-          ),
-        current: Effect.fnUntraced(function* (projectId, id) {
-          const [campaign] = yield* statement(current(sql, projectId, id))
-          return campaign ?? (yield* campaign_not_found())
-        }),
-        run: Effect.fnUntraced(function* (command, id, body, timeZone): Effect.fn.Return<Outcome, Conflict> {
-          const { projectId } = command
-          switch (body.operation) {
-            case "delete":
-              return yield* mutate(mutations, command, remove(sql, projectId, id, body, yield* DateTime.nowAsDate))
-            case "duplicate": {
-              const copy = CampaignId.make(yield* newId("cmp"))
-              return yield* mutate(
-                mutations,
-                command,
-                duplicate(sql, projectId, id, copy, body, yield* DateTime.nowAsDate)
-              )
-            }
-            case "freeze_audience": {
-              const audienceId = AudienceId.make(yield* newId("aud"))
-              const frozen = freeze(
-                longRunning.mutations.sql,
-                projectId,
-                id,
-                audienceId,
-                body.filter,
-                yield* DateTime.nowAsDate
-              )
-              return yield* longRunning.withLongTimeout(mutate(longRunning.mutations, command, frozen))
-            }
-            case "schedule":
-              return yield* schedule(command, id, body, timeZone)
-            default: {
-              const changed = change(sql, projectId, id, changeOf(body), yield* eventContext(projectId))
-              // Only `schedule` reads a local time, so `ZoneChanged` is a defect here.
-              return yield* mutate(mutations, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
-            }
-          }
-        })
+    ): Effect.fn.Return<Outcome, Conflict> {
+      const { projectId } = command
+      switch (body.operation) {
+        case "delete":
+          return yield* mutate(mutations, command, remove(sql, projectId, id, body, yield* DateTime.nowAsDate))
+        case "duplicate": {
+          const copy = CampaignId.make(yield* newId("cmp"))
+          return yield* mutate(mutations, command, duplicate(sql, projectId, id, copy, body, yield* DateTime.nowAsDate))
+        }
+        case "freeze_audience": {
+          const audienceId = AudienceId.make(yield* newId("aud"))
+          const frozen = freeze(
+            longRunning.mutations.sql,
+            projectId,
+            id,
+            audienceId,
+            body.filter,
+            yield* DateTime.nowAsDate
+          )
+          return yield* longRunning.withLongTimeout(mutate(longRunning.mutations, command, frozen))
+        }
+        case "schedule":
+          return yield* schedule(command, id, body, timeZone)
+        default: {
+          const changed = change(sql, projectId, id, changeOf(body), yield* eventContext(projectId))
+          // Only `schedule` reads a local time, so `ZoneChanged` is a defect here.
+          return yield* mutate(mutations, command, changed).pipe(Effect.catchTag("ZoneChanged", Effect.die))
+        }
       }
     })
-  )
-}
+  }
+})
 
 const startOf = (local: string | null, timeZone: string, now: Date): Start => {
   if (local === null) return { at: now, fault: null, timeZone: null }

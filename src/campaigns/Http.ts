@@ -4,14 +4,14 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/schema/Fields.ts"
 import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
-import { Campaigns } from "./Campaigns.ts"
+import { makeCampaigns } from "./Campaigns.ts"
 import { makeListSegments } from "./Segments.ts"
 
 export const handlers = handlersOf(
   "campaigns",
   Effect.fn(function* (define) {
     const segments = yield* makeListSegments
-    const campaigns = yield* Campaigns
+    const campaigns = yield* makeCampaigns
     return define({
       listSegments: pageHandler((projectId, { query }) => segments(projectId, query)),
       listCampaigns: pageHandler((projectId, { query }) => campaigns.list(projectId, query)),

@@ -1,37 +1,22 @@
 /** Installations of integrations (contract §10). Project files create them. */
-import { Context, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { details } from "../api/Details.ts"
 import type { Installation } from "../api/integrations/Installations.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { type CursorInvalid, InstallationNotFound, type ServiceUnavailable } from "../api/Problems.ts"
+import { InstallationNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
-import { pageConditionById, pageLimit, type Page, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
-export class Installations extends Context.Service<
-  Installations,
-  {
-    /** Lists the installations of a project by id, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      query: { readonly limit: number; readonly cursor: string | undefined }
-    ) => Effect.Effect<Page<Installation>, CursorInvalid | ServiceUnavailable>
-  }
->()("developer-api/integrations/Installations") {
-  static readonly layer = Layer.effect(
-    Installations,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const pages = yield* Pages
-      return {
-        list: (projectId, query) =>
-          pages.readById({ projectId, operation: "listInstallations", filters: {} }, query, (window) =>
-            statement(list(sql, projectId, window))
-          )
-      }
-    })
-  )
-}
+/** Makes the list of the installations of a project, by id. */
+export const makeListInstallations = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const pages = yield* Pages
+  return (projectId: ProjectId, query: PageQuery) =>
+    pages.readById({ projectId, operation: "listInstallations", filters: {} }, query, (window) =>
+      statement(list(sql, projectId, window))
+    )
+})
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Installation>`
   SELECT id, name, profile_version AS "profileVersion", (

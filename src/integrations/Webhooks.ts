@@ -1,16 +1,8 @@
 /** Outbound webhooks: the endpoint, subscriptions and signing secrets of an installation (contract §10). */
-import { Cache, Context, DateTime, Duration, Effect, Exit, Layer, Option, type Redacted } from "effect"
+import { Cache, DateTime, Duration, Effect, Exit, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
-import {
-  type IdempotencyKeyReused,
-  type InstallationNotFound,
-  type ServiceUnavailable,
-  type VersionConflict,
-  type WebhookReferenceInvalid,
-  type WebhookStateConflict
-} from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
@@ -28,138 +20,92 @@ import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 /** The outcome of a command, with the current signing secret unless the outcome is a replay. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
 
-export class Webhooks extends Context.Service<
-  Webhooks,
-  {
-    /** Creates or changes a webhook, and enables the webhook. The endpoint is tried at once. */
-    readonly configure: (
-      command: Command,
-      id: InstallationId,
-      webhook: WebhookConfigure
-    ) => Effect.Effect<
-      WebhookOutcome,
-      IdempotencyKeyReused | InstallationNotFound | VersionConflict | WebhookReferenceInvalid | ServiceUnavailable
-    >
+/** Makes the commands of webhooks. */
+export const makeWebhooks = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const mutations = yield* Mutations
+  const box = yield* SecretBox
+  const notifier = yield* Notifier
+  const { webhooks } = yield* Settings
+  const allowed = networksOf(webhooks.allowedNetworks)
 
-    /** Makes a new signing secret. The old secret also signs until the overlap ends. */
-    readonly rotate: (
-      command: Command,
-      id: InstallationId,
-      webhook: WebhookRotate
-    ) => Effect.Effect<
-      WebhookOutcome,
-      IdempotencyKeyReused | InstallationNotFound | VersionConflict | WebhookStateConflict | ServiceUnavailable
-    >
-
-    /** Returns a dead delivery to the queue, at the start of its retry schedule. */
-    readonly retry: (
-      command: Command,
-      id: InstallationId,
-      deliveryId: DeliveryId
-    ) => Effect.Effect<
-      Outcome<unknown>,
-      IdempotencyKeyReused | InstallationNotFound | WebhookReferenceInvalid | WebhookStateConflict | ServiceUnavailable
-    >
-  }
->()("developer-api/integrations/Webhooks") {
-  static readonly layer = Layer.effect(
-    Webhooks,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      const box = yield* SecretBox
-      const notifier = yield* Notifier
-      const { webhooks } = yield* Settings
-      const allowed = networksOf(webhooks.allowedNetworks)
-
-      /**
-       * Caches the current secret of each webhook. A webhook is changed only if its secret can be opened, so the secret is read
-       * before the change. If the statement that changes the webhook finds another secret, the secret is read again.
-       */
-      const currentSecrets = yield* Cache.makeWith(
-        Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
-          const sealed = yield* statement(currentSecret(sql, projectId, id))
-          if (sealed === null) return none
-          return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
-        }),
-        {
-          capacity: 10_000,
-          timeToLive: Exit.match({ onSuccess: () => Duration.infinity, onFailure: () => Duration.zero })
-        }
-      )
-
-      const configureOnce = Effect.fnUntraced(function* (
-        command: Command,
-        id: InstallationId,
-        webhook: WebhookConfigure
-      ) {
-        const { projectId } = command
-        const key: WebhookKey = { projectId, id }
-        const made = yield* newSecret
-        const fresh = yield* box.seal(secretOwner(projectId, id), made)
-        const isNew = webhook.expectedVersion === null
-        const { opened, sealed } = isNew ? none : yield* Cache.get(currentSecrets, key)
-        const change = {
-          ...webhook,
-          fault: endpointFault(webhook.endpointUrl, allowed),
-          sealed: fresh,
-          current: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
-        }
-        const outcome = yield* mutate(
-          mutations,
-          command,
-          configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
-        ).pipe(
-          Effect.tapError(({ _tag }) =>
-            _tag === "SecretReplaced" ? Cache.invalidate(currentSecrets, key) : Effect.void
-          )
-        )
-        if (isNew && !outcome.replayed)
-          yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made) })
-        return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
-      })
-
-      return {
-        configure: Effect.fnUntraced(
-          function* (command, id, webhook) {
-            const outcome = yield* Effect.retry(configureOnce(command, id, webhook), {
-              while: ({ _tag }) => _tag === "SecretReplaced",
-              times: 10
-            })
-            yield* notifier.changed(command.projectId, id)
-            return outcome
-          },
-          // SECRET_KEY is wrong (`SecretNotOpened`), or the secret was replaced at each of the tries (`SecretReplaced`).
-          Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
-        ),
-        rotate: Effect.fnUntraced(function* (command, id, { expectedVersion }) {
-          const { projectId } = command
-          const made = yield* newSecret
-          const sealed = yield* box.seal(secretOwner(projectId, id), made)
-          const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
-          const outcome = yield* mutate(
-            mutations,
-            command,
-            rotate(sql, projectId, id, change, yield* DateTime.nowAsDate)
-          )
-          if (!outcome.replayed)
-            yield* Cache.set(currentSecrets, { projectId, id }, { sealed, opened: Option.some(made) })
-          yield* notifier.changed(projectId, id)
-          return withSecret(outcome, made)
-        }),
-        retry: Effect.fnUntraced(function* (command, id, deliveryId) {
-          const outcome = yield* mutate(
-            mutations,
-            command,
-            retry(sql, command.projectId, id, deliveryId, yield* DateTime.nowAsDate)
-          )
-          yield* notifier.appended(command.projectId, [id])
-          return outcome
-        })
-      }
-    })
+  /**
+   * Caches the current secret of each webhook. A webhook is changed only if its secret can be opened, so the secret is read
+   * before the change. If the statement that changes the webhook finds another secret, the secret is read again.
+   */
+  const currentSecrets = yield* Cache.makeWith(
+    Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
+      const sealed = yield* statement(currentSecret(sql, projectId, id))
+      if (sealed === null) return none
+      return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
+    }),
+    {
+      capacity: 10_000,
+      timeToLive: Exit.match({ onSuccess: () => Duration.infinity, onFailure: () => Duration.zero })
+    }
   )
-}
+
+  const configureOnce = Effect.fnUntraced(function* (command: Command, id: InstallationId, webhook: WebhookConfigure) {
+    const { projectId } = command
+    const key: WebhookKey = { projectId, id }
+    const made = yield* newSecret
+    const fresh = yield* box.seal(secretOwner(projectId, id), made)
+    const isNew = webhook.expectedVersion === null
+    const { opened, sealed } = isNew ? none : yield* Cache.get(currentSecrets, key)
+    const change = {
+      ...webhook,
+      fault: endpointFault(webhook.endpointUrl, allowed),
+      sealed: fresh,
+      current: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
+    }
+    const outcome = yield* mutate(
+      mutations,
+      command,
+      configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
+    ).pipe(
+      Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(currentSecrets, key) : Effect.void))
+    )
+    if (isNew && !outcome.replayed) yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made) })
+    return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
+  })
+
+  return {
+    /** Creates or changes a webhook, and enables the webhook. The endpoint is tried at once. */
+    configure: Effect.fnUntraced(
+      function* (command: Command, id: InstallationId, webhook: WebhookConfigure) {
+        const outcome = yield* Effect.retry(configureOnce(command, id, webhook), {
+          while: ({ _tag }) => _tag === "SecretReplaced",
+          times: 10
+        })
+        yield* notifier.changed(command.projectId, id)
+        return outcome
+      },
+      // SECRET_KEY is wrong (`SecretNotOpened`), or the secret was replaced at each of the tries (`SecretReplaced`).
+      Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
+    ),
+    /** Makes a new signing secret. The old secret also signs until the overlap ends. */
+    rotate: Effect.fnUntraced(function* (command: Command, id: InstallationId, { expectedVersion }: WebhookRotate) {
+      const { projectId } = command
+      const made = yield* newSecret
+      const sealed = yield* box.seal(secretOwner(projectId, id), made)
+      const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
+      const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* DateTime.nowAsDate))
+      if (!outcome.replayed) yield* Cache.set(currentSecrets, { projectId, id }, { sealed, opened: Option.some(made) })
+      yield* notifier.changed(projectId, id)
+      return withSecret(outcome, made)
+    }),
+    /** Returns a dead delivery to the queue, at the start of its retry schedule. */
+    retry: Effect.fnUntraced(function* (command: Command, id: InstallationId, deliveryId: DeliveryId) {
+      const outcome = yield* mutate(
+        mutations,
+        command,
+        retry(sql, command.projectId, id, deliveryId, yield* DateTime.nowAsDate)
+      )
+      yield* notifier.appended(command.projectId, [id])
+      return outcome
+    })
+  }
+})
 
 interface WebhookKey {
   readonly projectId: ProjectId

@@ -1,9 +1,9 @@
 /** Receipts of messages for callers, who see the outcome of a send without repeating the request (contract §8). */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { details } from "../api/Details.ts"
 import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
-import type { MessageReceipt } from "../api/messaging/Messaging.ts"
+import { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
 import { MessageNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { lookupBy, plannedOnce } from "../platform/database/Lookups.ts"
@@ -37,29 +37,8 @@ export const makeGetReceipt = Effect.gen(function* () {
   })
 })
 
-/** Returns the receipt with its members in the order of the contract, which jsonb does not keep. */
-export const receiptOf = ({
-  attempts,
-  conversationId,
-  createdAt,
-  deliveryStatus,
-  messageId,
-  sourceId,
-  updatedAt
-}: MessageReceipt): MessageReceipt => ({
-  messageId,
-  conversationId,
-  sourceId,
-  deliveryStatus,
-  createdAt,
-  updatedAt,
-  attempts: attempts.map(({ errorCode, finishedAt, nextAttemptAt, number, providerMessageId, startedAt, status }) => ({
-    number,
-    status,
-    startedAt,
-    finishedAt,
-    providerMessageId,
-    errorCode,
-    nextAttemptAt
-  }))
+/** Returns the receipt of a message, with its members in the order of the contract, which jsonb does not keep. */
+export const receiptOf = (message: MessageReceipt): MessageReceipt => ({
+  ...Struct.pick(message, Struct.keys(MessageReceipt.fields)),
+  attempts: message.attempts.map((attempt) => Struct.pick(attempt, Struct.keys(MessageAttempt.fields)))
 })

@@ -2,13 +2,9 @@
 import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
-import { Campaigns } from "../campaigns/Campaigns.ts"
 import { Clients } from "../crm/Clients.ts"
 import { Deals } from "../crm/Deals.ts"
-import { Installations } from "../integrations/Installations.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
-import { WebhookReads } from "../integrations/WebhookReads.ts"
-import { Webhooks } from "../integrations/Webhooks.ts"
 import { Sending } from "../messaging/Sending.ts"
 import * as Console from "../console/Console.ts"
 import * as Database from "../platform/database/Database.ts"
@@ -40,18 +36,7 @@ const api = (publicUrl: string, mcp: boolean) =>
       yield* router.addAll(routes)
       if (mcp) yield* Mcp.addRoute(router, publicUrl, compiled, compile)
     })
-  ).pipe(
-    Layer.provide([
-      Clients.layer,
-      Deals.layer,
-      Installations.layer,
-      Webhooks.layer,
-      WebhookReads.layer,
-      preview,
-      Sending.layer,
-      Campaigns.layer
-    ])
-  )
+  ).pipe(Layer.provide([Clients.layer, Deals.layer, preview, Sending.layer]))
 
 /** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */
 const routerConfig = {

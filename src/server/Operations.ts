@@ -4,9 +4,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"
-import * as InstallationsHttp from "../integrations/Installations/Http.ts"
-import * as PreviewHttp from "../integrations/imports/Preview/Http.ts"
-import * as WebhooksHttp from "../integrations/Webhooks/Http.ts"
+import * as IntegrationsHttp from "../integrations/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import type { HandlersOf } from "../platform/requests/Handlers.ts"
 import type { Operation } from "./RequestPath.ts"
@@ -20,9 +18,9 @@ const handlers = Effect.all({
   deals: CrmHttp.deals,
   notes: CrmHttp.notes,
   tickets: CrmHttp.tickets,
-  installations: InstallationsHttp.handlers,
-  webhooks: WebhooksHttp.handlers,
-  preview: PreviewHttp.handlers,
+  installations: IntegrationsHttp.installations,
+  webhooks: IntegrationsHttp.webhooks,
+  preview: IntegrationsHttp.preview,
   messaging: MessagingHttp.handlers,
   campaigns: CampaignsHttp.handlers
 })

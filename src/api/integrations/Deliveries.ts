@@ -56,7 +56,7 @@ const deliveryFields = {
 export const Delivery = Schema.Struct(deliveryFields).annotate({ identifier: "DeveloperDelivery" })
 export type Delivery = typeof Delivery.Type
 
-const DeliveryAttempt = Schema.Struct({
+export const DeliveryAttempt = Schema.Struct({
   number: Schema.Int.annotate({ description: "The number of the attempt, from 1." }),
   startedAt: Timestamp.annotate({ description: "When the attempt began: RFC 3339, in UTC, with milliseconds." }),
   finishedAt: Timestamp.annotate({ description: "When the attempt ended: RFC 3339, in UTC, with milliseconds." }),

@@ -1,6 +1,7 @@
 /** A delivery with its event and its attempts, as the API, the commands and the console show it. */
+import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { DeliveryAttempt, DeliveryDetails } from "../../api/integrations/Deliveries.ts"
+import { DeliveryAttempt, type DeliveryDetails } from "../../api/integrations/Deliveries.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
 import { columnsOf, type Delivery } from "./DeliveryList.ts"
@@ -33,24 +34,6 @@ export const details =
 
 /** Returns the attempts of a delivery with all members in the order of the contract. jsonb does not keep this order. */
 export const attemptsOf = ({ log }: Details): ReadonlyArray<DeliveryAttempt> =>
-  log.map(
-    ({
-      durationMs,
-      endpointUrl = null,
-      errorCode,
-      finishedAt,
-      number,
-      responseBody = null,
-      startedAt,
-      statusCode
-    }) => ({
-      number,
-      startedAt,
-      finishedAt,
-      durationMs,
-      statusCode,
-      errorCode,
-      endpointUrl,
-      responseBody
-    })
+  log.map((attempt) =>
+    Struct.pick({ endpointUrl: null, responseBody: null, ...attempt }, Struct.keys(DeliveryAttempt.fields))
   )

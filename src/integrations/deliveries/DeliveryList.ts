@@ -39,7 +39,7 @@ export interface Filter {
 /** The condition of the index of dead deliveries (`deliveries_dead`). */
 export const isDead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
-/** The columns of a delivery. `delivery` names a table with the columns of `deliveries`. */
+/** The columns of a delivery, in the order of the contract. `delivery` names a table with the columns of `deliveries`. */
 export const columnsOf = (delivery: string) => `
   ${selectList(
     {
@@ -48,18 +48,19 @@ export const columnsOf = (delivery: string) => `
       eventId: "event_id",
       eventType: "event_type",
       status: "status",
-      attempts: "attempts",
-      replayOf: "replay_of",
-      createdAt: ["created_at", "timestamptz"],
-      finishedAt: ["finished_at", "timestamptz"]
+      attempts: "attempts"
     },
     delivery
-  )},
-  (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
-  coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode", (
+  )}, (
     SELECT ${nextAttemptAt(`${delivery}.available_at`)} FROM webhooks JOIN endpoint_health USING (project_id, installation_id)
     WHERE project_id = ${delivery}.project_id AND installation_id = ${delivery}.installation_id
-  ) AS "nextAttemptAt"`
+  ) AS "nextAttemptAt",
+  (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
+  coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode",
+  ${selectList(
+    { replayOf: "replay_of", createdAt: ["created_at", "timestamptz"], finishedAt: ["finished_at", "timestamptz"] },
+    delivery
+  )}`
 
 export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyArray<DeliveryStatus>
 
@@ -177,7 +178,7 @@ export const find = (
 
 export interface PageFilter {
   readonly status: DeliveryStatusFilter
-  readonly eventType: EventType | undefined
+  readonly eventType?: EventType | undefined
 }
 
 /** Reads a page of the deliveries of an installation, by id from the newest on. */

@@ -4,8 +4,9 @@ import { SqlClient } from "effect/sql"
 import { details } from "../../api/Details.ts"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ImportPreview } from "../../api/integrations/Preview.ts"
-import { InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
+import { type InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../../platform/database/Database.ts"
+import { installation_not_found } from "../Installations.ts"
 import { preview } from "./Preview/Repo.ts"
 
 export class Preview extends Context.Service<
@@ -25,11 +26,7 @@ export class Preview extends Context.Service<
       return {
         preview: Effect.fnUntraced(function* (projectId, id) {
           const [found] = yield* statement(preview(sql, projectId, id))
-          if (found === undefined) {
-            return yield* new InstallationNotFound({
-              detail: details.installation_not_found
-            })
-          }
+          if (found === undefined) return yield* installation_not_found()
           const { differing, evaluation, hasProfile, matched, status } = found
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
