@@ -42,6 +42,22 @@ describe("a request of the client", () => {
     assert.strictEqual(refused.message, "Not sent. See errors: body/title, body/currency.")
   })
 
+  it.live("with a version above the largest safe integer fails with the whole range", function* () {
+    const { baseUrl } = yield* scripted(receipt)
+    const { notes } = yield* apiAt(baseUrl)
+    const params = { dealId: "d", noteId: "n" }
+    const expectedVersion = Number.MAX_SAFE_INTEGER + 1
+    const message = "must be an integer from 1 to 9007199254740991"
+    const patched = yield* Effect.flip(notes.patchNote({ params, payload: { body: "b", expectedVersion } }))
+    assert.deepStrictEqual(patched._tag === "validation_failed" && patched.errors, {
+      "body/expectedVersion": [message]
+    })
+    const deleted = yield* Effect.flip(notes.deleteNote({ params, query: { expectedVersion } }))
+    assert.deepStrictEqual(deleted._tag === "validation_failed" && deleted.errors, {
+      "query/expectedVersion": [message]
+    })
+  })
+
   for (const clientId of [".", "..", "\ud800"]) {
     it.live(`is not sent with the id ${JSON.stringify(clientId)}, which a path cannot contain`, function* () {
       const { clients, connections } = yield* calling([receipt])

@@ -78,7 +78,9 @@ export const Phone = Schema.String.check(
   Schema.isPattern(/^\+[1-9][0-9]{1,14}$/u, { expected: "a phone number in E.164 form, such as +4915112345678" })
 )
 
-export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })).annotate({
+const versionRange = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`
+
+export const Version = Schema.Int.check(Schema.isGreaterThan(0, { expected: versionRange })).annotate({
   description: "The version of the record. It starts at 1 and grows by 1 with each change that alters the record."
 })
 
@@ -97,7 +99,7 @@ export const UpdatedAt = Timestamp.annotate({
 /** A version in a query, in decimal digits only. The document declares it as an integer. */
 export const VersionText = Schema.String.check(
   Schema.makeFilter((text: string) => /^[1-9][0-9]*$/.test(text) && Number.isSafeInteger(Number(text)), {
-    expected: "an integer from 1",
+    expected: versionRange,
     toJsonSchema: () => ({ type: "integer", minimum: 1 })
   })
 ).pipe(Schema.decodeTo(Schema.FiniteFromString))
