@@ -1,4 +1,4 @@
-/** Rate limits that two services share through Redis, and the answers while Redis fails (contract §4). */
+/** Rate limits that two services share through Redis, alone or a cluster, and the answers while Redis fails (contract §4, §14). */
 import { connect, createServer, type Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
@@ -6,7 +6,7 @@ import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
-import { createClient, expectProblem, isReady, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import { createClient, expectProblem, isReady, listClients, send } from "./Requests.support.ts"
 import { isUsed, requires } from "../support/Programs.ts"
 import { ask, makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -167,28 +167,6 @@ describe("a service", () => {
     await recovers(two, token)
   })
 
-  it("answers only 503 to a stream of requests during a restart of Redis", async () => {
-    const { one, redis, two } = pair
-    const token = await project(databaseUrl, limits(300, 1))
-    const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
-    const seen = (kind: string) => eventually(() => assert.include(requests.answers.slice(from).map(kindOf), kind))
-    let from = 0
-    for (const _ of [1, 2]) {
-      from = requests.answers.length
-      await seen("200")
-      await redis.kill()
-      from = requests.answers.length
-      await seen("503 rate_limiter_unavailable")
-      await redis.start()
-      from = requests.answers.length
-      await seen("200")
-    }
-    await requests.stop()
-    await Promise.all([isReady(one), isReady(two)])
-    assert.deepStrictEqual(requests.failures, [])
-    assert.includeMembers(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"], requests.kinds())
-  })
-
   it("follows the name of Redis to another server when its own becomes a replica", async () => {
     const [first, second] = await Promise.all([makeRedis(), makeRedis()])
     await Promise.all([first.start(), second.start()])
@@ -229,3 +207,58 @@ const openName = async (first: number) => {
     }
   }
 }
+
+const slots = 16_384
+
+/** Starts three nodes, each with a third of the slots. */
+const startCluster = async (): Promise<ReadonlyArray<Redis>> => {
+  const nodes = await Promise.all(
+    [0, 1, 2].map(() => makeRedis("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"))
+  )
+  const [first = assert.fail()] = nodes
+  for (const [n, node] of nodes.entries()) {
+    await node.start()
+    const [from, to] = [Math.ceil((n * slots) / 3), Math.ceil(((n + 1) * slots) / 3) - 1]
+    assert.match(await ask(node.port, `CLUSTER ADDSLOTSRANGE ${from} ${to}`), /^\+OK/)
+    assert.match(await ask(node.port, `CLUSTER SET-CONFIG-EPOCH ${n + 1}`), /^\+OK/)
+    if (n > 0) assert.match(await ask(node.port, `CLUSTER MEET 127.0.0.1 ${first.port}`), /^\+OK/)
+  }
+  for (const { port } of nodes) {
+    await eventually(async () => assert.match(await ask(port, "CLUSTER INFO"), /cluster_state:ok/))
+  }
+  return nodes
+}
+
+describe("buckets in a Redis cluster", () => {
+  requires("redis")
+
+  it("are shared by all services, whichever node has them, and work again after a node restarts", async () => {
+    const nodes = await startCluster()
+    const [first = assert.fail(), second = assert.fail()] = nodes
+    const start = ({ url }: Redis) => startHere(databaseUrl, { REDIS_URL: url })
+    const services = [await start(first), await start(second)] as const
+    await Promise.all(services.map(isReady))
+    // Enough projects that each node has some of their buckets. A name in braces would be a hash tag.
+    for (let n = 0; n < 12; n++) {
+      const id = n % 3 === 0 ? `{}${n}` : n % 3 === 1 ? `}{a}${n}` : `acme-${n}`
+      const { project: settings } = limits(4, 1_200)
+      const token = await project(databaseUrl, { project: { id, ...settings } })
+      const answers = await Promise.all(
+        [0, 1, 2, 3, 4, 5].map((m) => listClients(services[m % 2 === 0 ? 0 : 1].url, token))
+      )
+      const refused = answers.filter(({ status }) => status !== 200)
+      assert.lengthOf(refused, 2, refused.map(({ text }) => text).join())
+      for (const answer of refused) expectProblem(answer, 429, "rate_limit_exceeded")
+    }
+    for (const { port } of nodes) assert.notMatch(await ask(port, "DBSIZE"), /^:0\r/)
+
+    // A restarted node has lost its scripts.
+    await second.kill()
+    await second.start()
+    await eventually(async () => assert.match(await ask(second.port, "CLUSTER INFO"), /cluster_state:ok/))
+    for (let n = 0; n < 6; n++) {
+      const token = await project(databaseUrl, plenty)
+      for (const service of services) await recovers(service, token)
+    }
+  })
+})
