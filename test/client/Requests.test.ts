@@ -43,8 +43,7 @@ describe("a request of the client", () => {
   })
 
   it.live("with a version above the largest safe integer fails with the whole range", function* () {
-    const { baseUrl } = yield* scripted(receipt)
-    const { notes } = yield* apiAt(baseUrl)
+    const { notes } = yield* calling([receipt])
     const params = { dealId: "d", noteId: "n" }
     const expectedVersion = Number.MAX_SAFE_INTEGER + 1
     const message = "must be an integer from 1 to 9007199254740991"

@@ -5,12 +5,12 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import type { Named } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { open, layerOf } from "./Deliveries.support.ts"
+import { layerOf } from "./Deliveries.support.ts"
+import { openDue } from "./Due.support.ts"
 
 const parked = 2_000
 /** Deliveries for one endpoint, enough that a scan by any other index shows. */
@@ -35,22 +35,8 @@ const counted = <A, E, R>(sql: PgClient.PgClient, statement: Effect.Effect<Reado
     })
   )
 
-const claimFor = (sql: PgClient.PgClient, named: ReadonlyArray<Named>) =>
-  Effect.map(claimWith(sql, { named }), ({ claims }) => claims)
-
-/** Opens a project with a delivery. */
-const openShop = Effect.fnUntraced(function* (server: TestServer["Service"]) {
-  const { created, projectId, subscribe } = yield* open(server)
-  yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-  yield* created()
-  return namedOf(projectId)
-})
-
-/** Adds deliveries of the same event. */
-const addWaiting = ({ sql }: TestServer["Service"], { projectId }: Named) => sql`
-  INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-  SELECT project_id, new_id('dlv', now()), installation_id, event_id, now(), now()
-  FROM deliveries, generate_series(1, ${waiting}::int) WHERE project_id = ${projectId}`
+const claimFor = (sql: PgClient.PgClient, { projectId }: { readonly projectId: string }) =>
+  Effect.map(claimWith(sql, { named: [namedOf(projectId)] }), ({ claims }) => claims)
 
 /** Runs statements on a connection with the settings of the service's claims. */
 const asService = <E, R>(
@@ -66,10 +52,7 @@ const asService = <E, R>(
 layerOf({}, "api")("a claim of deliveries", (it) => {
   it.effect("reads neither parked endpoints nor their deliveries", function* () {
     const server = yield* TestServer
-    const { created, projectId, subscribe } = yield* open(server)
-    yield* subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-    yield* created()
-    const setUp = server.sql
+    const { projectId, sql: setUp } = yield* openDue()
     yield* setUp`
       INSERT INTO installations (project_id, id, name, status)
       SELECT ${projectId}::text, 'parked' || n, 'Parked', 'active' FROM generate_series(1, ${parked}::int) n`
@@ -91,7 +74,7 @@ layerOf({}, "api")("a claim of deliveries", (it) => {
     yield* asService(
       server,
       Effect.fnUntraced(function* (sql) {
-        const { found, rows } = yield* counted(sql, claimFor(sql, [namedOf(projectId)]))
+        const { found, rows } = yield* counted(sql, claimFor(sql, { projectId }))
         assert.strictEqual(found.length, 1)
         assert.isBelow(rows, 20)
       })
@@ -102,12 +85,12 @@ layerOf({}, "api")("a claim of deliveries", (it) => {
 layerOf({}, "api")("a claim from a table without statistics", (it) => {
   it.effect("reads no delivery beyond those that it leases and the next", function* () {
     const server = yield* TestServer
-    const shop = yield* openShop(server)
-    yield* addWaiting(server, shop)
+    const shop = yield* openDue()
+    yield* shop.queue(waiting)
     yield* asService(
       server,
       Effect.fnUntraced(function* (sql) {
-        const { found, rows } = yield* counted(sql, claimFor(sql, [shop]))
+        const { found, rows } = yield* counted(sql, claimFor(sql, shop))
         assert.strictEqual(found.length, 4)
         assert.isBelow(rows, 40)
       })
@@ -118,18 +101,18 @@ layerOf({}, "api")("a claim from a table without statistics", (it) => {
 layerOf({}, "api")("a record that is planned for an almost empty table", (it) => {
   it.effect("reads no delivery beyond those that it changes", function* () {
     const server = yield* TestServer
-    const shop = yield* openShop(server)
+    const shop = yield* openDue()
     const times = { startedAt: 0, finishedAt: 5 }
     yield* asService(
       server,
       Effect.fnUntraced(function* (sql) {
         const claimAndRecord = Effect.gen(function* () {
-          const results = (yield* claimFor(sql, [shop])).map((lease) => returnedBy(lease, "released", times))
+          const results = (yield* claimFor(sql, shop)).map((lease) => returnedBy(lease, "released", times))
           const { rows } = yield* counted(sql, recordAll(sql, results))
           return { results: results.length, rows }
         })
         assert.strictEqual((yield* claimAndRecord).results, 1)
-        yield* addWaiting(server, shop)
+        yield* shop.queue(waiting)
         const { results, rows } = yield* claimAndRecord
         assert.strictEqual(results, 4)
         assert.isBelow(rows, 40)

@@ -10,8 +10,19 @@ import { Notifier } from "../../../src/platform/outbox/Notifier.ts"
 import { dealPath, path } from "../../contract/Deals.support.ts"
 import { newKey } from "../../contract/Requests.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { bodyOf, hang, type Hit, ok, open, receiver, layerOf, status, verifies } from "./Deliveries.support.ts"
-import { until } from "../../support/Waiting.ts"
+import {
+  type Answering,
+  bodyOf,
+  hang,
+  type Hit,
+  ok,
+  open,
+  receiver,
+  layerOf,
+  status,
+  verifies
+} from "./Deliveries.support.ts"
+import { until, untilRows } from "../../support/Waiting.ts"
 
 /** Exactly the members of the OpenAPI document. */
 const decodeEvent = Schema.decodeUnknownEffect(Schema.Union(eventTypes.map(eventBody)), {
@@ -143,5 +154,76 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s,1s" })("a retry of a delivery", (it) => {
     const [row] = yield* project.deliveries()
     assert.deepInclude(row, { status: "delivered", attempts: 2, retries: 1 })
     assert.strictEqual((yield* project.health()).inFlight, 0)
+  })
+})
+
+/** Deliveries that are claimed ahead, in all and answered before. */
+const inAll = 80
+const answeredFirst = 20
+/** Number of deliveries that are sent to an endpoint at a time. */
+const width = 4
+
+/** Opens a webhook whose endpoint answers some deliveries and holds the next answers; the others are claimed ahead. */
+const openAhead = Effect.gen(function* () {
+  const held: Array<Hit> = []
+  let holding = true
+  const answer: Answering = (hit, n) => void (holding && n >= answeredFirst ? held.push(hit) : ok(hit, n))
+  const shop = yield* receiver(answer)
+  const project = yield* open(yield* TestServer)
+  const secret = yield* project.subscribe("shop", shop.url)
+  const rest = (until: "infinity" | "-infinity") =>
+    Effect.orDie(project.sql`
+      UPDATE endpoint_health SET resting_until = ${until}::timestamptz WHERE project_id = ${project.projectId}`)
+  yield* rest("infinity")
+  for (let n = 1; n < inAll; n++) yield* project.created()
+  yield* rest("-infinity")
+  yield* project.created()
+  yield* until(() => held.length === width)
+  // Otherwise nothing was claimed ahead.
+  assert.isAbove((yield* project.health()).inFlight, width)
+  const leases = Effect.orDie(project.sql<{ readonly end: Date }>`
+    SELECT leased_until AS end FROM deliveries WHERE project_id = ${project.projectId} AND status = 'delivering'`)
+  const before = Math.max(...(yield* leases).map(({ end }) => end.getTime()))
+  return {
+    ...project,
+    shop,
+    secret,
+    /** Waits until all deliveries that were claimed ahead are returned, then sends the held answers. */
+    release: untilRows(leases, (rows) => rows.filter(({ end }) => end.getTime() <= before).length === width).pipe(
+      Effect.andThen(
+        Effect.sync(() => {
+          holding = false
+          for (const [n, hit] of held.entries()) ok(hit, n)
+        })
+      ),
+      Effect.andThen(project.finished)
+    )
+  }
+})
+
+const idsOf = (hits: ReadonlyArray<Hit>) => hits.map(({ headers }) => String(headers["webhook-id"]))
+
+layerOf({ WEBHOOK_TIMEOUT: "60s" })("a delivery that is claimed ahead", (it) => {
+  it.effect("goes to the webhook's current URL at its first attempt", function* () {
+    const { configure, deliveries, release, shop } = yield* openAhead
+    const next = yield* receiver()
+    assert.strictEqual((yield* configure("shop", next.url, 1)).status, 200)
+    yield* release
+    assert.strictEqual(shop.hits.length, answeredFirst + width)
+    assert.strictEqual(new Set(idsOf([...shop.hits, ...next.hits])).size, inAll)
+    assert.strictEqual(next.hits.length, inAll - answeredFirst - width)
+    for (const { attempts, log, status } of yield* deliveries()) {
+      assert.deepStrictEqual([status, attempts, log.length], ["delivered", 1, 1])
+    }
+  })
+
+  it.effect("is signed with the current secret", function* () {
+    const { release, rotate, secret, shop } = yield* openAhead
+    const rotated = yield* rotate("shop", 1)
+    yield* release
+    assert.strictEqual(shop.hits.length, inAll)
+    for (const [n, hit] of shop.hits.entries()) {
+      assert.deepStrictEqual([verifies(rotated, hit), verifies(secret, hit)], [n >= answeredFirst + width, true])
+    }
   })
 })

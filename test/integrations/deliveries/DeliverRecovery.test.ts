@@ -1,10 +1,11 @@
 /** A delivery loop that misses notices, or can't record or sign: it recovers, and delays no other webhook (contract §10). */
 import { assert, describe, it, layer } from "../../support/Vitest.ts"
-import { Context, Deferred, Effect, Fiber, Layer, Redacted, References } from "effect"
+import { Context, Effect, Layer, Redacted, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { answered } from "../../support/Claims.ts"
+import { holding } from "../../support/Locks.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
@@ -192,27 +193,20 @@ describe("a transaction that holds the row of an endpoint or of a delivery", () 
       yield* second.subscribe("shop", healthy.url)
       yield* first.created()
       yield* until(() => held.length === 1)
-      const ended = yield* Deferred.make<void>()
-      const locked = yield* Deferred.make<void>()
-      const holder = yield* Effect.forkChild(
-        first.sql.withTransaction(
-          Effect.gen(function* () {
-            for (const table of tables)
-              yield* first.sql`SELECT FROM ${first.sql(table)} WHERE project_id = ${first.projectId} FOR UPDATE`
-            yield* Deferred.succeed(locked, undefined)
-            yield* Deferred.await(ended)
-          })
+      const { release } = yield* holding(
+        first.sql,
+        Effect.forEach(
+          tables,
+          (table) => first.sql`SELECT FROM ${first.sql(table)} WHERE project_id = ${first.projectId} FOR UPDATE`
         )
       )
-      yield* Deferred.await(locked)
       for (const hit of held) status(code)(hit, 0)
       for (let n = 1; n <= 3; n++) {
         yield* second.created()
         yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
       }
       assert.strictEqual((yield* first.deliveries())[0]?.status, "delivering")
-      yield* Deferred.succeed(ended, undefined)
-      yield* Fiber.join(holder)
+      yield* release
       const state = code === 200 ? "delivered" : "dead"
       yield* untilRows(first.deliveries(), (rows) => rows.every((row) => row.status === state))
       assert.strictEqual((yield* first.health("shop")).inFlight, 0)

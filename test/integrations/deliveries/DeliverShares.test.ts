@@ -1,27 +1,23 @@
 /** The division of slots among projects and endpoints while there are fewer slots than deliveries (contract §10). */
 import { assert } from "@effect/vitest"
-import { Deferred, Effect, Fiber } from "effect"
+import { Effect } from "effect"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import type { Room } from "../../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
 import { claimWith, namedOf, roomsOf } from "../../support/Claims.ts"
-import { TestServer } from "../../support/TestServer.ts"
-import { open, layerOf } from "./Deliveries.support.ts"
+import { holding } from "../../support/Locks.ts"
+import { layerOf } from "./Deliveries.support.ts"
+import { openDue } from "./Due.support.ts"
 
 const shops = ["shop1", "shop2", "shop3"]
 
 /** Creates three endpoints with ten due deliveries each; returns a claim that counts the leases of each endpoint. */
 const scene = Effect.fnUntraced(function* () {
-  const server = yield* TestServer
-  const { created, projectId, sql, subscribe } = yield* open(server, shops)
-  for (const shop of shops) yield* subscribe(shop, "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-  for (let n = 0; n < 10; n++) yield* created()
+  const project = yield* openDue(10, shops)
   const claimFor = (healthy: number, width: number) =>
-    claimWith(sql, { rooms: roomsOf(healthy, 1), named: shops.map((id) => namedOf(projectId, id, width)) }).pipe(
-      Effect.map(({ claims }) =>
-        shops.map((shop) => claims.filter((one) => one.projectId === projectId && one.installationId === shop).length)
-      )
+    Effect.map(project.claimed(width, { concurrency: 4, rooms: roomsOf(healthy, 1) }), (claims) =>
+      shops.map((shop) => claims.filter((one) => one.installationId === shop).length)
     )
-  return { claimFor, projectId, sql }
+  return { ...project, claimFor }
 })
 
 /** Two projects: of `many` three endpoints are due for an hour, of `few` one for a second. No other endpoint is due. */
@@ -69,19 +65,12 @@ layerOf({}, "api")("a claim with few slots", (it) => {
   it.effect("returns a named endpoint whose row is locked, so that it is visited again", function* () {
     const { projectId, sql } = yield* scene()
     const claimed = claimWith(sql, { named: [...shops, "unknown"].map((id) => namedOf(projectId, id)) })
-    const release = yield* Deferred.make<void>()
-    const holds = yield* Deferred.make<void>()
-    const lock = sql`
-      SELECT FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = 'shop2' FOR NO KEY UPDATE`
-    const locking = yield* Effect.forkChild(
-      sql.withTransaction(
-        lock.pipe(Effect.andThen(Deferred.succeed(holds, undefined)), Effect.andThen(Deferred.await(release)))
-      )
+    const { release } = yield* holding(
+      sql,
+      sql`SELECT FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = 'shop2' FOR NO KEY UPDATE`
     )
-    yield* Deferred.await(holds)
     const { claims, locked } = yield* claimed
-    yield* Deferred.succeed(release, undefined)
-    yield* Fiber.join(locking)
+    yield* release
     assert.strictEqual(claims.filter((one) => one.projectId === projectId).length, 8)
     assert.deepStrictEqual(
       locked.map(({ installationId }) => installationId),

@@ -1,6 +1,6 @@
 /** Moves between the states of a delivery by the statement of each move, and the fence that refuses stale results. */
 import { assert } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Struct } from "effect"
+import { Effect, Fiber, Struct } from "effect"
 import type { Worker } from "../../../src/platform/background/Worker.ts"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
@@ -10,11 +10,11 @@ import type { Result } from "../../../src/integrations/deliveries/DeliveryLoop/R
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { deliveries, type Move, type State, states } from "../../../src/integrations/deliveries/States.ts"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
-import { TestServer } from "../../support/TestServer.ts"
+import { recordAll } from "../../support/Claims.ts"
 import { enable } from "../../support/Events.ts"
-import { untilRows } from "../../support/Waiting.ts"
-import { open, layerOf } from "./Deliveries.support.ts"
+import { holdLock } from "../../support/Locks.ts"
+import { layerOf } from "./Deliveries.support.ts"
+import { openDue } from "./Due.support.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
@@ -28,34 +28,10 @@ const worker: Worker["Service"] = {
   isDead: (sql) => sql`false`
 }
 
-/** Opens a project with one due delivery, without a worker: the test claims and records. */
-const openOne = Effect.fnUntraced(function* () {
-  const server = yield* TestServer
-  const project = yield* open(server)
-  yield* project.subscribe("shop", "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-  yield* project.created()
-  return project
-})
-type Shop = Effect.Success<ReturnType<typeof openOne>>
-
-interface Claimer {
-  readonly concurrency?: number
-  readonly workerId?: bigint
-}
-
-const claimFor = (
-  { projectId, sql }: Pick<Shop, "projectId" | "sql">,
-  installations: ReadonlyArray<string> = ["shop"],
-  { concurrency = 4, workerId: by = workerId }: Claimer = {}
-) =>
-  claimWith(sql, {
-    workerId: by,
-    concurrency,
-    named: installations.map((id) => namedOf(projectId, id, concurrency))
-  }).pipe(Effect.map(({ claims }) => claims.filter((claim) => claim.projectId === projectId)))
+type Shop = Effect.Success<ReturnType<typeof openDue>>
 
 const claimOne = Effect.fnUntraced(function* (shop: Shop) {
-  const claims = yield* claimFor(shop)
+  const claims = yield* shop.claimed()
   assert.strictEqual(claims.length, 1)
   return claims[0] ?? assert.fail()
 })
@@ -75,6 +51,10 @@ const endLeases = ({ projectId, sql }: Shop) =>
   Effect.orDie(sql`
     UPDATE deliveries SET leased_until = now() - interval '1 second'
     WHERE project_id = ${projectId} AND status = 'delivering'`)
+
+/** Makes the project's deliveries older. */
+const age = ({ projectId, sql }: Shop, by: string) =>
+  Effect.orDie(sql`UPDATE deliveries SET created_at = created_at - ${by}::interval WHERE project_id = ${projectId}`)
 
 /** Moves a new delivery into a state with the fewest steps. */
 const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
@@ -98,16 +78,16 @@ const recorded = (on: Result["on"]) => (shop: Shop) =>
 
 /** The statement of each move, run on the delivery whatever its state. */
 const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
-  claimed: (shop) => claimFor(shop, []),
+  claimed: (shop) => shop.claimed(4, { named: [] }),
   succeeded: recorded("succeeded"),
   failed: recorded("failed"),
   exhausted: recorded("exhausted"),
   released: recorded("released"),
   unsent: recorded("unsent"),
   lease_lost: (shop) => Effect.andThen(endLeases(shop), Effect.orDie(reclaim(shop.sql, worker, minute))),
-  disabled: ({ projectId, sql }) =>
+  disabled: ({ projectId, setHealth, sql }) =>
     enable(sql, projectId, "shop", false).pipe(
-      Effect.andThen(Effect.orDie(sql`UPDATE endpoint_health SET discarding = true WHERE project_id = ${projectId}`)),
+      Effect.andThen(setHealth("discarding = true")),
       Effect.andThen(Effect.orDie(discard(sql))),
       Effect.andThen(enable(sql, projectId, "shop", true))
     ),
@@ -128,17 +108,8 @@ const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
       Effect.andThen(sql`UPDATE deliveries SET replay_id = NULL WHERE project_id = ${projectId}`),
       Effect.orDie
     ),
-  expired: ({ projectId, sql }) =>
-    Effect.orDie(
-      sql`UPDATE deliveries SET created_at = created_at - interval '2 days' WHERE project_id = ${projectId}`
-    ).pipe(
-      Effect.andThen(Effect.orDie(expire(sql, day))),
-      Effect.andThen(
-        Effect.orDie(
-          sql`UPDATE deliveries SET created_at = created_at + interval '2 days' WHERE project_id = ${projectId}`
-        )
-      )
-    ),
+  expired: (shop) =>
+    age(shop, "2 days").pipe(Effect.andThen(Effect.orDie(expire(shop.sql, day))), Effect.andThen(age(shop, "-2 days"))),
   retried: (shop) => Effect.flatMap(current(shop), ({ id }) => shop.retry("shop", id))
 }
 
@@ -162,10 +133,10 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       const to = moves[from]
       const title = to === undefined ? `${from} is not ${on}` : `${from} → ${to}, ${on}`
       it.effect(title, function* () {
-        const shop = yield* openOne()
+        const shop = yield* openDue()
         // A new delivery is found by its notice; after the first claim, by the mark of its endpoint.
         yield* Effect.flatMap(
-          claimFor(shop),
+          shop.claimed(),
           Effect.forEach((claim) => recordOne(shop, claim, "unsent"))
         )
         yield* bring[from](shop)
@@ -185,7 +156,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
 
   it.effect("refuse the result of an attempt that has lost its lease", function* () {
     for (const on of ["succeeded", "failed", "exhausted", "released", "unsent"] as const) {
-      const shop = yield* openOne()
+      const shop = yield* openDue()
       const stale = yield* claimOne(shop)
       yield* run.lease_lost(shop)
       const beforeClaim = yield* everything(shop)
@@ -221,7 +192,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
 
   // As after a crash that took back the claim.
   it.effect("refuse a second result for a lease that was returned unsent and claimed again", function* () {
-    const shop = yield* openOne()
+    const shop = yield* openDue()
     const first = yield* claimOne(shop)
     yield* recordOne(shop, first, "unsent")
     yield* Effect.sleep("2 millis")
@@ -233,7 +204,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
   })
 
   it.effect("have a lost lease in the log with its start and end", function* () {
-    const shop = yield* openOne()
+    const shop = yield* openDue()
     yield* claimOne(shop)
     yield* reclaim(shop.sql, worker, minute)
     assert.strictEqual((yield* stateOf(shop)).status, "delivering")
@@ -251,7 +222,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
   })
 
   it.effect("are taken over from a dead worker behind any number of endpoints that others lease", function* () {
-    const shop = yield* openOne()
+    const shop = yield* openDue()
     const { projectId, sql } = shop
     yield* sql`
       INSERT INTO installations (project_id, id, name, status)
@@ -264,7 +235,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       INSERT INTO endpoint_health (project_id, installation_id, in_flight, worker_id)
       SELECT project_id, installation_id, 1, 2 FROM webhooks WHERE project_id = ${projectId} AND installation_id LIKE 'a%'`
     const dead = 7n
-    assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: dead })).length, 1)
+    assert.strictEqual((yield* shop.claimed(4, { workerId: dead })).length, 1)
     const others: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${column} = ${dead}::bigint` }
     yield* reclaim(sql, others, minute)
     assert.strictEqual((yield* stateOf(shop)).status, "pending")
@@ -274,37 +245,28 @@ layerOf({}, "api")("the states of a delivery", (it) => {
 
   it.effect("are all taken over from a worker whose claim or results are committed beside the takeover", function* () {
     for (const beside of ["claim", "results"] as const) {
-      const shop = yield* openOne()
+      const shop = yield* openDue(4)
       const { projectId, sql } = shop
-      for (let n = 0; n < 3; n++) yield* shop.created()
-      const leased = yield* claimFor(shop, ["shop"], { concurrency: beside === "claim" ? 1 : 4 })
+      const leased = yield* shop.claimed(beside === "claim" ? 1 : 4)
       // The takeover waits for this lock after its snapshot, before it locks the row of the endpoint.
-      const lock = sql`hashtext(${projectId})`
       const name = sql.literal(`"is_dead_${projectId}"`)
       yield* sql`
         CREATE FUNCTION ${name}(worker bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
           PERFORM pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
           RETURN worker = ${sql.literal(String(workerId))};
         END $$`
-      const locked = yield* Deferred.make<void>()
-      const other = yield* Effect.forkChild(
-        sql.withTransaction(
-          Effect.gen(function* () {
-            yield* sql`SELECT pg_advisory_xact_lock(${lock})`
-            yield* Deferred.succeed(locked, undefined)
-            const waiting = sql`
-              SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = ${lock}::oid AND NOT granted`
-            yield* untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)
-            if (beside === "claim") return yield* claimFor(shop)
-            const results = leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
-            return yield* recordAll(sql, results)
-          })
-        )
-      )
-      yield* Deferred.await(locked)
+      const { release, untilWaiting } = yield* holdLock(sql, projectId)
       const slow: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${name}(${column})` }
-      yield* sql.withTransaction(reclaim(sql, slow, minute))
-      yield* Fiber.join(other)
+      const takeover = yield* Effect.forkChild(sql.withTransaction(reclaim(sql, slow, minute)))
+      yield* untilWaiting
+      if (beside === "claim") yield* shop.claimed()
+      else
+        yield* recordAll(
+          sql,
+          leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
+        )
+      yield* release
+      yield* Fiber.join(takeover)
       // The next run takes over what this one did not see.
       yield* reclaim(sql, { ...worker, isDead: (sql, column) => sql`${column} = ${workerId}::bigint` }, minute)
       const states = (yield* shop.deliveries()).map(({ status }) => status)
@@ -316,34 +278,26 @@ layerOf({}, "api")("the states of a delivery", (it) => {
   })
 
   it.effect("keep everything in flight to an endpoint with one worker", function* () {
-    const shop = yield* openOne()
-    for (let n = 0; n < 5; n++) yield* shop.created()
-    const first = yield* claimFor(shop, ["shop"], { concurrency: 2 })
+    const shop = yield* openDue(6)
+    const first = yield* shop.claimed(2)
     assert.strictEqual(first.length, 2)
-    assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 0)
+    assert.strictEqual((yield* shop.claimed(4, { workerId: 2n })).length, 0)
     yield* recordAll(
       shop.sql,
       first.map((claim) => resultFor(claim, "succeeded"))
     )
-    assert.strictEqual((yield* claimFor(shop, ["shop"], { workerId: 2n })).length, 4)
+    assert.strictEqual((yield* shop.claimed(4, { workerId: 2n })).length, 4)
   })
 
   it.effect("keep the count in flight correct under concurrent claims, results and repairs", function* () {
-    const server = yield* TestServer
     const names = ["a", "b", "c"]
-    const project = yield* open(server, names)
-    for (const name of names) yield* project.subscribe(name, "http://127.0.0.1:9/", ["crm.deal.created.v1"])
-    yield* Effect.forEach(Array.from({ length: 30 }), () => project.created(), { concurrency: 10 })
-    const { projectId, sql } = project
+    const project = yield* openDue(30, names)
+    const { sql } = project
     const outcomes = ["succeeded", "failed", "released", "exhausted"] as const
     const work = Effect.fnUntraced(function* (n: number) {
       for (let round = 0; round < 25; round++) {
-        const claims = yield* claimFor(project, names, { workerId: BigInt(n + 1) })
-        if (round % 5 === 0) {
-          yield* sql`
-            UPDATE deliveries SET leased_until = now() - interval '1 second'
-            WHERE project_id = ${projectId} AND status = 'delivering'`
-        }
+        const claims = yield* project.claimed(4, { workerId: BigInt(n + 1) })
+        if (round % 5 === 0) yield* endLeases(project)
         yield* reclaim(sql, worker, minute)
         const results = claims.map((claim, index) => resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded"))
         // Half of the workers record in reverse order.
@@ -352,7 +306,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       }
     }, Effect.orDie)
     yield* Effect.forEach([0, 1, 2, 3], work, { concurrency: "unbounded" })
-    yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
+    yield* endLeases(project)
     yield* reclaim(sql, worker, minute)
     const rows = yield* project.deliveries()
     assert.strictEqual(rows.length, 90)

@@ -3,6 +3,7 @@ import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
+import { eventTypes as everyType } from "../../../src/api/integrations/Events.ts"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
 import { callsOf, pipelines } from "../../contract/Deals.support.ts"
 import { newKey } from "../../contract/Requests.ts"
@@ -121,14 +122,6 @@ export const layerOf = (environment: Environment = {}, role?: Parameters<typeof 
 export const serve = (environment: Environment = {}, role?: Parameters<typeof startServer>[1]) =>
   startServer({ ...settings, ...environment }, role)
 
-const everyType = [
-  "crm.deal.created.v1",
-  "crm.deal.updated.v1",
-  "crm.deal.stage_changed.v1",
-  "crm.task.created.v1",
-  "crm.task.completed.v1"
-]
-
 /** Opens a project with deals, and installations without webhooks. */
 export const open = Effect.fnUntraced(function* (
   server: TestServer["Service"],
@@ -146,15 +139,19 @@ export const open = Effect.fnUntraced(function* (
   const request = (method: string, path: string, json?: unknown) =>
     server.send({ method, path, token, key: newKey(), ...(json === undefined ? {} : { json }) })
 
-  const configure = (id: string, endpointUrl: string, expectedVersion: number | null, eventTypes = everyType) =>
-    request("PUT", base(id), { endpointUrl, eventTypes, expectedVersion })
+  const configure = (
+    id: string,
+    endpointUrl: string,
+    expectedVersion: number | null,
+    eventTypes: ReadonlyArray<string> = everyType
+  ) => request("PUT", base(id), { endpointUrl, eventTypes, expectedVersion })
 
   return {
     ...callsOf(server, seeded),
     sql: server.sql,
     configure,
     /** Configures a new webhook; returns its secret. */
-    subscribe: (id: string, endpointUrl: string, eventTypes = everyType) =>
+    subscribe: (id: string, endpointUrl: string, eventTypes: ReadonlyArray<string> = everyType) =>
       Effect.map(configure(id, endpointUrl, null, eventTypes), secretOf),
     rotate: (id: string, expectedVersion: number) =>
       Effect.map(request("POST", `${base(id)}/rotate-secret`, { expectedVersion }), secretOf),
@@ -175,6 +172,18 @@ export const open = Effect.fnUntraced(function* (
           FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installation}`),
         ([health = assert.fail("no health")]) => health
       ),
+    /** Sets columns of the project's endpoints. */
+    setHealth: (assignments: string) =>
+      Effect.orDie(
+        server.sql`UPDATE endpoint_health SET ${server.sql.literal(assignments)} WHERE project_id = ${projectId}`
+      ),
+    /** Adds pending deliveries of the project's first event. */
+    queue: (count: number, age = "0 seconds") =>
+      Effect.orDie(server.sql`
+        INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+        SELECT project_id, new_id('dlv', now()), installation_id, event_id, at, at
+        FROM deliveries first, generate_series(1, ${count}::int), LATERAL (SELECT now() - ${age}::interval AS at) AS past
+        WHERE project_id = ${projectId} AND id = (SELECT min(id) FROM deliveries WHERE project_id = ${projectId})`),
     webhook: (installation = "shop") =>
       Effect.map(
         Effect.orDie(server.sql<{ readonly enabled: boolean; readonly version: number }>`

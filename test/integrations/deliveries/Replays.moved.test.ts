@@ -3,17 +3,15 @@ import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { cli, failure } from "../../cli/Cli.support.ts"
+import { subscribe } from "../../support/Events.ts"
+import { untilBlocking } from "../../support/Locks.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
-import { untilRows } from "../../support/Waiting.ts"
 
 const openWebhook = Effect.fnUntraced(function* (projectId: string) {
   const sql = yield* SqlClient.SqlClient
   yield* makeProject(projectId)
-  yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES (${projectId}, 'shop', 'Shop', 'active')`
-  yield* sql`
-    INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-    VALUES (${projectId}, 'shop', 'https://shop.example', '{crm.deal.created.v1}', true, 1)`
+  yield* subscribe(sql, projectId, "shop", ["crm.deal.created.v1"])
 })
 
 /** Runs a command that finds the project here, and then waits for a table until the project is closed. */
@@ -23,10 +21,7 @@ const closedDuring = Effect.fnUntraced(function* (projectId: string, table: stri
     Effect.gen(function* () {
       yield* sql`LOCK TABLE ${sql(table)} IN ACCESS EXCLUSIVE MODE`
       const command = yield* Effect.forkDetach(cli(["deliveries", ...args, "--project", projectId, "--json"]))
-      const waiting = sql`
-        SELECT FROM pg_locks WHERE NOT granted AND relation = ${table}::regclass
-          AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`
-      yield* untilRows(Effect.orDie(waiting), (rows) => rows.length > 0)
+      yield* untilBlocking(sql)
       yield* sql`UPDATE projects SET move_state = 'switching' WHERE project_id = ${projectId}`
       return command
     })

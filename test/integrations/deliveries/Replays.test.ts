@@ -32,11 +32,13 @@ const List = Schema.Struct({
 const longAgo = "2026-01-01T00:00:00Z"
 const farAway = "2099-01-01T00:00:00Z"
 
-/** Opens a project with one webhook, and returns it with the commands of replays. */
-const start = Effect.fnUntraced(function* (to: Receiver) {
+/** Opens a project with one webhook and deliveries to it that have ended, and returns it with the commands of replays. */
+const start = Effect.fnUntraced(function* (to: Receiver, deals: number) {
   const server = yield* TestServer
   const project = yield* open(server)
   const secret = yield* project.subscribe("shop", to.url)
+  for (let n = 0; n < deals; n++) yield* project.created()
+  yield* project.finished
   const command = (...args: ReadonlyArray<string>) =>
     runCommand(["deliveries", ...args, "--project", project.projectId, "--json"], {
       env: at(Redacted.make(server.databaseUrl))
@@ -61,9 +63,7 @@ layerOf()("a replay", (it) => {
     "repeats each delivery that it selects, with its event, its webhook-id and a signature, and marks it",
     function* () {
       const to = yield* receiver(ok)
-      const { command, created: deal, ended, finished, repeats, replay, secret } = yield* start(to)
-      for (let n = 0; n < 3; n++) yield* deal()
-      yield* finished
+      const { command, ended, finished, repeats, replay, secret } = yield* start(to, 3)
       const first = to.hits.map(({ body, headers }) => [headers["webhook-id"], body])
 
       assert.deepStrictEqual(yield* replay("--status", "all", "--dry-run"), { replayId: null, matched: 3, queued: 0 })
@@ -103,10 +103,8 @@ layerOf()("a replay", (it) => {
     function* () {
       // The first answers count as slow; later ones never come, so that deliveries stay in flight.
       const to = yield* receiver((hit, n) => (n < 40 ? ok : hang)(hit, n))
-      const shop = yield* start(to)
-      for (let n = 0; n < 40; n++) yield* shop.created()
-      yield* shop.finished
-      yield* shop.server.sql`
+      const shop = yield* start(to, 40)
+      yield* shop.sql`
       UPDATE deliveries SET attempt_log = jsonb_set(attempt_log, '{-1,durationMs}', '1000')
       WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
       const { replayId } = yield* shop.replay("--status", "all", "--pace", "1000")
@@ -121,9 +119,7 @@ layerOf()("a replay", (it) => {
 
   it.effect("is cancelled: no further delivery is sent, and none is retried", function* () {
     const to = yield* receiver((hit, n) => (n < 20 ? ok : status(500))(hit, n))
-    const shop = yield* start(to)
-    for (let n = 0; n < 20; n++) yield* shop.created()
-    yield* shop.finished
+    const shop = yield* start(to, 20)
     const { replayId } = yield* shop.replay("--status", "all", "--pace", "1")
     yield* until(() => to.hits.length > 20)
     const cancelled = documentOf(yield* shop.command("cancel-replay", "--replay", String(replayId)))
@@ -141,9 +137,7 @@ layerOf()("a replay", (it) => {
 
   it.effect("ends with the reason when its webhook is disabled", function* () {
     const to = yield* receiver(slowly(50))
-    const shop = yield* start(to)
-    for (let n = 0; n < 10; n++) yield* shop.created()
-    yield* shop.finished
+    const shop = yield* start(to, 10)
     const { replayId } = yield* shop.replay("--status", "all", "--pace", "5")
     yield* until(() => to.hits.length > 10)
     yield* runCommand(["webhooks", "disable", "--project", shop.projectId, "--installation", "shop"], {
@@ -161,14 +155,10 @@ layerOf()("a replay", (it) => {
   it.effect("to a suspect endpoint sends one delivery as its probe, and the others when that succeeds", function* () {
     const answers = { first: status(500), next: hang }
     const to = yield* receiver((hit, n) => (n < 9 ? answers.first : answers.next)(hit, n))
-    const shop = yield* start(to)
-    for (let n = 0; n < 3; n++) yield* shop.created()
-    yield* shop.finished
+    const shop = yield* start(to, 3)
     assert.strictEqual(to.hits.length, 9)
     // Failures have made it suspect; the pause of a parked endpoint is over.
-    yield* shop.server.sql`
-      UPDATE endpoint_health SET strikes = 9, failures = 9, parked_until = now() - interval '1 second'
-      WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
+    yield* shop.setHealth("strikes = 9, failures = 9, parked_until = now() - interval '1 second'")
     const { replayId } = yield* shop.replay()
     yield* until(() => to.open() === 1)
     assert.strictEqual((yield* shop.repeats).length, 1)
@@ -182,14 +172,10 @@ layerOf()("a replay", (it) => {
 
   it.effect("is not kept waiting by a hundred replays of another project that cannot go on", function* () {
     const to = yield* receiver(ok)
-    const shop = yield* start(to)
-    yield* shop.created()
-    yield* shop.finished
+    const shop = yield* start(to, 1)
     // The endpoint is parked, and its replays have waited for longer.
-    const { projectId } = yield* start(yield* receiver(ok))
-    const { sql } = shop.server
-    yield* Effect.orDie(sql`
-      UPDATE endpoint_health SET strikes = 9, parked_until = now() + interval '1 hour' WHERE project_id = ${projectId}`)
+    const { projectId, setHealth, sql } = yield* start(yield* receiver(ok), 0)
+    yield* setHealth("strikes = 9, parked_until = now() + interval '1 hour'")
     yield* Effect.orDie(sql`
       INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
         position, paced_at, created_at)
@@ -201,22 +187,16 @@ layerOf()("a replay", (it) => {
 
   it.effect("keeps a pace whose period is no whole number of milliseconds", function* () {
     const to = yield* receiver(ok)
-    const shop = yield* start(to)
-    yield* shop.created()
-    yield* shop.finished
+    const shop = yield* start(to, 1)
     const { replayId } = yield* shop.replay("--status", "all", "--pace", "3")
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
   })
 
   it.effect("goes on beside a replay whose steps fail", function* () {
     const to = yield* receiver(ok)
-    const shop = yield* start(to)
-    yield* shop.created()
-    yield* shop.finished
-    const { sql } = shop.server
-    const broken = yield* start(yield* receiver(ok))
-    yield* broken.created()
-    yield* broken.finished
+    const shop = yield* start(to, 1)
+    const { sql } = shop
+    const broken = yield* start(yield* receiver(ok), 1)
     yield* Effect.orDie(sql`
       CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$`)
     yield* Effect.orDie(sql`
@@ -230,13 +210,10 @@ layerOf()("a replay", (it) => {
   })
 
   it.effect("is cancelled in batches when very many of its deliveries wait for a retry", function* () {
-    const shop = yield* start(yield* receiver(ok))
-    yield* shop.created()
-    yield* shop.finished
+    const shop = yield* start(yield* receiver(ok), 1)
     const { projectId: project, sql } = shop
     const projectId = ProjectId.make(project)
-    yield* Effect.orDie(sql`
-      UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${project}`)
+    yield* shop.setHealth("resting_until = now() + interval '1 hour'")
     const { replayId } = yield* shop.replay("--status", "all")
     yield* Effect.orDie(sql`
       INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at, replay_id, replay_of)
@@ -265,33 +242,26 @@ layerOf()("a replay", (it) => {
     function* () {
       const late: Array<() => void> = []
       const to = yield* receiver((hit, n) => (n === 1 ? void late.push(() => ok(hit, n)) : ok(hit, n)))
-      const shop = yield* start(to)
-      const { sql } = shop.server
-      yield* shop.created()
-      yield* shop.finished
+      const shop = yield* start(to, 1)
       yield* shop.created()
       yield* until(() => late.length === 1)
-      yield* Effect.orDie(sql`
-      UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${shop.projectId}`)
+      yield* shop.setHealth("resting_until = now() + interval '1 hour'")
       const { matched, replayId } = yield* shop.replay("--status", "all")
       late[0]?.()
       yield* shop.finished
-      yield* Effect.orDie(sql`UPDATE endpoint_health SET resting_until = NULL WHERE project_id = ${shop.projectId}`)
+      yield* shop.setHealth("resting_until = NULL")
       assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched, queued: 1 })
     }
   )
 
   it.effect("counts what retention has removed before it was repeated", function* () {
-    const shop = yield* start(yield* receiver(ok))
-    for (let n = 0; n < 3; n++) yield* shop.created()
-    yield* shop.finished
-    const { sql } = shop.server
-    yield* Effect.orDie(sql`
-      UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${shop.projectId}`)
+    const shop = yield* start(yield* receiver(ok), 3)
+    const { sql } = shop
+    yield* shop.setHealth("resting_until = now() + interval '1 hour'")
     const { replayId } = yield* shop.replay("--status", "all")
     yield* Effect.orDie(sql`
       DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries WHERE project_id = ${shop.projectId})`)
-    yield* Effect.orDie(sql`UPDATE endpoint_health SET resting_until = NULL WHERE project_id = ${shop.projectId}`)
+    yield* shop.setHealth("resting_until = NULL")
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 2, skipped: 1 })
   })
 
@@ -320,7 +290,7 @@ layerOf()("a replay", (it) => {
   })
 
   it.effect("of an unknown project, installation or replay fails, and so does an empty period", function* () {
-    const shop = yield* start(yield* receiver(ok))
+    const shop = yield* start(yield* receiver(ok), 0)
     const range = ["--since", longAgo, "--until", farAway]
     for (const [args, words] of [
       [["replay", "--installation", "nobody", ...range], 'no webhook for installation "nobody"'],
