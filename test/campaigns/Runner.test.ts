@@ -2,7 +2,9 @@
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
+import { open } from "../contract/Campaigns.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
+import { untilBlocking } from "../support/Locks.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf, take } from "./Runner.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -17,23 +19,28 @@ const everyone = Array.from({ length: sixty.recipients }, (_, index) => addressO
 /** Milliseconds from a call to the end of its lease, with the settings of the server. */
 const lease = 15_000
 
-/**
- * Waits until all leased recipients are settled, which takes a second at most. Returns the number of calls; no further
- * call follows within a second.
- */
-const countWhenIdle = Effect.fnUntraced(function* (
-  { projectId, recipients, sql }: Effect.Success<ReturnType<typeof campaignOf>>,
-  { hits }: Effect.Success<ReturnType<typeof provider>>
-) {
-  const now = Date.now()
-  const leased = yield* Effect.orDie(sql<{ readonly until: Date }>`
-    SELECT available_at AS until FROM messages WHERE project_id = ${projectId} AND attempting`)
-  for (const { until } of leased) assert.isAtMost(until.getTime() - lease - now, 1_000)
-  yield* untilRows(recipients, (rows) => rows.every(({ status }) => status !== "sending"))
-  const count = hits.length
-  yield* Effect.sleep("1 seconds")
-  assert.strictEqual(hits.length, count)
-  return count
+/** A campaign that is sending. */
+const underWay = Effect.gen(function* () {
+  const { hits, url } = yield* provider()
+  const campaign = yield* campaignOf(yield* TestServer, { ...sixty, primary: url })
+  const { projectId, recipients, sql } = campaign
+  yield* until(() => hits.length > 2)
+  /**
+   * Waits until all leased recipients are settled, which takes a second at most. Returns the number of calls; no further
+   * call follows within a second.
+   */
+  const countWhenIdle = Effect.gen(function* () {
+    const now = Date.now()
+    const leased = yield* Effect.orDie(sql<{ readonly until: Date }>`
+      SELECT available_at AS until FROM messages WHERE project_id = ${projectId} AND attempting`)
+    for (const { until } of leased) assert.isAtMost(until.getTime() - lease - now, 1_000)
+    yield* untilRows(recipients, (rows) => rows.every(({ status }) => status !== "sending"))
+    const count = hits.length
+    yield* Effect.sleep("1 seconds")
+    assert.strictEqual(hits.length, count)
+    return count
+  })
+  return { ...campaign, countWhenIdle, hits }
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
@@ -88,59 +95,52 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
   })
 
   it.effect("sends nothing while it is paused, and sends the remaining messages when it is resumed", function* () {
-    const server = yield* TestServer
-    const receiver = yield* provider()
-    const { hits, url } = receiver
-    const scene = yield* campaignOf(server, { ...sixty, primary: url })
-    const { campaign, command, settled } = scene
-    yield* until(() => hits.length > 2)
+    const { campaign, command, countWhenIdle, hits, projectId, settled, sql } = yield* underWay
     yield* command("pause")
-    assert.isBelow(yield* countWhenIdle(scene, receiver), sixty.recipients)
+    assert.isBelow(yield* countWhenIdle, sixty.recipients)
     assert.strictEqual((yield* campaign).pausedFrom, "running")
     // The others need not be spread over seconds.
-    yield* Effect.orDie(scene.sql`UPDATE campaigns SET sends_per_minute = 60000 WHERE project_id = ${scene.projectId}`)
+    yield* Effect.orDie(sql`UPDATE campaigns SET sends_per_minute = 60000 WHERE project_id = ${projectId}`)
     yield* command("resume")
     yield* settled("completed")
     assert.deepStrictEqual(hits.map((hit) => sendOf(hit).recipient).sort(), everyone)
   })
 
   it.effect("sends nothing after it is cancelled", function* () {
-    const server = yield* TestServer
-    const receiver = yield* provider()
-    const { hits, url } = receiver
-    const scene = yield* campaignOf(server, { ...sixty, primary: url })
-    const { campaign, command, recipients } = scene
-    yield* until(() => hits.length > 2)
+    const { campaign, command, countWhenIdle, recipients } = yield* underWay
     yield* command("cancel")
-    const sent = yield* countWhenIdle(scene, receiver)
+    const sent = yield* countWhenIdle
     assert.isBelow(sent, sixty.recipients)
     assert.strictEqual((yield* campaign).status, "cancelled")
     assert.strictEqual((yield* recipients).filter(({ status }) => status === "sent").length, sent)
     assert.strictEqual((yield* recipients).filter(({ status }) => status === "pending").length, 60 - sent)
   })
 
-  it.effect("begins when it is due, sends each recipient its text once, and is completed", function* () {
-    const server = yield* TestServer
-    const { hits, url } = yield* provider()
-    const { campaign, recipients, settled } = yield* campaignOf(server, {
-      recipients: 120,
-      primary: url,
-      status: "scheduled",
-      body: "{{firstName}} {{lastName}}|{{displayName}}|{{other}}"
+  it.effect("sends to clients that were archived before the freeze, and not to those archived after it", function* () {
+    const archived = { status: "archived" as const }
+    const active = { status: "active" as const }
+    const reachable = (id: string, more: object) => ({
+      id,
+      displayName: id,
+      marketingConsent: true,
+      addresses: [{ channelId: "chat", address: id }],
+      ...more
     })
-    yield* settled("completed")
-    assert.strictEqual((yield* campaign).version, 3)
-    const sends = hits.map(sendOf)
-    assert.sameMembers(
-      sends.map(({ recipient }) => recipient),
-      Array.from({ length: 120 }, (_, index) => addressOf(index))
-    )
-    assert.strictEqual(new Set(sends.map(({ messageId }) => messageId)).size, 120)
-    assert.include(
-      sends.map(({ text }) => text),
-      "First 7 |Client 7|{{other}}"
-    )
-    assert.isTrue((yield* recipients).every(({ attempts, status }) => status === "sent" && attempts === 1))
+    const { apply, done, projectId, read, ready, server } = yield* open({
+      clients: [reachable("archived", archived), reachable("again", archived), reachable("since", active)]
+    })
+    yield* ready("spring")
+    yield* apply({ clients: [{ id: "again", displayName: "again", ...active }] })
+    yield* apply({ clients: ["again", "since"].map((id) => ({ id, displayName: id, ...archived })) })
+    yield* done("spring", { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 60_000 })
+    yield* untilRows(read("spring"), ({ status }) => status === "completed")
+    const rows = yield* Effect.orDie(server.sql<{ readonly id: string; readonly status: string }>`
+      SELECT client_id AS id, status FROM campaign_recipients WHERE project_id = ${projectId}`)
+    assert.deepStrictEqual(Object.fromEntries(rows.map(({ id, status }) => [id, status])), {
+      archived: "sent",
+      again: "skipped",
+      since: "skipped"
+    })
   })
 })
 
@@ -151,16 +151,12 @@ it.live("a campaign records the outcomes of its calls when the process ends duri
   const { projectId, sql } = yield* campaignOf(server, { recipients: 3, primary: url })
   const scope = yield* Scope.make()
   yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker").pipe(Scope.provide(scope))
-  const isRecording = Effect.map(
-    sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`,
-    (rows) => rows.length > 0
-  )
   const ended = yield* Effect.gen(function* () {
     yield* until(() => held.length === 3)
     // No result of the calls can be recorded until the transaction ends.
     yield* sql`SELECT FROM messages WHERE project_id = ${projectId} FOR UPDATE`
     for (const answer of held) answer()
-    yield* untilRows(Effect.orDie(isRecording), (holds) => holds)
+    yield* untilBlocking(sql)
     const ended = yield* Effect.forkScoped(Scope.close(scope, Exit.void))
     yield* Effect.sleep("500 millis")
     return ended

@@ -40,7 +40,7 @@ export const domains = [
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.recipients")("OR clients.suppressed", ""),
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.outcomes")("OR clients.suppressed", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.leases")("LEFT JOIN made", "JOIN made"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.outcomes")(
     "LIMIT paced.quota + ${maxSkipped}::int",
