@@ -1,6 +1,6 @@
 /** The console of a service, and a project with content on each page. */
 import { assert } from "@effect/vitest"
-import { Effect, Redacted, Schema } from "effect"
+import { Context, Effect, Layer, Redacted, Schema } from "effect"
 import { at, documentOf, run } from "../cli/Cli.support.ts"
 import { open, receiver, settings, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
@@ -28,6 +28,11 @@ export const startConsole = Effect.fnUntraced(function* (environment: Environmen
   return { ...server, admin: `http://127.0.0.1:${port}`, command, link }
 })
 export type Console = Effect.Success<ReturnType<typeof startConsole>>
+
+/** A console that the tests of a file share. */
+export class Shared extends Context.Service<Shared, Console>()("developer-api/test/console/Shared") {
+  static readonly layer = Layer.effect(Shared, startConsole())
+}
 
 /** Requests a path of the console, without following redirects. */
 export const request = (server: Console, path: string, init: RequestInit = {}) =>
@@ -59,11 +64,17 @@ export const signIn = Effect.fnUntraced(function* (server: Console, before = "")
   return { cookie: cookieOf(answer.headers), answer, url }
 })
 
-/** Signs out by the form of the overview. */
-export const signOut = Effect.fnUntraced(function* (server: Console, cookie: string) {
-  const csrf = csrfOf((yield* request(server, "/console", { headers: { cookie } })).text)
-  const body = new URLSearchParams({ csrf })
-  return yield* request(server, "/console/sign-out", { method: "POST", headers: { cookie }, body })
+/** Signs in, or continues a session; returns its requests for pages, and by forms that may be about a project. */
+export const sessionOf = Effect.fnUntraced(function* (server: Console, project?: string, before?: string) {
+  const cookie = before ?? (yield* signIn(server)).cookie
+  const headers = { cookie }
+  const get = (path: string) => request(server, path, { headers })
+  const csrf = csrfOf((yield* get("/console")).text)
+  const post = (action: string, fields: Readonly<Record<string, string>> = {}) => {
+    const body = new URLSearchParams({ csrf, ...(project === undefined ? {} : { project }), ...fields })
+    return request(server, `/console/${action}`, { method: "POST", headers, body })
+  }
+  return { cookie, csrf, get, post }
 })
 
 /** Returns the token of a page's forms. */

@@ -3,16 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import type { actions } from "../../src/console/Actions.ts"
 import { documentOf, run } from "../cli/Cli.support.ts"
-import {
-  type Console,
-  csrfOf,
-  type FilledProject,
-  fillProject,
-  pagesOf,
-  request,
-  signIn,
-  signOut
-} from "../console/Console.support.ts"
+import { type Console, type FilledProject, fillProject, pagesOf, sessionOf } from "../console/Console.support.ts"
 import { secretKey } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 
@@ -29,12 +20,6 @@ const latestReplay = ({ projectId, sql }: FilledProject) =>
 
 const untilReplay = (project: FilledProject, state: string) =>
   untilRows(latestReplay(project), ([replay]) => replay?.state === state)
-
-/** Makes the endpoint rest: a replay then makes no delivery for it, so it can be cancelled at any time. */
-const rest = ({ projectId, sql }: FilledProject) =>
-  sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour' WHERE project_id = ${projectId}`.pipe(
-    Effect.orDie
-  )
 
 /** Returns a form for each action, in the order in which they are sent. */
 const formsOf = (
@@ -53,26 +38,19 @@ const formsOf = (
 
 /** Opens every page of the console, and sends every form. */
 const browse = Effect.fnUntraced(function* (server: Console, project: FilledProject, replay: string) {
-  const { cookie } = yield* signIn(server)
+  const { get, post } = yield* sessionOf(server, project.projectId)
   const of = `project=${project.projectId}`
   const pages = [
     ...pagesOf(project),
     `/console/deliveries?${of}&cursor=${project.dead.id}`,
     `/console/campaigns?${of}&cursor=cmp`
   ]
-  for (const path of pages) {
-    const { status } = yield* request(server, path, { headers: { cookie } })
-    assert.strictEqual(status, 200, path)
-  }
-  const form = yield* request(server, `/console/webhook?project=${project.projectId}&installation=shop`, {
-    headers: { cookie }
-  })
+  for (const path of pages) assert.strictEqual((yield* get(path)).status, 200, path)
   for (const [path, fields] of Object.entries(formsOf(project, replay))) {
-    const body = new URLSearchParams({ ...fields, project: project.projectId, csrf: csrfOf(form.text) })
-    const { status, text } = yield* request(server, path, { method: "POST", headers: { cookie }, body })
+    const { status, text } = yield* post(path.replace("/console/", ""), fields)
     assert.isBelow(status, 400, `${path}: ${text}`)
   }
-  yield* signOut(server, cookie)
+  yield* post("sign-out")
 })
 
 export const operate = Effect.fnUntraced(function* (server: Console) {
@@ -103,7 +81,8 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* replay(projectId, 100)
   yield* untilReplay(project, "completed")
   for (const flags of [[], ["--before", "rpl_z"]]) yield* command("deliveries", "replays", ...of, ...flags)
-  yield* rest(project)
+  // The endpoint rests: a replay then makes no delivery for it, so it can be cancelled at any time.
+  yield* project.setHealth("resting_until = now() + interval '1 hour'")
   yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId, 1))
   yield* untilReplay(project, "cancelled")
   yield* replay(projectId, 1)
@@ -112,7 +91,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   for (const flags of [[], ["--before", "aud_z"]]) yield* command("audit", "list", ...of, ...flags)
 
   const shown = yield* fillProject(server)
-  yield* rest(shown)
+  yield* shown.setHealth("resting_until = now() + interval '1 hour'")
   yield* browse(server, shown, yield* replay(shown.projectId, 1))
 
   // The state that an interrupted deletion leaves: the command continues it.
