@@ -1,27 +1,32 @@
 /**
- * A process that is killed at every step of a send: a message that can't be repeated is sent at most once, one that can be
- * converges to one accepted send under one key, and every receipt is true (contract §5, §8).
+ * A process is killed, or PostgreSQL fails, at every step of a send: a message that can't be repeated is sent at most once, one
+ * that can be converges to one accepted send under one key, and every receipt is true. While PostgreSQL is away, the caller gets
+ * the answer in time that the outcome is unknown, and the service recovers without help (contract §5, §8, §15).
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
-import { describe, it } from "vitest"
+import { beforeAll, describe, it } from "vitest"
+import { type Service } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
+import { startCluster } from "./Cluster.support.ts"
 import {
   creates,
   expectTrue,
   openScene,
   pending,
   records,
+  resultOf,
   type Scene,
   sent,
   start,
   type State,
   type TestMessage,
+  testMessage,
   testMessages,
   unknown
 } from "./Messages.support.ts"
 import { database, startHere } from "./Projects.support.ts"
-import { accept, acceptSilently, halfway, ignore } from "./Providers.support.ts"
+import { accept, acceptSilently, halfway, ignore, type Kind, kinds } from "./Providers.support.ts"
 import { expectProblem } from "./Requests.support.ts"
 import { openProxy, type Trap, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -215,5 +220,94 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
       for (const each of all) assertMatches(await scene.post(service, each), sentAgain)
     }
     await expectTrue(scene, all)
+  })
+})
+
+const cluster = await startCluster()
+
+/** Failures of PostgreSQL, and how each ends. */
+interface Fault {
+  readonly interrupt: (scene: Scene) => Promise<unknown>
+  readonly heal: () => Promise<void>
+}
+
+const faults: Readonly<Record<string, Fault>> = {
+  "is killed": { interrupt: () => cluster.kill(), heal: () => cluster.start() },
+  hangs: { interrupt: async () => cluster.signal("SIGSTOP"), heal: async () => cluster.signal("SIGCONT") },
+  "cuts its connections": {
+    interrupt: ({ query }) =>
+      query(`
+        SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE 'developer-api%'`),
+    heal: async () => {}
+  }
+}
+
+/** Waits until a repeated request gets this answer, without help. */
+const becomes = (scene: Scene, service: Service, each: TestMessage, answer: string) =>
+  eventually(async () => assert.strictEqual(await scene.ask(service, each), answer))
+
+/** Whether the message is leased, and its provider not called: only then does the outcome depend on the provider. */
+const isLeaseAlone = ({ calls, leaves }: Step) => leaves === leased && calls === 0
+
+/** A provider that stops in the middle of its answer keeps the caller waiting, whatever PostgreSQL does. */
+const stepsOfPostgres = Object.entries(steps).filter(([name]) => name !== "in the middle of the provider's answer")
+
+const cases = Object.entries(faults).flatMap(([fault, { heal, interrupt }]) =>
+  stepsOfPostgres.flatMap(([name, step]) =>
+    (isLeaseAlone(step) ? kinds : (["http"] as const)).map((kind): readonly [string, string, Kind, Step & Fault] => [
+      fault,
+      name,
+      kind,
+      { ...step, heal, interrupt }
+    ])
+  )
+)
+
+describe("a PostgreSQL behind sends of messages", () => {
+  // One service for all cases: it is never started again, and has recovered from each before the next.
+  let proxy: WireProxy
+  let service: Service
+  beforeAll(async () => {
+    proxy = await openProxy(cluster.url)
+    service = await start(proxy.url)
+  })
+
+  it.each(cases)("that %s %s loses no message over %s", async (fault, _, kind, { heal, interrupt, ...step }) => {
+    const scene = await openScene(cluster.url)
+    await scene.warmUp(service)
+    scene.provider.answerWith(accept)
+    const one = testMessage("one", kind)
+    const trapped = step.trap(scene, proxy, 1)
+    const answer = scene.post(service, one)
+    const { cut, reached } = await trapped
+    await reached
+    await interrupt(scene)
+    const interruptedAt = performance.now()
+    // A PostgreSQL that hangs loses no connection.
+    if (fault !== "hangs") cut()
+    scene.provider.acceptAll()
+    const asked = await answer
+    const first = resultOf(asked)
+    cut()
+    assert.isBelow(performance.now() - interruptedAt, 6_000)
+    // If only connections are lost, the outcome can be recorded over a new one.
+    assert.include(fault === "cuts its connections" && step.calls > 0 ? [unknown, sent] : [unknown], first)
+    // Once the message is committed, the answer has its id.
+    if (first === unknown && step.calls > 0) assertMatches(asked.body, { messageId: /^msg_/ })
+    await heal()
+    await scene.reconnect()
+
+    if (isLeaseAlone(step)) {
+      await eventually(async () => assertMatches(await scene.state(one), { status: "pending", attempting: true }))
+      await scene.endWaits()
+      await becomes(scene, service, one, pending)
+      await scene.endLeases()
+    }
+    const calls = isLeaseAlone(step) && kind === "telegram" ? 0 : 1
+    await becomes(scene, service, one, calls === 0 ? unknown : sent)
+    await eventually(async () => assertMatches(await scene.state(one), { attempting: false }))
+    assertMatches(scene.entry(one), { calls, taken: calls === 0 ? [] : [/^/] })
+    await expectTrue(scene, [one])
   })
 })
