@@ -8,7 +8,7 @@ const evaluation = mutating(
   "integrations/imports/Preview.rules",
   "integrations/imports/Preview.properties"
 )
-const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.answers")
+const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
@@ -33,8 +33,8 @@ export const domains = [
   evaluation("else if (!values.has(target.field)) values", "else values"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
-  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.answers"),
-  outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.failures"),
+  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.outcomes"),
+  outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.outcomes"),
   attempts('${isAwake(sql, "queue.project_id")} AND', ""),
   attempts("AND messages.attempts = result.number", ""),
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),

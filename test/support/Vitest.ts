@@ -61,8 +61,8 @@ export const layer =
   (name: string, tests: (it: It<R>) => void): void =>
     Base.layer(...services)(name, ({ effect }) => tests({ effect: testerOf(effect) }))
 
-/** Returns a test with services of its own, which end with it. */
+/** Returns a test with services of its own, which end with it; its clock is the system's or a `TestClock`. */
 export const providing =
-  <R, E>(services: Layer.Layer<R, E>): Test<R | Scope.Scope> =>
+  <R, E>(services: Layer.Layer<R, E>, clock: "live" | "effect" = "live"): Test<R | Scope.Scope> =>
   (title, body, options) =>
-    Base.it.live(title, (context) => Effect.provide(effectOf(body(context)), services), options)
+    Base.it[clock](title, (context) => Effect.provide(effectOf(body(context)), services), options)

@@ -1,4 +1,4 @@
-import { assert, describe, it, providing } from "../../support/Vitest.ts"
+import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Option } from "effect"
 import { answering, answerOf, endpoint, type Endpoint } from "../../support/Endpoints.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
@@ -210,27 +210,25 @@ describe("an endpoint's answer", () => {
     }
   })
 
-  it.live("has one deadline for all of its parts", () =>
-    Effect.gen(function* () {
-      const slow = [
-        yield* endpoint(() => {}),
-        yield* endpoint(({ socket }) => drip("HTTP/1.1 200 OK\r\n")(socket)),
-        yield* endpoint(({ socket }) => {
-          socket.write("HTTP/1.1 200 OK\r\ncontent-length: 16000\r\n\r\n")
-          drip("x")(socket)
-        }),
-        yield* endpoint(({ socket }) => {
-          socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-          drip("1\r\nx\r\n")(socket)
-        }),
-        yield* endpoint(({ socket }) => drip("HTTP/1.1 100 Continue\r\n\r\n")(socket))
-      ]
-      const [duration, outcomes] = yield* Effect.timed(
-        Effect.forEach(slow, (hook) => send(url(hook)), { concurrency: "unbounded" })
-      )
-      assert.isTrue(outcomes.every((outcome) => resultOf(outcome) === "timeout"))
-      assert.isTrue(Duration.toMillis(duration) >= 300 && Duration.toMillis(duration) < 5_000)
-      yield* until(() => slow.every((hook) => hook.closed() === hook.connections()))
-    }).pipe(Effect.provide(sender({ timeout: "300 millis" })))
-  )
+  providing(sender({ timeout: "300 millis" }))("has one deadline for all of its parts", function* () {
+    const slow = [
+      yield* endpoint(() => {}),
+      yield* endpoint(({ socket }) => drip("HTTP/1.1 200 OK\r\n")(socket)),
+      yield* endpoint(({ socket }) => {
+        socket.write("HTTP/1.1 200 OK\r\ncontent-length: 16000\r\n\r\n")
+        drip("x")(socket)
+      }),
+      yield* endpoint(({ socket }) => {
+        socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        drip("1\r\nx\r\n")(socket)
+      }),
+      yield* endpoint(({ socket }) => drip("HTTP/1.1 100 Continue\r\n\r\n")(socket))
+    ]
+    const [duration, outcomes] = yield* Effect.timed(
+      Effect.forEach(slow, (hook) => send(url(hook)), { concurrency: "unbounded" })
+    )
+    assert.isTrue(outcomes.every((outcome) => resultOf(outcome) === "timeout"))
+    assert.isTrue(Duration.toMillis(duration) >= 300 && Duration.toMillis(duration) < 5_000)
+    yield* until(() => slow.every((hook) => hook.closed() === hook.connections()))
+  })
 })

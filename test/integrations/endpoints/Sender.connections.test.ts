@@ -1,9 +1,11 @@
 import { assert, describe, it, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { Socket } from "node:net"
+import { TLSSocket } from "node:tls"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
 import { Sender } from "../../../src/integrations/endpoints/Sender.ts"
-import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
+import { answering, answerOf, endpoint, type Received } from "../../support/Endpoints.ts"
+import { tls, trusted } from "../../support/Tls.ts"
 import { at, names, resultOf, send, sender, unknown } from "./Sender.support.ts"
 import { until } from "../../support/Waiting.ts"
 
@@ -89,12 +91,18 @@ describe("a connection to an endpoint", () => {
     assert.strictEqual(resultOf(yield* send(url(eager))), 500)
   })
 
-  test("is closed when its fiber is interrupted", function* () {
-    const hook = yield* endpoint(() => {})
-    const fiber = yield* Effect.forkChild(send(url(hook)))
-    yield* until(() => hook.received.length === 1)
-    yield* Fiber.interrupt(fiber)
-    yield* until(() => hook.closed() === 1)
+  test("is closed when its fiber is interrupted, ready or not", function* () {
+    const silent = yield* endpoint(() => {})
+    const inHandshake = yield* endpoint(() => {}, { connected: (socket) => socket.resume() })
+    for (const [hook, to, isSent] of [
+      [silent, url(silent), () => silent.received.length === 1],
+      [inHandshake, url(inHandshake).replace("http:", "https:"), () => inHandshake.connections() === 1]
+    ] as const) {
+      const fiber = yield* Effect.forkChild(send(to))
+      yield* until(isSent)
+      yield* Fiber.interrupt(fiber)
+      yield* until(() => hook.closed() === 1)
+    }
   })
 
   it.live("is closed with the sender when idle", function* () {
@@ -107,13 +115,14 @@ describe("a connection to an endpoint", () => {
     yield* until(() => hook.closed() === 1)
   })
 
-  it.live("is tried at the next address when it is refused", () =>
-    Effect.gen(function* () {
+  providing(sender({ names: at("127.0.0.9", "127.0.0.1") }))(
+    "is tried at the next address when it is refused",
+    function* () {
       const hook = yield* Effect.scoped(answering(answerOf(200)))
       assert.strictEqual(resultOf(yield* send(url(hook))), "connect_failed")
       const served = yield* answering(answerOf(200))
       assert.strictEqual(resultOf(yield* send(url(served))), 200)
-    }).pipe(Effect.provide(sender({ names: at("127.0.0.9", "127.0.0.1") })))
+    }
   )
 })
 
@@ -132,8 +141,9 @@ describe("an endpoint's address", () => {
     assert.strictEqual(hook.connections(), 0)
   })
 
-  it.live("in the URL is classified without a DNS query", () =>
-    Effect.gen(function* () {
+  providing(sender({ allowed: ["127.0.0.1"], names: names(() => Effect.die(new Error("names were asked"))) }))(
+    "in the URL is classified without a DNS query",
+    function* () {
       const hook = yield* answering(answerOf(200))
       assert.strictEqual(resultOf(yield* send(url(hook, "127.0.0.1"))), 200)
       assert.strictEqual(resultOf(yield* send(url(hook, "0x7f.1"))), 200)
@@ -143,29 +153,23 @@ describe("an endpoint's address", () => {
       for (const to of ["https://user@hooks.test/", "ftp://hooks.test/", "https://hooks.test/#", "nonsense"]) {
         assert.strictEqual(resultOf(yield* send(to)), "address_refused", to)
       }
-    }).pipe(
-      Effect.provide(sender({ allowed: ["127.0.0.1"], names: names(() => Effect.die(new Error("names were asked"))) }))
-    )
+    }
   )
 
-  it.live("is chosen among the public or allowed ones", () =>
-    Effect.gen(function* () {
-      const hook = yield* answering(answerOf(200))
-      const otherServer = yield* endpoint(({ socket }) => socket.write(answerOf(299)), {
-        host: "127.0.0.2",
-        port: hook.port
-      })
-      assert.strictEqual(resultOf(yield* send(url(hook))), 200)
-      assert.strictEqual(otherServer.connections(), 0)
-    }).pipe(
-      Effect.provide(
-        sender({
-          allowed: ["127.0.0.1"],
-          names: at("127.0.0.2", "10.0.0.1", "::ffff:127.0.0.2", "169.254.169.254", "127.0.0.1", "127.0.0.3")
-        })
-      )
-    )
-  )
+  providing(
+    sender({
+      allowed: ["127.0.0.1"],
+      names: at("127.0.0.2", "10.0.0.1", "::ffff:127.0.0.2", "169.254.169.254", "127.0.0.1", "127.0.0.3")
+    })
+  )("is chosen among the public or allowed ones", function* () {
+    const hook = yield* answering(answerOf(200))
+    const otherServer = yield* endpoint(({ socket }) => socket.write(answerOf(299)), {
+      host: "127.0.0.2",
+      port: hook.port
+    })
+    assert.strictEqual(resultOf(yield* send(url(hook))), 200)
+    assert.strictEqual(otherServer.connections(), 0)
+  })
 
   it.live("is resolved and checked for each delivery, and is the one connected to", () => {
     const answers = [["127.0.0.1"], ["127.0.0.2"], ["10.0.0.1"], ["127.0.0.1"]]
@@ -187,22 +191,85 @@ describe("an endpoint's address", () => {
     )
   })
 
-  it.live("that does not exist is a failure of its own", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(resultOf(yield* send("https://hooks.test/")), "dns_failed")
-    }).pipe(Effect.provide(sender({ names: names(() => unknown) })))
-  )
+  providing(sender({ names: names(() => unknown) }))("that does not exist is a failure of its own", function* () {
+    assert.strictEqual(resultOf(yield* send("https://hooks.test/")), "dns_failed")
+  })
 
-  it.live("that is not resolved in time is a timeout", () =>
-    Effect.gen(function* () {
+  providing(sender({ timeout: "50 millis", names: names(() => Effect.never) }))(
+    "that is not resolved in time is a timeout",
+    function* () {
       assert.strictEqual(resultOf(yield* send("https://hooks.test/")), "timeout")
-    }).pipe(Effect.provide(sender({ timeout: "50 millis", names: names(() => Effect.never) })))
+    }
   )
 
-  it.live("is resolved from the system for localhost", () =>
-    Effect.gen(function* () {
+  providing(Sender.layer({ timeout: Duration.seconds(10), allowed: loopback }))(
+    "is resolved from the system for localhost",
+    function* () {
       const hook = yield* answering(answerOf(200))
       assert.strictEqual(resultOf(yield* send(url(hook, "localhost"))), 200)
-    }).pipe(Effect.provide(Sender.layer({ timeout: Duration.seconds(10), allowed: loopback })))
+    }
+  )
+})
+
+const secureUrl = ({ port }: { readonly port: number }, host = "hooks.test") => `https://${host}:${port}/`
+const secure = (answer: (received: Received) => void) => endpoint(answer, { tls })
+
+describe("a delivery over TLS", () => {
+  test("requires a trusted certificate", function* () {
+    const hook = yield* secure(({ socket }) => socket.write(answerOf(200)))
+    assert.strictEqual(resultOf(yield* send(secureUrl(hook))), "tls_failed")
+    assert.strictEqual(hook.received.length, 0)
+  })
+
+  test("requires a certificate for the host, which is sent as server name", function* () {
+    yield* trusted
+    const serverNames: Array<unknown> = []
+    const hook = yield* endpoint(() => {}, {
+      tls,
+      connected: (socket) => {
+        if (socket instanceof TLSSocket) serverNames.push(socket.servername)
+        socket.on("data", (chunk) => {
+          serverNames.push(/\r\nhost: (.*)\r\n/i.exec(chunk.toString())?.[1])
+          socket.write(answerOf(200))
+        })
+      }
+    })
+    assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 200)
+    assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test:${hook.port}`])
+    // A trailing dot makes no difference for DNS and TLS, and is kept in HTTP.
+    assert.strictEqual(resultOf(yield* send(secureUrl(hook, "hooks.test."))), 200)
+    assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test.:${hook.port}`])
+    assert.strictEqual(resultOf(yield* send(secureUrl(hook, "other.test"))), "tls_failed")
+    assert.strictEqual(resultOf(yield* send(secureUrl(hook, "127.0.0.1"))), "tls_failed")
+  })
+
+  test("keeps and replaces connections as without TLS", function* () {
+    yield* trusted
+    for (const cut of ["end", "destroy"] as const) {
+      const hook = yield* secure(({ connection, earlier, socket }) =>
+        connection === 1 && earlier === 2 ? socket[cut]() : socket.write(answerOf(200 + earlier))
+      )
+      assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 200)
+      assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 201)
+      assert.strictEqual(hook.connections(), 1)
+      assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 203, cut)
+      assert.strictEqual(hook.connections(), 2)
+    }
+  })
+
+  providing(sender({ timeout: "1 second" }))(
+    "fails when the endpoint speaks no TLS or ends the handshake",
+    function* () {
+      const plain = yield* answering(answerOf(200))
+      const talking = yield* endpoint(() => {}, { connected: (socket) => socket.end(answerOf(200)) })
+      const closing = yield* endpoint(() => {}, { connected: (socket) => socket.once("data", () => socket.end()) })
+      const resetting = yield* endpoint(() => {}, {
+        connected: (socket) => socket.once("data", () => socket.resetAndDestroy())
+      })
+      for (const hook of [talking, closing, resetting]) {
+        assert.strictEqual(resultOf(yield* send(secureUrl(hook))), "tls_failed")
+      }
+      assert.strictEqual(resultOf(yield* send(secureUrl(plain))), "timeout")
+    }
   )
 })

@@ -1,26 +1,30 @@
-/** Requests of the connectors (contract §8). */
+/** Requests of the connectors (contract §8), their spans and logs, and the values that these must not contain. */
 import { assert, describe, it, providing } from "../../support/Vitest.ts"
-import { Effect, References, Schema } from "effect"
+import { Effect, Exit, Logger, Option, Predicate, References, Schema } from "effect"
 import { Webhook } from "standardwebhooks"
 import manifest from "../../../package.json" with { type: "json" }
 import { providerTypes } from "../../../src/api/messaging/Messaging.ts"
-import { isIdempotent } from "../../../src/messaging/providers/Connectors.ts"
-import { answering, type Endpoint } from "../../support/Endpoints.ts"
+import { type ChannelConfig, isIdempotent } from "../../../src/messaging/providers/Connectors.ts"
+import { answering, type Endpoint, endpoint } from "../../support/Endpoints.ts"
 import {
   accepted,
   connectors,
   http,
   httpTo,
   message,
+  overdue,
   recorded,
   reply,
   sandboxed,
   secret,
   send,
   taken,
+  telegram,
   telegramTo,
   token
 } from "./Connectors.support.ts"
+import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
+import { tls } from "../../support/Tls.ts"
 
 const test = providing(connectors())
 
@@ -114,13 +118,14 @@ test("the telegram connector sends chat and text to the bot's sendMessage and no
   }
 })
 
-it.effect("the sandbox accepts every message, with the same id for the same message, without a call", () =>
-  Effect.gen(function* () {
+providing(connectors(), "effect")(
+  "the sandbox accepts every message, with the same id for the same message, without a call",
+  function* () {
     const { spans, value: first } = yield* recorded(send(sandboxed))
     assert.deepStrictEqual(first, accepted(`sandbox_${message.messageId}`))
     assert.deepStrictEqual(yield* send(sandboxed), first)
     assert.strictEqual(spans.length, 0)
-  }).pipe(Effect.provide(connectors()))
+  }
 )
 
 it("connectors declare whether a send may be repeated", () => {
@@ -132,4 +137,129 @@ it("connectors declare whether a send may be repeated", () => {
       ["sandbox", true]
     ]
   )
+})
+
+/** Returns all values of a span or an outcome as text. */
+const shown = (value: unknown): string =>
+  JSON.stringify(value, (_, inner: unknown) => {
+    if (inner instanceof Map) return [...inner]
+    if (inner instanceof Error) return [inner.message, inner.stack, { ...inner }]
+    return Predicate.isBigInt(inner) ? inner.toString() : inner
+  })
+
+describe("the span of a provider call", () => {
+  test("is a client span with the target, the message and the outcome", function* () {
+    const refusing = yield* answering(reply(403, `{"ok":false,"error_code":403}`))
+    const unreadable = yield* answering(reply(200, "ok"))
+    const taking = yield* answering(reply(200, taken.http))
+    const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
+    const at = (port: number) => ({
+      "http.request.method": "POST",
+      "server.address": "127.0.0.1",
+      "server.port": port,
+      "url.full": `http://127.0.0.1:${port}/REDACTED`,
+      "message.id": message.messageId
+    })
+    for (const [channel, attributes] of [
+      [http(taking), { ...at(taking.port), "http.response.status_code": 200 }],
+      [http(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "http_403" }],
+      [telegram(refusing), { ...at(refusing.port), "http.response.status_code": 403, "error.type": "telegram_403" }],
+      [
+        http(unreadable),
+        { ...at(unreadable.port), "http.response.status_code": 200, "error.type": "unreadable_answer" }
+      ],
+      [http({ port: nobody }), { ...at(nobody), "error.type": "connect_failed" }]
+    ] as const) {
+      const { spans } = yield* recorded(send(channel).pipe(Effect.withSpan("cause")))
+      const [cause, ...calls] = spans
+      const described = calls.map((call) => ({
+        name: call.name,
+        kind: call.kind,
+        parent: Option.map(call.parent, ({ spanId }) => spanId),
+        failed: call.status._tag === "Ended" && Exit.isFailure(call.status.exit),
+        attributes: Object.fromEntries(call.attributes)
+      }))
+      const parent = Option.fromUndefinedOr(cause?.spanId)
+      assert.deepStrictEqual(described, [
+        { name: "POST", kind: "client", parent, failed: "error.type" in attributes, attributes }
+      ])
+    }
+  })
+
+  test("has the caller's attributes and the server's name and default port", function* () {
+    const attributesOf = (url: string) =>
+      Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
+        ["server.address", "server.port", "project.id"].map((name) => spans[0]?.attributes.get(name))
+      )
+    assert.deepStrictEqual(yield* attributesOf("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
+    assert.deepStrictEqual(yield* attributesOf("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
+    assert.deepStrictEqual(yield* attributesOf("http://[::1]:1/x"), ["::1", 1, "prj_1"])
+  })
+
+  /** Values of a call that no span, outcome or log may contain. */
+  const secrets = [
+    secret.slice("whsec_".length),
+    token,
+    "AAEhBOweik6ad9r",
+    message.recipient,
+    "machine",
+    "/send",
+    "bot"
+  ]
+
+  const silent = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    Effect.gen(function* () {
+      const logged: Array<unknown> = []
+      const logger = Logger.make(({ cause, message }) => void logged.push(message, cause))
+      const traced = yield* recorded(effect).pipe(
+        Effect.provide(Logger.layer([logger])),
+        Effect.provideService(References.MinimumLogLevel, "All")
+      )
+      assert.isAtLeast(traced.spans.length, 1)
+      for (const { attributes, links, name, status } of traced.spans) {
+        const text = shown([name, [...attributes], links, status, traced.value, logged])
+        for (const secret of secrets) assert.notInclude(text, secret)
+      }
+      assert.deepStrictEqual(logged, [])
+      return traced.value
+    })
+
+  test("contains no secret, text or recipient, however the call ends", function* () {
+    const { port: nobody } = yield* Effect.scoped(endpoint(() => {}))
+    // Some of the providers echo the request in their answers.
+    const echo = (status: number) =>
+      endpoint(({ socket, text }) =>
+        socket.write(reply(status, JSON.stringify({ ok: false, error_code: status, description: text })))
+      )
+    const providers = [
+      yield* answering(reply(200, taken.http)),
+      yield* answering(reply(200, taken.telegram)),
+      yield* echo(200),
+      yield* echo(302),
+      yield* echo(400),
+      yield* echo(429),
+      yield* echo(500),
+      yield* endpoint(({ socket, text }) => socket.write(text)),
+      yield* endpoint(({ socket }) => socket.destroy()),
+      { port: nobody }
+    ]
+    const ended = new Set<Outcome["_tag"]>()
+    const record = (channel: ChannelConfig) => Effect.map(silent(send(channel)), (outcome) => ended.add(outcome._tag))
+    for (const provider of providers) {
+      yield* record(http(provider))
+      yield* record(telegram(provider))
+    }
+    const untrusted = yield* endpoint(() => {}, { tls })
+    yield* record(httpTo(`https://localhost:${untrusted.port}/send`))
+    yield* record(telegramTo(`https://localhost:${untrusted.port}`))
+    yield* record(telegramTo("https://provider.invalid"))
+    assert.deepStrictEqual([...ended].sort(), ["accepted", "postponed", "refused", "unknown"])
+  })
+
+  providing(connectors({}), "effect")("contains no secret, text or recipient after a timeout", function* () {
+    const provider = yield* endpoint(() => {})
+    for (const [i, channel] of [http(provider), telegram(provider)].entries()) {
+      yield* silent(overdue(channel, () => provider.received.length > i))
+    }
+  })
 })

@@ -1,22 +1,28 @@
-/** Classification of providers' answers by contract §8, and the delay that a busy provider requests. */
-import { assert, describe, it, providing } from "../../support/Vitest.ts"
-import { Effect } from "effect"
+/** Outcomes of calls with and without an answer (contract §8), and the delay that a busy provider requests. */
+import { assert, describe, providing } from "../../support/Vitest.ts"
+import { Effect, Fiber } from "effect"
 import type { Meaning } from "../../../src/messaging/providers/Outcomes.ts"
 import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
 import {
   accepted,
-  expectOfBoth,
+  both,
   connectors,
+  expectOfBoth,
   http,
   httpTo,
+  overdue,
   postponed,
   refused,
   reply,
   send,
+  start,
   taken,
   telegram,
   unknown
 } from "./Connectors.support.ts"
+import { TestClock } from "effect/testing"
+import { tls, trusted } from "../../support/Tls.ts"
+import { until, untilLive } from "../../support/Waiting.ts"
 
 const test = providing(connectors())
 
@@ -193,46 +199,167 @@ test("an answer of any provider is read up to 64 KiB, and a longer one is classi
 
 describe("the delay that a provider requests", () => {
   // The test clock starts at the beginning of 1970.
-  it.effect("is Retry-After in seconds or as a date, at most an hour", () =>
-    Effect.gen(function* () {
-      for (const [value, seconds] of [
-        ["120", 120],
-        ["0", 0],
-        ["3601", 3_600],
-        ["99999999999999999999", 3_600],
-        ["Thu, 01 Jan 1970 00:02:00 GMT", 120],
-        ["Fri, 01 Jan 2100 00:00:00 GMT", 3_600],
-        ["soon", undefined]
-      ] as const) {
-        for (const status of [429, 503]) {
-          const provider = yield* answering(answerOf(status, `retry-after: ${value}`))
-          yield* expectOfBoth(provider, postponed(`http_${status}`, seconds), { what: value })
-        }
+  providing(connectors(), "effect")("is Retry-After in seconds or as a date, at most an hour", function* () {
+    for (const [value, seconds] of [
+      ["120", 120],
+      ["0", 0],
+      ["3601", 3_600],
+      ["99999999999999999999", 3_600],
+      ["Thu, 01 Jan 1970 00:02:00 GMT", 120],
+      ["Fri, 01 Jan 2100 00:00:00 GMT", 3_600],
+      ["soon", undefined]
+    ] as const) {
+      for (const status of [429, 503]) {
+        const provider = yield* answering(answerOf(status, `retry-after: ${value}`))
+        yield* expectOfBoth(provider, postponed(`http_${status}`, seconds), { what: value })
       }
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+  })
 
-  it.effect("is retry_after of Telegram's parameters before Retry-After", () =>
-    Effect.gen(function* () {
-      for (const code of [429, 503]) {
-        for (const [parameters, seconds] of [
-          [`,"parameters":{"retry_after":30}`, 30],
-          [`,"parameters":{"retry_after":0}`, 0],
-          [`,"parameters":{"retry_after":7200}`, 3_600],
-          [`,"parameters":{"retry_after":1e300}`, 3_600],
-          [`,"parameters":{"retry_after":-1}`, 7],
-          [`,"parameters":{"retry_after":"30"}`, 7],
-          [`,"parameters":{}`, 7],
-          [`,"parameters":null`, 7],
-          ["", 7]
-        ] as const) {
-          const body = `{"ok":false,"error_code":${code}${parameters}}`
-          const provider = yield* answering(reply(code, body, "retry-after: 7"))
-          assert.deepStrictEqual(yield* send(telegram(provider)), postponed(`telegram_${code}`, seconds), parameters)
-        }
+  providing(connectors(), "effect")("is retry_after of Telegram's parameters before Retry-After", function* () {
+    for (const code of [429, 503]) {
+      for (const [parameters, seconds] of [
+        [`,"parameters":{"retry_after":30}`, 30],
+        [`,"parameters":{"retry_after":0}`, 0],
+        [`,"parameters":{"retry_after":7200}`, 3_600],
+        [`,"parameters":{"retry_after":1e300}`, 3_600],
+        [`,"parameters":{"retry_after":-1}`, 7],
+        [`,"parameters":{"retry_after":"30"}`, 7],
+        [`,"parameters":{}`, 7],
+        [`,"parameters":null`, 7],
+        ["", 7]
+      ] as const) {
+        const body = `{"ok":false,"error_code":${code}${parameters}}`
+        const provider = yield* answering(reply(code, body, "retry-after: 7"))
+        assert.deepStrictEqual(yield* send(telegram(provider)), postponed(`telegram_${code}`, seconds), parameters)
       }
-      const alone = yield* answering(reply(200, `{"ok":false,"error_code":429,"parameters":{"retry_after":30}}`))
-      assert.deepStrictEqual(yield* send(telegram(alone)), postponed("telegram_429", 30))
-    }).pipe(Effect.provide(connectors()))
-  )
+    }
+    const alone = yield* answering(reply(200, `{"ok":false,"error_code":429,"parameters":{"retry_after":30}}`))
+    assert.deepStrictEqual(yield* send(telegram(alone)), postponed("telegram_429", 30))
+  })
+})
+
+const secure = "https://localhost"
+
+describe("a provider call is postponed when it", () => {
+  test("cannot resolve the provider's name", function* () {
+    for (const origin of ["http://provider.invalid", "https://provider.invalid"]) {
+      yield* expectOfBoth({ port: 8080 }, postponed("dns_failed"), { origin })
+    }
+  })
+
+  test("is refused at every address", function* () {
+    const nobody = yield* Effect.scoped(endpoint(() => {}))
+    for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+      for (const channel of [...both(nobody, `http://${host}`), ...both(nobody, `https://${host}`)]) {
+        assert.deepStrictEqual(yield* send(channel), postponed("connect_failed"), host)
+      }
+    }
+  })
+
+  test("meets an untrusted certificate or one of another host", function* () {
+    const read: Array<unknown> = []
+    const providing = (version: "TLSv1.2" | "TLSv1.3") =>
+      endpoint(() => {}, {
+        tls: { ...tls, minVersion: version, maxVersion: version },
+        connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
+      })
+    const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
+    for (const provider of providers) {
+      yield* expectOfBoth(provider, postponed("tls_failed"), { origin: secure })
+    }
+    yield* trusted
+    for (const provider of providers) {
+      yield* expectOfBoth(provider, postponed("tls_failed"), { origin: "https://127.0.0.1" })
+    }
+    yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
+    assert.deepStrictEqual(read, [])
+  })
+
+  providing(connectors({}), "effect")("has no connection within its deadline", function* () {
+    let hellos = 0
+    const provider = yield* endpoint(() => {}, { connected: (socket) => socket.on("data", () => hellos++) })
+    for (const channel of both(provider, secure)) {
+      const before = hellos
+      assert.deepStrictEqual(yield* overdue(channel, () => hellos > before), postponed("connect_timeout"))
+      yield* untilLive(() => provider.closed() === provider.connections())
+    }
+  })
+})
+
+/** `integrations/endpoints/Sender.answers` tests all invalid and late answers: both send with `platform/outbound/Exchange`. */
+describe("a provider call is unknown when it", () => {
+  providing(connectors({}), "effect")("is not read within its deadline", function* () {
+    let arrived = 0
+    const provider = yield* endpoint(() => {}, { connected: (socket) => socket.once("readable", () => arrived++) })
+    for (const [i, channel] of both(provider).entries()) {
+      assert.deepStrictEqual(yield* overdue(channel, () => arrived > i), unknown("timeout"))
+    }
+  })
+
+  providing(connectors({ PROVIDER_TIMEOUT: "3s" }), "effect")("has no answer within PROVIDER_TIMEOUT", function* () {
+    const provider = yield* endpoint(() => {})
+    const sending = yield* start(http(provider))
+    yield* untilLive(() => provider.received.length === 1)
+    yield* TestClock.adjust("2999 millis")
+    assert.isUndefined(sending.pollUnsafe())
+    yield* TestClock.adjust("1 millis")
+    assert.deepStrictEqual(yield* Fiber.join(sending), unknown("timeout"))
+  })
+
+  test("loses its connection before or within the answer", function* () {
+    yield* trusted
+    // An answer that breaks off is none, whatever its status.
+    const text = `HTTP/1.1 400 Bad Request\r\ncontent-length: 1000\r\n\r\n{"ok":false,"error_code":400}`
+    for (const begun of ["", text]) {
+      for (const options of [{}, { tls }]) {
+        const provider = yield* endpoint(({ socket }) => socket.write(begun, () => socket.destroy()), options)
+        const origin = "tls" in options ? { origin: secure } : {}
+        yield* expectOfBoth(provider, unknown("connection_lost"), { what: begun, ...origin })
+        assert.strictEqual(provider.received.length, 2)
+      }
+    }
+  })
+
+  test("is refused by TLS after the request was sent", function* () {
+    yield* trusted
+    // With TLS 1.3, the server rejects the missing client certificate only after the client's handshake has ended.
+    const provider = yield* endpoint(() => {}, {
+      tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
+    })
+    yield* expectOfBoth(provider, unknown("connection_lost"), { origin: secure })
+  })
+
+  test("gets an answer that is not HTTP, of ambiguous length or of another protocol", function* () {
+    const garbage = [
+      "SSH-2.0-OpenSSH_9.9\r\n",
+      "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+      // The answer is longer than its length; the part within the length is not JSON.
+      `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
+    ]
+    for (const text of garbage) {
+      const provider = yield* answering(text)
+      yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
+      yield* until(() => provider.closed() === 2)
+    }
+  })
+})
+
+describe("a connection to a provider", () => {
+  test("is opened for each call and closed with its answer", function* () {
+    const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
+    for (let i = 1; i <= 3; i++) {
+      assert.deepStrictEqual(yield* send(http(provider)), accepted("8812"))
+      assert.strictEqual(provider.connections(), i)
+      yield* until(() => provider.closed() === i)
+    }
+  })
+
+  test("is never replaced within a call", function* () {
+    const provider = yield* endpoint(({ connection, socket }) =>
+      connection === 1 ? socket.resetAndDestroy() : socket.write(reply(200, taken.telegram))
+    )
+    assert.deepStrictEqual(yield* send(telegram(provider)), unknown("connection_lost"))
+    assert.strictEqual(provider.connections(), 1)
+  })
 })
