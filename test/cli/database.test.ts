@@ -3,7 +3,7 @@ import { NodeServices } from "@effect/platform-node"
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, FileSystem, Redacted, Schema } from "effect"
-import * as Net from "node:net"
+import { endpoint } from "../support/Endpoints.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { at, documentOf, failure, run, start } from "./Cli.support.ts"
 
@@ -66,7 +66,7 @@ describe("a command with DATABASE_URL", () => {
   })
 
   it.live("fails within seconds when no server answers", function* () {
-    const port = yield* silentServer
+    const { port } = yield* endpoint(() => {}, { connected: () => {} })
     const env = at(Redacted.make(`postgres://u:p@127.0.0.1:${port}/x`))
     const silent = failure(1, "The database can't be used: Connection timed out")
     assert.deepStrictEqual(yield* run(list, { env }), silent)
@@ -140,17 +140,3 @@ it.live("a command with faulty settings prints each fault on a line", function* 
     )
   }
 })
-
-/** Starts a server that accepts connections and never answers; returns its port. */
-const silentServer = Effect.acquireRelease(
-  Effect.callback<Net.Server>((resume) => {
-    const server = Net.createServer()
-    server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-  }),
-  (server) => Effect.sync(() => server.close())
-).pipe(
-  Effect.map((server) => {
-    const address = server.address()
-    return typeof address === "object" && address !== null ? address.port : 0
-  })
-)

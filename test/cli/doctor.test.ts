@@ -1,11 +1,12 @@
 /** `doctor`: its findings when everything is in order, and when one thing is not. */
-import { assert, describe, it, layer } from "../support/Vitest.ts"
+import { assert, describe, it, providing } from "../support/Vitest.ts"
 import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
+import { subscribe } from "../support/Events.ts"
 import { requires } from "../support/Programs.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
@@ -53,11 +54,13 @@ const assertTrouble = (ended: Ended, check: string, detail: RegExp, advice: RegE
   assert.strictEqual(ended.stderr, `Not in order: ${check}\n`)
 }
 
+const test = providing(TestDatabase.layer)
+
 const project = { id: "acme", name: "Acme" }
 const channel = { id: "chat", providerType: "sandbox", displayName: "Chat", config: {} }
 
-layer(TestDatabase.layer)("doctor", (it) => {
-  it.effect("lists each check and finds everything in order", function* () {
+describe("doctor", () => {
+  test("lists each check and finds everything in order", function* () {
     const ended = yield* examine()
     assert.deepStrictEqual([ended.status, ended.stderr, findingsOf(ended)], [0, "", []])
     assert.deepStrictEqual(
@@ -70,13 +73,13 @@ layer(TestDatabase.layer)("doctor", (it) => {
     assert.match(text.stdout, /^ok {7}settings {5}every variable is well formed\nok {7}database/)
   })
 
-  it.effect("reports a faulty setting and stops", function* () {
+  test("reports a faulty setting and stops", function* () {
     const ended = yield* examine({ env: { PORT: "x" } })
     assertTrouble(ended, "settings", /^PORT must be/, /README/)
     assert.strictEqual(reportOf(ended).length, 1)
   })
 
-  it.effect("reports an unreachable database without its password", function* () {
+  test("reports an unreachable database without its password", function* () {
     const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
     assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
     const skipped = ["migrations", "clock", "keys", "work", "moves"].map((check) => `${check} skipped`)
@@ -84,14 +87,14 @@ layer(TestDatabase.layer)("doctor", (it) => {
     assert.notInclude(ended.stdout + ended.stderr, "s3cret")
   })
 
-  it.effect("reports DATABASE_URL and DATABASE_DIRECT_URL that lead to different databases", function* () {
+  test("reports DATABASE_URL and DATABASE_DIRECT_URL that lead to different databases", function* () {
     const { url } = yield* TestDatabase
     const other = yield* makeDatabase()
     const env = { ...at(other), DATABASE_DIRECT_URL: Redacted.value(url) }
     assertTrouble(yield* examine({ env }), "pooler", /different databases/, /Correct/)
   })
 
-  it.effect("reports channels whose config SECRET_KEY does not open", function* () {
+  test("reports channels whose config SECRET_KEY does not open", function* () {
     const { url } = yield* TestDatabase
     const env = at(url)
     const applied = yield* run(["project", "apply", "-"], {
@@ -101,11 +104,9 @@ layer(TestDatabase.layer)("doctor", (it) => {
     assert.strictEqual(applied.status, 0, applied.stderr)
     assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
     assertTrouble(yield* examine({ env: at(url) }), "keys", /channel acme\/chat/, /SECRET_KEY/)
-    const sql = yield* SqlClient.SqlClient
-    yield* sql`DELETE FROM channels`
   })
 
-  it.effect("reports work for an operator without failing, and fails for work that no worker took over", function* () {
+  test("reports work for an operator without failing, and fails for work that no worker took over", function* () {
     const { url } = yield* TestDatabase
     const env = at(url)
     const conversation = { id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "chat", address: "somebody" }
@@ -130,13 +131,8 @@ layer(TestDatabase.layer)("doctor", (it) => {
     assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
     yield* sql`UPDATE projects SET move_state = NULL`
     yield* sql`DELETE FROM messages`
-    yield* sql`DELETE FROM conversations`
-    yield* sql`DELETE FROM channels`
 
-    yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
-    yield* sql`
-      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-      VALUES ('acme', 'shop', 'https://shop.example.com/', '{}', true, 1)`
+    yield* subscribe(sql, "acme", "shop")
     yield* sql`
       INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, failing_since, parked_until)
       VALUES ('acme', 'shop', 10, 10, now() - interval '18 minutes', now() + interval '1 minute')`
@@ -144,15 +140,12 @@ layer(TestDatabase.layer)("doctor", (it) => {
     assert.deepStrictEqual([failing.status, findingsOf(failing)], [0, ["work warning"]])
     assert.include(failing.stdout, '"1 endpoint that fails"')
     assert.deepStrictEqual(yield* pasteAdvice(failing, { env }), [["webhooks list --project acme", 0]])
-    yield* sql`DELETE FROM endpoint_health`
-    yield* sql`DELETE FROM webhooks`
-    yield* sql`DELETE FROM installations`
   })
 
   describe("doctor with REDIS_URL", () => {
     requires("redis")
 
-    it.effect("reports whether Redis and the collector answer", function* () {
+    test("reports whether Redis and the collector answer", function* () {
       const redis = yield* Effect.promise(() => makeRedis())
       const collector = yield* Effect.promise(() => startCollector())
       yield* Effect.promise(() => redis.start())
@@ -182,23 +175,21 @@ it.effect("the advice of doctor has commands with every flag that they require",
   }
 })
 
-it.effect("doctor of a database reports missing and unknown migrations", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const [last] = yield* sql<{ id: number; name: string }>`
+test("doctor of a database reports missing and unknown migrations", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [last] = yield* sql<{ id: number; name: string }>`
       DELETE FROM effect_sql_migrations
       WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
       RETURNING migration_id AS id, name`
-    const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
-    assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate`/)
-    const next = yield* examine()
-    assert.deepStrictEqual(
-      [next.status, findingsOf(next)],
-      [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
-    )
-    yield* sql`
+  const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
+  assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate`/)
+  const next = yield* examine()
+  assert.deepStrictEqual(
+    [next.status, findingsOf(next)],
+    [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
+  )
+  yield* sql`
       INSERT INTO effect_sql_migrations (migration_id, name)
       VALUES (${last?.id ?? 0}, ${last?.name ?? ""}), (999, 'later')`
-    assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
-  }).pipe(Effect.provide(TestDatabase.layer))
-)
+  assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
+})

@@ -3,9 +3,9 @@ import { assert, it } from "../support/Vitest.ts"
 import { Console, Duration, Effect, Fiber, Option, Redacted } from "effect"
 import { HttpClient, HttpServerRequest } from "effect/http"
 import { TestClock } from "effect/testing"
-import { createServer } from "node:http"
-import { receiver } from "../../src/cli/commands/listen/Receiver.ts"
+import { receiver as listener } from "../../src/cli/commands/listen/Receiver.ts"
 import { newSecret, signedHeaders } from "../../src/platform/secrets/StandardWebhooks.ts"
+import { receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
 import { expectNoSecretOf } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -53,8 +53,8 @@ it.live("verifies deliveries, counts their attempts, fails the first ones, and e
   assert.strictEqual(yield* post(url, "x".repeat(2_000_000), headers), 413)
   const answer = yield* Effect.promise(() => fetch(url))
   assert.strictEqual(answer.status, 405)
-  const { status, stderr, stdout } = yield* interrupted
-  assert.deepStrictEqual([status, stderr], [0, ""])
+  const { status: exit, stderr, stdout } = yield* interrupted
+  assert.deepStrictEqual([exit, stderr], [0, ""])
   assert.deepStrictEqual(columnsOf(stdout), [
     ["crm.deal.created.v1", "dlv_1", "verified", "answered 500"],
     ["crm.deal.created.v1", "dlv_1", "attempt 2", "verified"],
@@ -79,25 +79,17 @@ it.live("with --json prints events alone on standard output, and none that is no
 it.live(
   "without a port takes a free one when the usual one is taken, and sends deliveries on as they came",
   function* () {
-    const received: Array<string> = []
-    const program = yield* Effect.acquireRelease(
-      Effect.callback<ReturnType<typeof createServer>>((resume) => {
-        const server = createServer((request, response) => {
-          request.on("data", (bytes) => received.push(`${request.headers["webhook-signature"]} ${bytes}`))
-          request.on("end", () => response.writeHead(302, { location: "/elsewhere" }).end())
-        }).listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-      }),
-      (server) => Effect.sync(() => server.close())
-    )
-    const address = program.address()
-    const to = `http://127.0.0.1:${typeof address === "object" ? address?.port : ""}/`
-    const one = yield* listen("--forward-to", to)
+    const program = yield* receiver(status(302, { location: "/elsewhere" }))
+    const one = yield* listen("--forward-to", program.url)
     const nobody = `http://127.0.0.1:${yield* Effect.promise(freePort)}/`
     const other = yield* listen("--forward-to", nobody)
     assert.notStrictEqual(one.url, other.url)
     const headers = { "webhook-id": "dlv_1", "webhook-signature": "v1,AAAA" }
     for (const { url } of [one, other]) assert.strictEqual(yield* post(url, event("Cups"), headers), 204)
-    assert.deepStrictEqual(received, [`v1,AAAA ${event("Cups")}`])
+    assert.deepStrictEqual(
+      program.hits.map(({ body, headers }) => [headers["webhook-signature"], body]),
+      [["v1,AAAA", event("Cups")]]
+    )
     const columns = ["crm.deal.created.v1", "dlv_1", "secret unknown"]
     assert.deepStrictEqual(columnsOf((yield* one.interrupted).stdout), [[...columns, "forwarded", "302"]])
     assert.deepStrictEqual(columnsOf((yield* other.interrupted).stdout), [
@@ -110,7 +102,7 @@ it.effect("waits 10 s for the program to which it sends deliveries on", function
   const options = { json: false, fail: 0, secret: Option.none(), forwardTo: Option.some("http://127.0.0.1:1/") }
   const request = HttpServerRequest.fromWeb(new Request("http://127.0.0.1/", { method: "POST", body: "{}" }))
   const lines: Array<unknown> = []
-  const answer = yield* receiver(options).pipe(
+  const answer = yield* listener(options).pipe(
     Effect.provideService(HttpServerRequest.HttpServerRequest, request),
     Effect.provideService(
       HttpClient.HttpClient,

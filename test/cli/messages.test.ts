@@ -6,7 +6,7 @@ import { newKey } from "../contract/Requests.ts"
 import { type Answering } from "../integrations/deliveries/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { at, documentOf, failure, run } from "./Cli.support.ts"
+import { at, documentOf, run } from "./Cli.support.ts"
 
 const hour = 3_600_000
 
@@ -95,16 +95,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
     })
     assert.deepStrictEqual(yield* everything, before)
     assert.strictEqual(messageReceiptOf(yield* send("sandbox")).deliveryStatus, "sent")
-  })
-
-  it.effect("fails without output for an unknown project", function* () {
-    const { messages } = yield* start()
-    const missing = 'There is no project "nobody"'
-    assert.deepStrictEqual(yield* messages("list", "--project", "nobody", "--json"), failure(1, missing))
-    assert.deepStrictEqual(
-      yield* messages("settle", "--project", "nobody", "--message", "m", "--as", "sent"),
-      failure(1, missing)
-    )
   })
 })
 

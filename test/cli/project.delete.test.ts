@@ -1,9 +1,9 @@
 /** `project delete`: the rows that it removes, and its refusals. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect, Schema } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { World } from "../contract/Samples.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { documentOf, run } from "./Cli.support.ts"
+import { at, documentOf, run } from "./Cli.support.ts"
 
 const isRemoval = Schema.is(
   Schema.Struct({ projectId: Schema.String, deleted: Schema.Record(Schema.String, Schema.Int) })
@@ -22,12 +22,12 @@ const tablesOf = (projectId: string) =>
     return found.map(({ name }) => name)
   }).pipe(Effect.orDie)
 
-const command = (projectId: string, confirm: string, ...flags: ReadonlyArray<string>) =>
+const onProject = (projectId: string, command: string, ...flags: ReadonlyArray<string>) =>
   Effect.flatMap(TestServer, ({ databaseUrl }) =>
-    run(["project", "delete", "--project", projectId, "--confirm", confirm, ...flags], {
-      env: { DATABASE_URL: databaseUrl, SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
-    })
+    run([...command.split(" "), "--project", projectId, ...flags], { env: at(Redacted.make(databaseUrl)) })
   )
+const command = (projectId: string, confirm: string, ...flags: ReadonlyArray<string>) =>
+  onProject(projectId, "project delete", "--confirm", confirm, ...flags)
 
 const statusOf = (token: string) =>
   Effect.flatMap(TestServer, ({ send }) =>
@@ -69,9 +69,7 @@ layer(World.layer, { excludeTestServices: true })("project delete", (it) => {
       yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId}`
       yield* Effect.sleep("1 second")
       assert.strictEqual(yield* statusOf(token), 401)
-      const issued = yield* run(["token", "issue", "--project", projectId, "--name", "late", "--scope", "all"], {
-        env: { DATABASE_URL: (yield* TestServer).databaseUrl, SECRET_KEY: Buffer.alloc(32, 7).toString("base64") }
-      })
+      const issued = yield* onProject(projectId, "token issue", "--name", "late", "--scope", "all")
       assert.strictEqual(issued.stderr, `There is no project "${projectId}"\n`)
       assert.strictEqual((yield* Effect.exit(apply(projectId)))._tag, "Failure")
       assert.strictEqual((yield* command(projectId, projectId)).status, 0)

@@ -94,7 +94,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       const again = documentOf(yield* cli(["project", "apply", path, "--json"]))
       assert.deepInclude(again, { unchanged: JSON.parse(stdout).records })
       const before = yield* fs.readFileString(path)
-      assert.deepStrictEqual(yield* toOutput("nowhere", path), failure(1, 'There is no project "nowhere"'))
+      assert.strictEqual((yield* toOutput("nowhere", path)).status, 1)
       assert.strictEqual(yield* fs.readFileString(path), before)
       assert.deepStrictEqual(yield* fs.readDirectory(directory), ["out.json"])
       const missing = `${directory}/none/out.json`
@@ -119,39 +119,42 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       assert.deepInclude(again, { unchanged: records })
     })
 
-    it.effect("of no kind serves a project that is being deleted, or that another database serves", function* () {
-      const sql = yield* SqlClient.SqlClient
-      const id = "left"
-      yield* apply(file(id))
-      const period = "--since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z"
-      const commands = [
-        "project export",
-        "token issue --name n --scope all",
-        "token list",
-        "task create --title t",
-        "task complete --task t",
-        "deliveries list",
-        "deliveries show --delivery d",
-        "deliveries retry --delivery d",
-        `deliveries replay --installation i ${period}`,
-        "deliveries replays",
-        "deliveries cancel-replay --replay r",
-        "webhooks list",
-        "webhooks test --installation i",
-        "webhooks enable --installation i",
-        "webhooks disable --installation i",
-        "messages list",
-        "messages settle --message m --as sent",
-        "audit list"
-      ]
-      for (const change of ["move_state = 'arriving'", "move_state = NULL, deleted_at = now()"]) {
-        yield* sql`UPDATE projects SET ${sql.literal(change)} WHERE project_id = ${id}`
-        for (const command of commands) {
-          const ended = yield* cli([...command.split(" "), "--project", id])
-          assert.deepStrictEqual(ended, failure(1, `There is no project "${id}"`), `${change}: ${command}`)
+    it.effect(
+      "of no kind serves a project that is missing, being deleted, or served by another database",
+      function* () {
+        const sql = yield* SqlClient.SqlClient
+        for (const id of ["arriving", "deleted"]) yield* apply(file(id))
+        yield* sql`UPDATE projects SET move_state = 'arriving' WHERE project_id = 'arriving'`
+        yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = 'deleted'`
+        const period = "--since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z"
+        const commands = [
+          "project export",
+          "token issue --name n --scope all",
+          "token list",
+          "task create --title t",
+          "task complete --task t",
+          "deliveries list",
+          "deliveries show --delivery d",
+          "deliveries retry --delivery d",
+          `deliveries replay --installation i ${period}`,
+          "deliveries replays",
+          "deliveries cancel-replay --replay r",
+          "webhooks list",
+          "webhooks test --installation i",
+          "webhooks enable --installation i",
+          "webhooks disable --installation i",
+          "messages list",
+          "messages settle --message m --as sent",
+          "audit list"
+        ]
+        for (const id of ["missing", "arriving", "deleted"]) {
+          for (const command of commands) {
+            const ended = yield* cli([...command.split(" "), "--project", id])
+            assert.deepStrictEqual(ended, failure(1, `There is no project "${id}"`), command)
+          }
         }
       }
-    })
+    )
 
     it.effect("prints the JSON Schema, with or without a database", function* () {
       const nowhere = { env: { DATABASE_URL: "nowhere" } }

@@ -1,14 +1,17 @@
 /** `secrets reseal` seals stored secrets with the current key; `doctor` reports which keys are still needed. */
-import { assert, layer } from "../support/Vitest.ts"
+import { assert, describe, providing } from "../support/Vitest.ts"
 import { Effect, Fiber, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import { ChannelId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { openConfig } from "../../src/messaging/providers/SealedConfigs.ts"
 import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
+import { subscribe } from "../support/Events.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { cli, documentOf, type Ended } from "./Cli.support.ts"
+
+const test = providing(TestDatabase.layer)
 
 const newKey = () => randomBytes(32).toString("base64")
 const [oldKey, key, lostKey] = [newKey(), newKey(), newKey()]
@@ -32,26 +35,25 @@ const project = { id: "acme", name: "Acme" }
 const apply = (file: object, options: { readonly env: Record<string, string> }) =>
   Effect.map(cli(["project", "apply", "-", "--json"], { ...options, stdin: JSON.stringify(file) }), documentOf)
 
+const boxOf = (...keys: Parameters<typeof secretBox>) => Effect.provide(Effect.service(SecretBox), secretBox(...keys))
+
 /** Stores webhooks, each with a retired secret and a current one that is sealed with a key. */
 const storeWebhooks = Effect.fnUntraced(function* (projectId: string, names: ReadonlyArray<string>, key: string) {
   const sql = yield* SqlClient.SqlClient
-  const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+  const { seal } = yield* boxOf(key)
   for (const name of names) {
     const sealed = yield* seal(["webhook", projectId, name], Redacted.make(`whsec_${name}`))
-    yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES (${projectId}, ${name}, ${name}, 'active')`
-    yield* sql`
-      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-      VALUES (${projectId}, ${name}, 'https://shop.example', '{crm.deal.created.v1}', true, 2)`
+    yield* subscribe(sql, projectId, name)
     yield* sql`
       INSERT INTO webhook_secrets (project_id, installation_id, version, sealed, retires_at)
-      VALUES (${projectId}, ${name}, 1, 'over', now() - interval '1 day'), (${projectId}, ${name}, 2, ${sealed}, 'infinity')`
+      VALUES (${projectId}, ${name}, 0, 'over', now() - interval '1 day'), (${projectId}, ${name}, 1, ${sealed}, 'infinity')`
   }
 })
 
 /** Opens the current secrets of webhooks with a key. */
 const openWebhooks = Effect.fnUntraced(function* (projectId: string, key: string) {
   const sql = yield* SqlClient.SqlClient
-  const { open } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+  const { open } = yield* boxOf(key)
   const rows = yield* sql<{ id: string; sealed: Uint8Array }>`
     SELECT installation_id AS id, sealed FROM webhook_secrets
     WHERE project_id = ${projectId} AND retires_at = 'infinity' ORDER BY 1`
@@ -60,25 +62,17 @@ const openWebhooks = Effect.fnUntraced(function* (projectId: string, key: string
   )
 })
 
-const clear = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`DELETE FROM webhook_secrets`
-  yield* sql`DELETE FROM webhooks`
-  yield* sql`DELETE FROM installations`
-  yield* sql`DELETE FROM channels`
-})
-
 const keysFound = ({ stdout }: Ended) => /^(\w+) +keys +(.*)$/m.exec(stdout)?.slice(1) ?? []
 
-layer(TestDatabase.layer)("secrets reseal", (it) => {
-  it.effect("seals webhooks' secrets and channels' configs anew under SECRET_KEY, once", function* () {
+describe("secrets reseal", () => {
+  test("seals webhooks' secrets and channels' configs anew under SECRET_KEY, once", function* () {
     const sql = yield* SqlClient.SqlClient
     yield* apply({ project, channels }, under(oldKey))
     yield* storeWebhooks("acme", ["a", "b"], oldKey)
     assert.deepStrictEqual(yield* reseal(), { resealed: 4, failed: 0 })
     assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 })
     assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_a", "whsec_b"])
-    const box = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+    const box = yield* boxOf(key)
     const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
     const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
     assert.strictEqual(opened.providerType, "http")
@@ -90,13 +84,12 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     assert.deepInclude(yield* apply({ project, channels: withoutConfig }, under(key)), {
       unchanged: { project: 1, channels: 2 }
     })
-    yield* clear
   })
 
-  it.effect("seals all that is stored in several batches", function* () {
+  test("seals all that is stored in several batches", function* () {
     yield* apply({ project }, under(oldKey))
     const sql = yield* SqlClient.SqlClient
-    const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(oldKey))
+    const { seal } = yield* boxOf(oldKey)
     const ids = Array.from({ length: 1_234 }, (_, n) => `c${n}`)
     const sealed = yield* Effect.forEach(ids, (id) => seal(["channel", "acme", id], Redacted.make("{}")))
     yield* sql`
@@ -105,10 +98,9 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
       FROM unnest(${ids}::text[], ${sealed}::bytea[]) AS channel (id, config)`
     assert.deepStrictEqual(yield* reseal(), { resealed: 1_234, failed: 0 })
     assert.deepStrictEqual(yield* reseal(under(key)), { resealed: 0, failed: 0 })
-    yield* clear
   })
 
-  it.effect("counts secrets that no key opens, leaves them unchanged, and lists them", function* () {
+  test("counts secrets that no key opens, leaves them unchanged, and lists them", function* () {
     yield* apply({ project }, under(oldKey))
     yield* storeWebhooks("acme", ["lost"], lostKey)
     yield* storeWebhooks("acme", ["kept"], oldKey)
@@ -117,14 +109,13 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     assert.strictEqual(stdout, "Sealed 1 secrets anew\n1 are opened by no key that is set:\n  webhook acme/lost\n")
     assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 1 })
     assert.deepStrictEqual(yield* reseal(under(key, lostKey)), { resealed: 1, failed: 0 })
-    yield* clear
   })
 
-  it.effect("leaves a value unchanged that is replaced during the command", function* () {
+  test("leaves a value unchanged that is replaced during the command", function* () {
     yield* apply({ project }, under(oldKey))
     yield* storeWebhooks("acme", ["a", "b"], oldKey)
     const sql = yield* SqlClient.SqlClient
-    const { seal } = yield* Effect.provide(Effect.service(SecretBox), secretBox(key))
+    const { seal } = yield* boxOf(key)
     const next = yield* seal(["webhook", "acme", "a"], Redacted.make("whsec_rotated"))
     // The command has read both values, and waits to replace the first, which another transaction has changed.
     const command = yield* sql.withTransaction(
@@ -138,32 +129,26 @@ layer(TestDatabase.layer)("secrets reseal", (it) => {
     )
     assert.deepStrictEqual(yield* Fiber.join(command), { resealed: 1, failed: 0 })
     assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_rotated", "whsec_b"])
-    yield* clear
   })
 
-  it.effect(
-    "leaves the secrets of a project alone that another database serves, whose rows may still be copied there",
-    function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* apply({ project, channels }, under(oldKey))
-      yield* storeWebhooks("acme", ["a"], oldKey)
-      for (const state of ["switching", "switched", "arriving"]) {
-        yield* sql`UPDATE projects SET move_state = ${state}`
-        assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 }, state)
-      }
-      yield* sql`UPDATE projects SET move_state = 'copying'`
-      assert.deepStrictEqual(yield* reseal(), { resealed: 3, failed: 0 })
-      yield* sql`UPDATE projects SET move_state = NULL`
-      yield* clear
+  test("leaves the secrets of a project alone that another database serves, whose rows may still be copied there", function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* apply({ project, channels }, under(oldKey))
+    yield* storeWebhooks("acme", ["a"], oldKey)
+    for (const state of ["switching", "switched", "arriving"]) {
+      yield* sql`UPDATE projects SET move_state = ${state}`
+      assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 0 }, state)
     }
-  )
+    yield* sql`UPDATE projects SET move_state = 'copying'`
+    assert.deepStrictEqual(yield* reseal(), { resealed: 3, failed: 0 })
+  })
 })
 
-layer(TestDatabase.layer)("doctor", (it) => {
-  it.effect("reports how many secrets each key seals, and when a previous key is no longer needed", function* () {
+describe("doctor", () => {
+  test("reports how many secrets each key seals, and when a previous key is no longer needed", function* () {
     yield* apply({ project, channels }, under(oldKey))
     yield* storeWebhooks("acme", ["a"], key)
-    const ids = (yield* Effect.provide(Effect.service(SecretBox), secretBox(key, oldKey))).keyIds
+    const ids = (yield* boxOf(key, oldKey)).keyIds
     const before = yield* cli(["doctor"], both)
     assert.strictEqual(before.status, 0, before.stderr)
     assert.deepStrictEqual(keysFound(before), [

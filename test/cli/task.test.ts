@@ -151,8 +151,6 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
     const before = yield* rowsOf("tasks", "failures")
     const long = "x".repeat(161)
     for (const [command, line] of [
-      [create("nowhere"), 'There is no project "nowhere"'],
-      [complete("nowhere", "task", "--json"), 'There is no project "nowhere"'],
       [create("failures", "--deal", "foreign", "--json"), 'Project "failures" has no deal "foreign"'],
       [create("failures", "--client", "foreign", "--deal", "deal"), 'Project "failures" has no client "foreign"'],
       [
