@@ -33,6 +33,6 @@ export const project = [
   deals('status === "lost" ? (old?.lostReason ?? null) : null', "old?.lostReason ?? null"),
   deals("isOpen && deal.closedAt !== null", "false"),
   exports("ISOLATION LEVEL REPEATABLE READ, ", ""),
-  json('typeof value === "number" && !Number.isFinite(value)', "false", "project/Projects"),
+  json('typeof value === "number" && !Number.isFinite(value)', "false"),
   json("const maxDepth = 64", "const maxDepth = 640")
 ]

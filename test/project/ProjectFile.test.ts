@@ -11,6 +11,13 @@ const faults = (file: unknown) => {
   return Result.isFailure(parsed) ? parsed.failure : []
 }
 
+/** The message about a choice of words. */
+const oneOf = (words: string) =>
+  `must be ${words
+    .split(" ")
+    .map((word) => `"${word}"`)
+    .join(" or ")}`
+
 describe("a project file that is not JSON", () => {
   it.each([
     ["", "line 1, column 1"],
@@ -73,7 +80,18 @@ describe("faults in the shape of a project file", () => {
       deals: [{ id: "d", title: "D", amountMinor: 0.5, currency: "eur", expectedCloseDate: "2026-13-01" }],
       tickets: [{ id: "t", subject: "T", status: "open", rating: { score: 6, by: "customer" } }],
       conversations: [{ id: "1", channelId: "c", address: "a" }],
-      installations: [{ id: "i", name: "I", importProfile: { version: 0, mappings: { thing: {} } } }],
+      installations: [
+        {
+          id: "i",
+          name: "I",
+          importProfile: { version: 0, mappings: { thing: {}, contact: { "": "email", a: "name" } }, more: 1 },
+          stagedRecords: [
+            { entityType: "person", externalId: "", fields: { "": 1, ["x".repeat(101)]: 1 } },
+            { entityType: "note", externalId: "1", fields: {}, version: 1 },
+            { fields: [] }
+          ]
+        }
+      ],
       extra: []
     }
     assert.deepStrictEqual(faults(file), [
@@ -108,8 +126,19 @@ describe("faults in the shape of a project file", () => {
       "deals/0/expectedCloseDate: must be a date that exists, written YYYY-MM-DD, or null",
       "tickets/0/rating/score: must be an integer from 1 to 5",
       "conversations/0/id: must be a UUID",
+      "installations/0/importProfile/more: is not known here",
       "installations/0/importProfile/version: must be an integer from 1 to 2147483647",
-      "installations/0/importProfile/mappings/thing: is not known here"
+      "installations/0/importProfile/mappings/thing: is not known here",
+      "installations/0/importProfile/mappings/contact/: is not known here",
+      `installations/0/importProfile/mappings/contact/a: ${oneOf("displayName firstName lastName email phone tags restricted")}`,
+      `installations/0/stagedRecords/0/entityType: ${oneOf("contact organization lead deal task activity note")}`,
+      "installations/0/stagedRecords/0/externalId: must be a string of 1 to 160 characters",
+      "installations/0/stagedRecords/0/fields/: is not known here",
+      `installations/0/stagedRecords/0/fields/${"x".repeat(101)}: is not known here`,
+      "installations/0/stagedRecords/1/version: is not known here",
+      "installations/0/stagedRecords/2/entityType: is required",
+      "installations/0/stagedRecords/2/externalId: is required",
+      "installations/0/stagedRecords/2/fields: must be an object"
     ])
   })
 
@@ -158,7 +187,7 @@ describe("faults in the shape of a project file", () => {
     ])
   })
 
-  it("include text that the database can't store, in values and in names", () => {
+  it("include text that the database can't store, in values and in names, and numbers that JSON can't write", () => {
     const file = {
       project: { id: "p", name: "a\u0000" },
       clients: [{ id: "\ud800", displayName: "😀 is a pair" }],
@@ -166,15 +195,16 @@ describe("faults in the shape of a project file", () => {
         {
           id: "i",
           name: "I",
-          stagedRecords: [{ entityType: "note", externalId: "1", fields: { "\udc00": ["\u0000"] } }]
+          stagedRecords: [{ entityType: "note", externalId: "1", fields: { "\udc00": ["\u0000"], large: "1e400" } }]
         }
       ]
     }
-    assert.deepStrictEqual(faults(file), [
+    assert.deepStrictEqual(faults(JSON.stringify(file).replace('"1e400"', "1e400")), [
       "project/name: must not contain U+0000 or an unpaired surrogate",
       "clients/0/id: must not contain U+0000 or an unpaired surrogate",
       "installations/0/stagedRecords/0/fields/\\udc00: must not contain U+0000 or an unpaired surrogate in its name",
-      "installations/0/stagedRecords/0/fields/\\udc00/0: must not contain U+0000 or an unpaired surrogate"
+      "installations/0/stagedRecords/0/fields/\\udc00/0: must not contain U+0000 or an unpaired surrogate",
+      "installations/0/stagedRecords/0/fields/large: must be a smaller number"
     ])
   })
 

@@ -1,36 +1,24 @@
 /** Applies concurrent with other writes: other applies, and creates and patches of the API. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Deferred, Effect, Fiber, Layer, Queue } from "effect"
+import { Deferred, Effect, Fiber, Queue } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
 import { ClientId, DealId, ProjectId, StageId } from "../../src/api/schema/Ids.ts"
 import { Clients } from "../../src/crm/Clients.ts"
 import { Deals } from "../../src/crm/Deals.ts"
-import { command } from "../../src/platform/mutations/Idempotency.ts"
-import { Notifier } from "../../src/platform/outbox/Notifier.ts"
-import { Pages } from "../../src/platform/requests/Pages.ts"
 import { exportProject } from "../../src/project/Exports.ts"
 import {
   apply,
+  commandOf,
   configOf,
   faultsOf,
   type File,
   manyClients,
   projectRow,
   rowsOf,
-  services,
-  textOf
+  textOf,
+  withCrm
 } from "./Projects.support.ts"
-
-const withApi = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
-  Layer.provide(Layer.mock(Pages)({})),
-  Layer.provide(Notifier.layerInline),
-  Layer.provideMerge(services)
-)
-
-/** Creates a command of a project under a key; keys and bodies need not differ otherwise. */
-const commandOf = (projectId: string, key: string) =>
-  command(ProjectId.make(projectId), { endpoint: { identifier: "test" }, headers: { "idempotency-key": key } })
 
 /** Creates a client through the API; returns whether it was created. */
 const create = Effect.fnUntraced(function* (projectId: string, key: string) {
@@ -58,7 +46,7 @@ const activeClients = Effect.fnUntraced(function* (projectId: string) {
   return (yield* projectRow(projectId))?.["active_clients"]
 })
 
-layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
+layer(withCrm, { excludeTestServices: true })("a concurrent apply", (it) => {
   it.effect("of the same new project succeeds twice", function* () {
     for (let round = 0; round < 3; round++) {
       const id = `twice-${round}`
@@ -181,7 +169,7 @@ layer(withApi, { excludeTestServices: true })("a concurrent apply", (it) => {
   })
 })
 
-layer(withApi, { excludeTestServices: true })("an export beside mutations", (it) => {
+layer(withCrm, { excludeTestServices: true })("an export beside mutations", (it) => {
   it.effect("has the state of one moment, and no mutation waits for it", function* () {
     const id = "exported"
     const projectId = ProjectId.make(id)

@@ -2,7 +2,12 @@
 import { DateTime, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import type { ProjectId } from "../../src/api/schema/Ids.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { Clients } from "../../src/crm/Clients.ts"
+import { Deals } from "../../src/crm/Deals.ts"
+import { command } from "../../src/platform/mutations/Idempotency.ts"
+import { Notifier } from "../../src/platform/outbox/Notifier.ts"
+import { Pages } from "../../src/platform/requests/Pages.ts"
 import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
 import { exportProject } from "../../src/project/Exports.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
@@ -18,6 +23,17 @@ export const services = Projects.layer.pipe(
   Layer.provideMerge(secretBox(keyOf(1))),
   Layer.provideMerge(TestDatabase.layer)
 )
+
+/** Together with the commands of clients and deals. */
+export const withCrm = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
+  Layer.provide(Layer.mock(Pages)({})),
+  Layer.provide(Notifier.layerInline),
+  Layer.provideMerge(services)
+)
+
+/** Creates a command of a project under a key. */
+export const commandOf = (projectId: string, key: string, payload: object = {}) =>
+  command(ProjectId.make(projectId), { endpoint: { identifier: "test" }, headers: { "idempotency-key": key }, payload })
 
 /** Runs an effect as if `SECRET_KEY` had been changed. */
 export const underAnotherKey = Effect.provide(Layer.fresh(Projects.layer.pipe(Layer.provideMerge(secretBox(keyOf(2))))))
@@ -49,36 +65,14 @@ export const exported = Effect.fnUntraced(function* (projectId: ProjectId) {
   return { records, text }
 })
 
-const tables = [
-  "members",
-  "organizations",
-  "pipelines",
-  "stages",
-  "loyalty_levels",
-  "stamp_offers",
-  "channels",
-  "clients",
-  "client_addresses",
-  "deals",
-  "tickets",
-  "conversations",
-  "segments",
-  "segment_clients",
-  "templates",
-  "campaigns",
-  "tasks",
-  "installations"
-] as const
-type Table = (typeof tables)[number]
-
-const orders: Partial<Record<Table, ReadonlyArray<string>>> = {
+const orders: Readonly<Record<string, ReadonlyArray<string>>> = {
   client_addresses: ["client_id", "position"],
   segment_clients: ["segment_id", "client_id"],
   templates: ["id", "version"]
 }
 
 /** Returns all rows of a project, ordered by id. */
-export const rowsOf = Effect.fnUntraced(function* (table: Table, projectId: string) {
+export const rowsOf = Effect.fnUntraced(function* (table: string, projectId: string) {
   const sql = yield* SqlClient.SqlClient
   const order = orders[table] ?? ["id"]
   return yield* sql`
@@ -105,15 +99,6 @@ export const stagedOf = Effect.fnUntraced(function* (projectId: string) {
     (table) =>
       sql`SELECT xmin::text, * FROM ${sql(table)} AS staged WHERE project_id = ${projectId} ORDER BY staged::text`
   )
-})
-
-/** Returns everything that is stored of a project file. */
-export const stateOf = Effect.fnUntraced(function* (projectId: string) {
-  return [
-    yield* projectRow(projectId),
-    ...(yield* Effect.forEach(tables, (table) => rowsOf(table, projectId))),
-    ...(yield* stagedOf(projectId))
-  ]
 })
 
 /** Returns the project's row without its revision, which counts the files. */

@@ -3,7 +3,6 @@ import { PgConnection } from "@effect/sql-pg"
 import { Effect, Redacted, Schedule, type Scope } from "effect"
 import * as ChildProcess from "node:child_process"
 import * as Fs from "node:fs"
-import * as Net from "node:net"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../../src/platform/database/EmbeddedPostgres.ts"
@@ -98,15 +97,6 @@ export const query = (url: string, sql: string) =>
 
 /** Waits until the server of a directory has been shut down. */
 export const isStopped = (directory: string) => until(() => lockOf(directory) === undefined)
-
-/** Listens on a port. */
-export const occupy = (port: number) =>
-  Effect.acquireRelease(
-    Effect.callback<Net.Server>((resume) => {
-      const server = Net.createServer().listen(port, "127.0.0.1", () => resume(Effect.succeed(server)))
-    }),
-    (server) => Effect.sync(() => server.close())
-  )
 
 /** Starts a program unrelated to PostgreSQL, which may have the same user; waits for its first output. */
 export const unrelatedProcess = (script: string, account?: { readonly uid: number; readonly gid: number }) =>

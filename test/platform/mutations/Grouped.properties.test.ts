@@ -1,43 +1,31 @@
 /** Commands in a group, compared with the same commands one by one. */
 import { assert, layer } from "../../support/Vitest.ts"
-import { Effect, Exit, Layer } from "effect"
+import { Effect, Exit } from "effect"
 import { SqlClient } from "effect/sql"
 import fc from "fast-check"
 import { ClientId, MemberId, OrganizationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import type { ClientPatch } from "../../../src/api/crm/Clients.ts"
 import { Clients } from "../../../src/crm/Clients.ts"
-import { Pages } from "../../../src/platform/requests/Pages.ts"
-import { type Command, command, type Outcome } from "../../../src/platform/mutations/Idempotency.ts"
-import { Projects } from "../../../src/project/Projects.ts"
-import { secretBox } from "../../support/SecretBox.ts"
-import { TestDatabase } from "../../support/TestDatabase.ts"
-
-const services = Clients.layer.pipe(
-  Layer.provide(Layer.mock(Pages)({})),
-  Layer.provideMerge(Layer.provide(Projects.layer, secretBox(Buffer.alloc(32, 7).toString("base64")))),
-  Layer.provideMerge(TestDatabase.layer)
-)
+import type { Outcome } from "../../../src/platform/mutations/Idempotency.ts"
+import { apply, commandOf, withCrm } from "../../project/Projects.support.ts"
 
 const clientNames = ["ada", "bob", "cyd", "dan"]
 
 /** Creates a project with four clients, one of them archived. */
 const open = Effect.fnUntraced(function* (id: string, contactCapacity: number | null) {
-  const { apply } = yield* Projects
-  yield* apply(
-    JSON.stringify({
-      project: { id, name: id, contactCapacity },
-      organizations: [
-        { id: "acme", name: "Acme" },
-        { id: "gone", name: "Gone", archived: true }
-      ],
-      members: [{ id: "anna", name: "Anna" }],
-      clients: clientNames.map((name) => ({
-        id: name,
-        displayName: name,
-        status: name === "dan" ? "archived" : "active"
-      }))
-    })
-  )
+  yield* apply(id, {
+    project: { contactCapacity },
+    organizations: [
+      { id: "acme", name: "Acme" },
+      { id: "gone", name: "Gone", archived: true }
+    ],
+    members: [{ id: "anna", name: "Anna" }],
+    clients: clientNames.map((name) => ({
+      id: name,
+      displayName: name,
+      status: name === "dan" ? "archived" : "active"
+    }))
+  })
   return ProjectId.make(id)
 })
 
@@ -67,17 +55,15 @@ const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc
   )
   .map((some) => some.map((step, index) => ({ key: `step-${index}`, ...step })))
 
-const commandOf = (projectId: ProjectId, { key, ...payload }: Step): Command =>
-  command(projectId, { endpoint: { identifier: "test" }, headers: { "idempotency-key": key }, payload })
-
 /** Runs a step; returns its result without the generated id: a receipt, or the code of a problem. */
 const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {
   const clients = yield* Clients
-  const { create, patch } = step
+  const { create, key, patch } = step
+  const own = commandOf(projectId, key, { create, patch })
   const sent: Effect.Effect<Outcome, { readonly _tag: string }> =
     patch === undefined
-      ? clients.create(commandOf(projectId, step), { displayName: create ?? "" })
-      : clients.patch(commandOf(projectId, step), ClientId.make(patch[0]), patch[1])
+      ? clients.create(own, { displayName: create ?? "" })
+      : clients.patch(own, ClientId.make(patch[0]), patch[1])
   const exit = yield* Effect.exit(
     Effect.match(sent, {
       onFailure: ({ _tag }) => _tag,
@@ -107,7 +93,7 @@ const activeOf = Effect.fnUntraced(function* (projectId: ProjectId) {
 
 let projects = 0
 
-layer(services, { excludeTestServices: true })("commands of a group", (it) => {
+layer(withCrm, { excludeTestServices: true })("commands of a group", (it) => {
   it.effect("have the same outcomes as one by one in every project", function* () {
     for (const some of fc.sample(steps, 20)) {
       const ids = [`group-${projects++}`, `group-${projects++}`]

@@ -1,9 +1,10 @@
-/** API keys: their members and lifetimes, also under concurrent actions of operators. `cli/token` tests the rest. */
+/** API keys under concurrent actions of operators. `cli/token` tests the rest. */
 import { assert, layer } from "../../../support/Vitest.ts"
-import { DateTime, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { DateTime, Duration, Effect, Fiber, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import { MemberId, type ProjectId } from "../../../../src/api/schema/Ids.ts"
-import { ApiKeys, ExpiryTooLong, KeyUnusable, MemberUnusable } from "../../../../src/platform/requests/auth/ApiKeys.ts"
+import { ApiKeys, KeyUnusable, MemberUnusable } from "../../../../src/platform/requests/auth/ApiKeys.ts"
+import { holding } from "../../../support/Locks.ts"
 import { makeProject } from "../../../support/Projects.ts"
 import { TestDatabase } from "../../../support/TestDatabase.ts"
 
@@ -47,48 +48,14 @@ const ahead = Effect.fnUntraced(function* <A, E, R, R2>(
   others: ReadonlyArray<Effect.Effect<unknown, unknown, R2>>
 ) {
   const sql = yield* SqlClient.SqlClient
-  const done = yield* Deferred.make<void>()
-  const commit = yield* Deferred.make<void>()
-  const transaction = yield* first.pipe(
-    Effect.andThen(Deferred.succeed(done, undefined)),
-    Effect.andThen(Deferred.await(commit)),
-    sql.withTransaction,
-    Effect.forkChild
-  )
-  yield* Deferred.await(done)
+  const { release } = yield* holding(sql, first)
   const waiting = yield* Effect.forEach(others, (other) => Effect.forkChild(sql.withTransaction(other)))
   yield* untilWaiting(others.length)
-  yield* Deferred.succeed(commit, undefined)
-  yield* Fiber.join(transaction)
+  yield* release
   return yield* Effect.forEach(waiting, Fiber.join)
 })
 
 layer(services)("the service ApiKeys", (it) => {
-  it.effect("issues keys for active members of the project only", function* () {
-    const projectId = yield* makeProject("members")
-    yield* makeProject("members of another")
-    const sql = yield* SqlClient.SqlClient
-    yield* sql`
-      INSERT INTO members (project_id, id, name, active) VALUES ('members of another', 'theirs', 'Theirs', true)`
-    yield* issue(projectId, { member: anna })
-    const refused = (member: string) => Effect.flip(issue(projectId, { member: MemberId.make(member) }))
-    assert.deepStrictEqual(yield* refused("left"), new MemberUnusable({ memberId: "left", reason: "inactive" }))
-    assert.deepStrictEqual(yield* refused("theirs"), new MemberUnusable({ memberId: "theirs", reason: "unknown" }))
-    assert.deepStrictEqual(
-      (yield* list(projectId)).map(({ memberId }) => memberId),
-      [anna]
-    )
-  })
-
-  it.effect("limits the life of a key to 366 days", function* () {
-    const projectId = yield* makeProject("lifetimes")
-    yield* issue(projectId, { expiresIn: days(366) })
-    for (const expiresIn of [Duration.sum(days(366), Duration.millis(1)), days(999_999_999)]) {
-      assert.instanceOf(yield* Effect.flip(issue(projectId, { expiresIn })), ExpiryTooLong)
-    }
-    assert.lengthOf(yield* list(projectId), 1)
-  })
-
   it.effect("does not extend the old key by a rotation", function* () {
     const { rotate } = yield* ApiKeys
     const projectId = yield* makeProject("prolongs")

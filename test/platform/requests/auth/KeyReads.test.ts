@@ -1,11 +1,15 @@
-/** Reads of API keys: immediate for known keys, at a bounded rate for invented ones. */
-import { assert, describe, it } from "../../../support/Vitest.ts"
-import { Duration, Effect, Fiber, Option } from "effect"
+/** Reads of API keys: immediate for known keys, at a bounded rate for invented ones, also over HTTP (contract §3). */
+import { assert, describe, it, layer } from "../../../support/Vitest.ts"
+import { Duration, Effect, Fiber, Option, Redacted } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { TestClock } from "effect/testing"
+import { once } from "node:events"
+import { connect, type Socket } from "node:net"
 import { KeyId } from "../../../../src/api/schema/Ids.ts"
 import { ServiceUnavailable } from "../../../../src/api/Problems.ts"
 import { networkOf, pacedReads } from "../../../../src/platform/requests/auth/KeyReads.ts"
+import { generate } from "../../../../src/platform/requests/auth/Token.ts"
+import { TestServer } from "../../../support/TestServer.ts"
 
 const idOf = (n: number) => KeyId.make(`key${String(n).padStart(9, "0")}`)
 const [valid, other] = [KeyId.make("validvalid01"), KeyId.make("validvalid02")]
@@ -144,4 +148,45 @@ describe("reads of API keys", () => {
       assert.isTrue(yield* Fiber.join(again))
     }
   )
+})
+
+const get = (token: string) =>
+  `GET /api/v1/developer/crm/clients HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${token}\r\n\r\n`
+
+const invented = Effect.map(generate(Option.none()), ({ token }) => get(Redacted.value(token)))
+
+/** More requests than may wait for a read, and the connections over which they are sent. */
+const [requests, connections] = [6_000, 60]
+
+/** Opens a connection to a server from an address of this host. */
+const connectFrom = (url: string, localAddress: string) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const { hostname, port } = new URL(url)
+      const socket = connect({ host: hostname, port: Number(port), localAddress }).setEncoding("latin1")
+      socket.on("error", () => {})
+      await once(socket, "connect")
+      return socket
+    }),
+    (socket) => Effect.sync(() => socket.destroy())
+  )
+
+/** Returns the HTTP version and status of the first answer. */
+const statusOf = (socket: Socket) =>
+  Effect.promise(() => once(socket, "data").then(([text]) => String(text).slice(0, 12)))
+
+layer(TestServer.layer(), { excludeTestServices: true })("a flood of invented tokens from one address", (it) => {
+  it.effect("does not refuse the new token of a caller from another", function* () {
+    const server = yield* TestServer
+    const { token } = yield* server.seed()
+    const flood = yield* Effect.replicateEffect(invented, requests)
+    const attackers = yield* Effect.replicateEffect(connectFrom(server.url, "127.0.0.2"), connections)
+    const caller = yield* connectFrom(server.url, "127.0.0.3")
+    const share = requests / connections
+    for (const [n, socket] of attackers.entries()) socket.write(flood.slice(n * share, (n + 1) * share).join(""))
+    caller.write(get(token))
+    const [first] = attackers
+    assert.match(yield* statusOf(first ?? assert.fail()), /^HTTP\/1.1 (401|503)$/)
+    assert.strictEqual(yield* statusOf(caller), "HTTP/1.1 200")
+  })
 })
