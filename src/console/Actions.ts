@@ -10,6 +10,7 @@ import { filterNames, highestPace, newReplayId, ReplayId, Replays } from "../int
 import { TestEvents } from "../integrations/TestEvents.ts"
 import { WebhookControl } from "../integrations/WebhookControl.ts"
 import { Messages } from "../messaging/Messages.ts"
+import { plural } from "../platform/operators/Search.ts"
 import { href } from "./Html.ts"
 
 export const campaignLabels = {
@@ -53,8 +54,6 @@ const action =
         (result): ActionResult => ({ page, ...result })
       )
     })
-
-const plural = (count: number, one: string, many: string) => `${count} ${count === 1 ? one : many}`
 
 const done = (title: string, message: string) => ({ done: { title, message } })
 const ask = (title: string, message: string, label: string) => ({ ask: { title, message, label } })

@@ -5,6 +5,7 @@ import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { read, type Slice, slicesOf } from "../integrations/deliveries/AttemptMinutes.ts"
+import { plural } from "../platform/operators/Search.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
 
@@ -102,7 +103,7 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
     <details>
       <summary>The same as numbers</summary>
       ${table(
-        `Attempts in slices of ${minutes === 1 ? "1 minute" : `${minutes} minutes`}, newest first, durations at most 19 % too long`,
+        `Attempts in slices of ${plural(minutes, "minute", "minutes")}, newest first, durations at most 19 % too long`,
         {
           From: ({ slice }) => clock(end(slice + 1)),
           Delivered: ({ delivered }) => delivered,

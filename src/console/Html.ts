@@ -1,6 +1,7 @@
 /** The elements of pages. `html` escapes every interpolated value that is not itself a result of `html`. */
 import { Record } from "effect"
 import { html, raw } from "hono/html"
+import { plural } from "../platform/operators/Search.ts"
 
 export { html }
 
@@ -120,7 +121,7 @@ const units = [
 export const duration = (seconds: number): string => {
   const [unit, length] = units.find(([, length]) => seconds >= length) ?? units[3]
   const count = Math.floor(seconds / length)
-  return `${count} ${unit}${count === 1 ? "" : "s"}`
+  return plural(count, unit, `${unit}s`)
 }
 
 /** Returns a function that shows a time relative to `now` (milliseconds), with the exact time in UTC beside it. */

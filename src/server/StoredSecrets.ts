@@ -2,6 +2,7 @@
 import { Data, Effect, Layer } from "effect"
 import { signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/SealedConfigs.ts"
+import { plural } from "../platform/operators/Search.ts"
 import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
 
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]
@@ -9,7 +10,7 @@ export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channel
 /** No key opens any stored secret: the keys belong to another database. */
 class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count: number }> {
   override get message() {
-    return `SECRET_KEY opens none of the ${this.count} secrets that are stored: set the key that sealed them, or name it in SECRET_KEY_PREVIOUS`
+    return `SECRET_KEY does not open what is stored (${plural(this.count, "secret", "secrets")}): set the key that sealed it, or name it in SECRET_KEY_PREVIOUS`
   }
 }
 

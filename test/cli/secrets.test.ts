@@ -106,7 +106,7 @@ describe("secrets reseal", () => {
     yield* storeWebhooks("acme", ["kept"], oldKey)
     const { status, stderr, stdout } = yield* cli(["secrets", "reseal"], both)
     assert.deepStrictEqual([status, stderr], [0, ""])
-    assert.strictEqual(stdout, "Sealed 1 secrets anew\n1 are opened by no key that is set:\n  webhook acme/lost\n")
+    assert.strictEqual(stdout, "Sealed 1 secret anew\n1 is opened by no key that is set:\n  webhook acme/lost\n")
     assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 1 })
     assert.deepStrictEqual(yield* reseal(under(key, lostKey)), { resealed: 1, failed: 0 })
   })

@@ -71,7 +71,7 @@ describe("a SECRET_KEY that opens nothing of what is stored", () => {
       const running = launchService({ env, args: ["--role", role] })
       const { code } = await running.exited
       assert.deepStrictEqual({ code, stdout: running.stdout() }, { code: 1, stdout: "" })
-      assert.match(running.stderr(), /^SECRET_KEY opens none of the 1 secrets that are stored: [^\n]+\n$/)
+      assert.match(running.stderr(), /^SECRET_KEY does not open what is stored \(1 secret\): [^\n]+\n$/)
       for (const key of [SECRET_KEY, env.SECRET_KEY]) assert.notInclude(running.stderr(), key)
     }
     const successor = await startService({ env: { ...env, SECRET_KEY_PREVIOUS: SECRET_KEY } })

@@ -1,6 +1,7 @@
 /** `secrets`: reseals stored secrets under the current key. */
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
+import { plural } from "../../platform/operators/Search.ts"
 import { reseal as resealValues } from "../../platform/secrets/SealedValues.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
@@ -24,8 +25,8 @@ const reseal = Command.make(
       withProgress("Sealing")
     )
     const text = [
-      `Sealed ${resealed} secrets anew`,
-      ...(failed.length === 0 ? [] : [`${failed.length} are opened by no key that is set:`]),
+      `Sealed ${plural(resealed, "secret", "secrets")} anew`,
+      ...(failed.length === 0 ? [] : [`${plural(failed.length, "is", "are")} opened by no key that is set:`]),
       ...failed.slice(0, shown).map((name) => `  ${name}`),
       ...(failed.length > shown ? [`  and ${failed.length - shown} more`] : [])
     ]

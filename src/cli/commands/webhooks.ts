@@ -7,6 +7,7 @@ import { TestEvents } from "../../integrations/TestEvents.ts"
 import { WebhookControl } from "../../integrations/WebhookControl.ts"
 import type { Listed } from "../../integrations/endpoints/WebhookList.ts"
 import { Audit } from "../../platform/operators/Audit.ts"
+import { plural } from "../../platform/operators/Search.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
@@ -97,8 +98,8 @@ const disable = Command.make(
     const projectId = yield* Flags.projectId(project)
     if (!yes && (yield* isOnTerminal)) {
       const { pending } = yield* webhooks.show(projectId, installation)
-      const number = pending < pendingMax ? String(pending) : `${pendingMax} or more`
-      if (!(yield* confirm(`Disable the webhook of ${installation}, and end its ${number} pending deliveries?`))) {
+      const number = `${pending < pendingMax ? "" : "at least "}${plural(pending, "pending delivery", "pending deliveries")}`
+      if (!(yield* confirm(`Disable the webhook of ${installation}, and end its ${number}?`))) {
         return yield* new NotConfirmed()
       }
     }

@@ -7,6 +7,7 @@ import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
+import { plural } from "../../platform/operators/Search.ts"
 import { badge, countOf, duration, facts, failureOf, html, idLink, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of failing endpoints and of projects on the page. */
@@ -33,7 +34,7 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
     const isPartial =
       projects.length > maxProjects ||
       projects.some((project) => project[of] === maxCount || (of === "unknown" && project.hasMore))
-    return sum === 0 ? [] : [`${isPartial ? "at least " : ""}${sum} ${sum === 1 ? one : many}`]
+    return sum === 0 ? [] : [`${isPartial ? "at least " : ""}${plural(sum, one, many)}`]
   }
   const failing = ({ failingSeconds, total }: FailingEndpoint) => {
     const time = duration(failingSeconds)

@@ -7,6 +7,9 @@ import { Effect } from "effect"
 
 export const scanLimit = 10_000
 
+/** Returns a count with its noun, or with the words that follow it, in the right number. */
+export const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`
+
 /** The range of a page: up to `limit` records after the record `after`; if `after` is null, from the start of the list. */
 export interface Range {
   readonly after: string | null

@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { eventTypes } from "../../../api/integrations/Events.ts"
 import { filterNames, highestPace, Replays, usualPace } from "../../../integrations/deliveries/Replays.ts"
+import { plural } from "../../../platform/operators/Search.ts"
 import * as Flags from "../../Flags.ts"
 import { onMigratedDatabase } from "../../OnDatabase.ts"
 import { answer, answerPage, cli, table } from "../../Output.ts"
@@ -10,7 +11,7 @@ import { answer, answerPage, cli, table } from "../../Output.ts"
 const onReplays = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(Replays.layer), onMigratedDatabase)
 
-const countOf = (deliveries: number) => (deliveries === 1 ? "1 delivery" : `${deliveries} deliveries`)
+const countOf = (deliveries: number) => plural(deliveries, "delivery", "deliveries")
 
 export const replay = Command.make(
   "replay",
@@ -98,7 +99,7 @@ export const cancel = Command.make(
     const replays = yield* Replays
     const cancelled = yield* replays.cancel(yield* Flags.projectId(project), replay)
     const { matched, queued, replayId } = cancelled
-    yield* answer(json, cancelled, `Replay ${replayId} is cancelled after ${queued} of ${matched} deliveries`)
+    yield* answer(json, cancelled, `Replay ${replayId} is cancelled after ${queued} of ${countOf(matched)}`)
   }, onReplays)
 ).pipe(
   Command.withDescription("Cancel a replay: deliveries that are not queued yet are not sent"),

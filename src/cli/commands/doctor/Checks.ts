@@ -8,6 +8,7 @@ import { listFailing, failingMax } from "../../../integrations/endpoints/Webhook
 import * as Messages from "../../../messaging/Messages.ts"
 import * as Database from "../../../platform/database/Database.ts"
 import { migrationStatus } from "../../../platform/database/Migrations.ts"
+import { plural } from "../../../platform/operators/Search.ts"
 import { RateLimits } from "../../../platform/requests/rateLimit/RateLimits.ts"
 import { countByKey } from "../../../platform/secrets/SealedValues.ts"
 import { SecretBox } from "../../../platform/secrets/SecretBox.ts"
@@ -43,7 +44,7 @@ export const database = Effect.gen(function* () {
         "Lower DATABASE_MAX_CONNECTIONS, or raise max_connections."
       )
     : ok(
-        `${name}, ${server.connections} connections: room for ${processes} processes of up to ${databaseMaxConnections}`
+        `${name}, ${server.connections} connections: room for ${plural(processes, "process", "processes")} of up to ${databaseMaxConnections}`
       )
 }).pipe(
   Effect.catchCause((cause) =>
@@ -117,11 +118,11 @@ export const keys = Effect.gen(function* () {
   if (unreadable.length > 0) {
     const keys = keyIds.length > 1 ? "SECRET_KEY and SECRET_KEY_PREVIOUS do" : "SECRET_KEY does"
     return failed(
-      `${keys} not open ${unreadable.length} stored secrets: ${unreadable.slice(0, 3).join(", ")}`,
+      `${keys} not open ${plural(unreadable.length, "stored secret", "stored secrets")}: ${unreadable.slice(0, 3).join(", ")}`,
       "Add the key that sealed them to SECRET_KEY_PREVIOUS; else rotate these webhooks, and apply these channels' configs again."
     )
   }
-  if (keyIds.length === 1) return ok(`SECRET_KEY opens what is stored (${byKey[0]} secrets)`)
+  if (keyIds.length === 1) return ok(`SECRET_KEY opens what is stored (${plural(byKey[0] ?? 0, "secret", "secrets")})`)
   const counts = keyIds.map((id, i) => `${i === 0 ? "SECRET_KEY" : "previous key"} ${id} seals ${byKey[i]}`).join(", ")
   return byKey.slice(1).some((count) => count > 0)
     ? warning(counts, `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`)
@@ -177,16 +178,21 @@ export const work = Effect.gen(function* () {
   const [endpoint] = yield* listFailing(sql, 1)
   const abandoned = deliveries.abandoned + messages.abandoned
   if (abandoned > 0) {
-    return failed(`${abandoned} attempts were left by a process that died`, "Start a process with --role worker.")
+    return failed(
+      `${plural(abandoned, "attempt was", "attempts were")} left by a process that died`,
+      "Start a process with --role worker."
+    )
   }
   const waiting = [
     ...(endpoint === undefined
       ? []
       : [
-          `${endpoint.total === failingMax ? "at least " : ""}${endpoint.total} ${endpoint.total === 1 ? "endpoint that fails" : "endpoints that fail"}`
+          `${endpoint.total === failingMax ? "at least " : ""}${plural(endpoint.total, "endpoint that fails", "endpoints that fail")}`
         ]),
-    ...(deliveries.dead > 0 ? [`${deliveries.dead} dead deliveries`] : []),
-    ...(messages.unsettled > 0 ? [`${messages.unsettled} messages of unknown outcome`] : [])
+    ...(deliveries.dead > 0 ? [plural(deliveries.dead, "dead delivery", "dead deliveries")] : []),
+    ...(messages.unsettled > 0
+      ? [plural(messages.unsettled, "message of unknown outcome", "messages of unknown outcome")]
+      : [])
   ]
   const commands = [
     ...(endpoint === undefined ? [] : [`\`${cli} webhooks list --project ${endpoint.projectId}\``]),
