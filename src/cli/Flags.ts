@@ -24,9 +24,13 @@ export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
 /** A flag whose value a schema decodes. An invalid value is wrong usage. */
-export const decodedFlag = <A>(name: string, schema: Schema.Codec<A, string>): Flag.Flag<A> => {
+export const decodedFlag = <A>(
+  name: string,
+  schema: Schema.Codec<A, string>,
+  given: Flag.Flag<string> = Flag.String(name)
+): Flag.Flag<A> => {
   const decode = Schema.decodeUnknownEffect(schema)
-  return Flag.String(name).pipe(
+  return given.pipe(
     Flag.mapEffect((value) =>
       Effect.mapError(decode(value), ({ issue }) => {
         const faults = faultsOf(issue).map(({ message }) => message.replace(/^must be /, ""))

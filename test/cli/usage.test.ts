@@ -51,6 +51,7 @@ const wrong: ReadonlyArray<Row> = [
   missing("token list", "token list", "project"),
   missing("token issue", `${issue} --name n`, "scope"),
   missing("deliveries list", "deliveries list", "project"),
+  missing("project move", "project move --project p", "to"),
   missing("deliveries retry", "deliveries retry --project p", "delivery"),
   missing("deliveries show", "deliveries show --project p", "delivery"),
   missing("deliveries show", "deliveries show --delivery d", "project"),
@@ -182,5 +183,17 @@ describe("wrong usage", () => {
     Effect.map(run(argsOf(args), { env: { PORT: "x" } }), (ended) =>
       assert.deepStrictEqual(ended, failure(2, problem + see(path)))
     )
+  )
+
+  it.effect(
+    "takes the URLs of a move from the environment, where the list of processes does not show them",
+    function* () {
+      const env = { MOVE_TO: "postgres://127.0.0.1:9/there", MOVE_SOURCE: "nowhere" }
+      const expected = "Expected: a URL that starts with postgres:// or postgresql://"
+      assert.deepStrictEqual(
+        yield* run(["project", "move", "--project", "p"], { env }),
+        failure(2, `Invalid value for flag --source: "nowhere". ${expected}${see("project move")}`)
+      )
+    }
   )
 })

@@ -1,9 +1,10 @@
 /** `project`: applies and exports project files (contract §12), and lists, moves and deletes projects. */
-import { Console, Data, Effect, FileSystem, Layer, Option, Redacted, Stdio, Stream } from "effect"
+import { Config, Console, Data, Effect, FileSystem, Layer, Option, Redacted, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../platform/database/Database.ts"
+import { plural } from "../../platform/operators/Search.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { type ExportReport, exportProject } from "../../project/Exports.ts"
@@ -127,17 +128,27 @@ const remove = Command.make(
   Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
 )
 
-const databaseUrl = (name: string) =>
-  Flags.decodedFlag(name, url("postgres:", "postgresql:")).pipe(Flag.withMetavar("URL"))
+/** A flag whose value may be in an environment variable, as the list of processes shows the password of a URL in a flag. */
+const databaseUrl = (name: string, variable: string) => {
+  const given = Flag.String(name).pipe(
+    Flag.withFallbackConfig(Config.NonEmptyString(variable)),
+    Flag.withMetavar("URL")
+  )
+  return Flags.decodedFlag(name, url("postgres:", "postgresql:"), given)
+}
 
 const moveCommand = Command.make(
   "move",
   {
     json: Flags.json,
     project: Flags.project,
-    to: databaseUrl("to").pipe(Flag.withDescription("The URL of the other cell's database (required)")),
-    source: databaseUrl("source").pipe(
-      Flag.withDescription("The URL by which the other database reaches this one; DATABASE_URL if not given"),
+    to: databaseUrl("to", "MOVE_TO").pipe(
+      Flag.withDescription("The URL of the other cell's database (required, here or in the environment as MOVE_TO)")
+    ),
+    source: databaseUrl("source", "MOVE_SOURCE").pipe(
+      Flag.withDescription(
+        "The URL by which the other database reaches this one (here or in MOVE_SOURCE); DATABASE_URL if not given"
+      ),
       Flag.optional
     ),
     abort: Flags.toggle("abort", "End a move before its switch: leave the source as it was, and nothing at the target")
@@ -175,9 +186,9 @@ const moveCommand = Command.make(
     "Move a project to the database of another cell while it is in use. Run it again after a crash, and once the router leads to the other cell"
   ),
   Command.withExamples([
-    { command: `${cli} project move --project acme --to postgres://…/cell_02` },
+    { command: `MOVE_TO=postgres://…/cell_02 ${cli} project move --project acme` },
     {
-      command: `${cli} project move --project acme --to postgres://…/cell_02 --abort`,
+      command: `MOVE_TO=postgres://…/cell_02 ${cli} project move --project acme --abort`,
       description: "Before the switch"
     }
   ])
@@ -192,7 +203,9 @@ const afterMove = ({ fencedMs, projectId, rows, state }: Moves.Moved) => {
     case "switched":
       return [
         `The other cell serves project ${projectId}.`,
-        ...(rows === null ? [] : [`Both sides were equal in ${rows} rows. The fence lasted ${fencedMs} ms.`]),
+        ...(rows === null
+          ? []
+          : [`Both sides were equal in ${plural(rows, "row", "rows")}. The fence lasted ${fencedMs} ms.`]),
         "Now put what `cells map` prints for both cells in place of their lines in the map of the router, and reload the router.",
         "Run this command again only when the router leads there: it deletes the project here."
       ].join("\n")
