@@ -45,6 +45,18 @@ describe("the container images", () => {
     for (const image of named) assert.match(image, /^[a-z/-]+:v?\d+\.\d+[.\d]*(?:-slim)?@sha256:[0-9a-f]{64}$/)
   })
 
+  it("are built from the files that they contain, and from no others", () => {
+    const copied = [...read("deploy/Dockerfile").matchAll(/^COPY ([^-].*) \S+$/gm)].flatMap(([, from = ""]) =>
+      from.split(" ")
+    )
+    const sent = [...read(".dockerignore").matchAll(/^!(.*)$/gm)].map(([, path]) => path)
+    assert.include(read(".dockerignore"), "\n*\n")
+    assert.deepStrictEqual(
+      [...new Set(copied.map((path) => path.replace(/^src\/.*/, "src")))].toSorted(),
+      sent.toSorted()
+    )
+  })
+
   it("run the Node that npm installs elsewhere", () => {
     const [, image] = /^FROM node:([\d.]+)-slim@/m.exec(read("deploy/Dockerfile")) ?? []
     const pinned = fetchedBy("package-lock.json").filter(([path]) =>
