@@ -79,9 +79,7 @@ export const makeCampaigns = Effect.gen(function* () {
       ),
     get: (projectId: ProjectId, id: CampaignId) =>
       Effect.flatMap(find({ projectId, id }), (found) =>
-        found === undefined
-          ? Effect.fail(campaign_not_found())
-          : Effect.succeed(campaignOf(found))
+        found === undefined ? Effect.fail(campaign_not_found()) : Effect.succeed(campaignOf(found))
       ),
     /** Returns the campaign's version and the audience that it froze last. */
     current: Effect.fnUntraced(function* (projectId: ProjectId, id: CampaignId) {

@@ -2,11 +2,20 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, beforeEach, describe, it } from "vitest"
-import { freePort, inGoodOrder, launchService, type Service, startService } from "../support/Process.ts"
+import {
+  freePort,
+  inGoodOrder,
+  kill,
+  launchService,
+  postmasterOf,
+  type Service,
+  startService,
+  temporaryDirectory
+} from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
-import { bearer, clients, createClient, expectProblem, kindOf, listClients, send } from "./Requests.support.ts"
+import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { openProxy, type WireProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -115,6 +124,32 @@ describe.each(losses)("a service whose PostgreSQL %s", (what, lose, restore) => 
   })
 })
 
+describe("a service whose PostgreSQL crashes and recovers", () => {
+  it("answers some 503 to a stream of mutations, and loses and repeats no effect", async () => {
+    const own = await project(cluster.url, { project: { rateLimits: unlimited } })
+    const asked = new Set<string>()
+    const requests = stream(6, async (n) => {
+      const ask = () => createClient(service.url, own, `while-it-crashes-${n}`, `Crash ${n}`)
+      asked.add(`Crash ${n}`)
+      const first = await ask()
+      if (first.status !== 201) await eventually(async () => assert.strictEqual((await ask()).status, 201))
+      return first
+    })
+    await eventually(() => assert.isAbove(requests.answers.length, 20))
+    // The crash meets a command in flight, because it waits for this lock.
+    const { waiting } = await holdCreates()
+    cluster.crash(await waiting())
+    await eventually(() => assert.isAbove(requests.kinds().length, 1))
+    await recovers(service, own)
+    await requests.stop()
+    assert.deepStrictEqual(requests.failures, [])
+    const after = await session(cluster.url)
+    const effects = await after("SELECT display_name AS name FROM clients WHERE display_name LIKE 'Crash %'")
+    assert.deepStrictEqual(effects.map(({ name }) => name).sort(), [...asked].sort())
+    assert.includeMembers(["201", "503 service_unavailable"], requests.kinds())
+  })
+})
+
 it("a service whose PostgreSQL is locked answers other requests while one waits for a lock", async () => {
   const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
   await listClients(service.url, other)
@@ -202,6 +237,25 @@ it("a service whose password is changed answers 503 and logs the reason, until t
   await sql("ALTER ROLE renewed PASSWORD 'first'")
   await recovers(own)
   assert.notInclude(own.stderr(), "ERROR")
+})
+
+it("the embedded PostgreSQL is restarted by the service when it is killed", async () => {
+  const directory = await temporaryDirectory()
+  const service = await startService({ env: { DATA_DIR: directory } })
+  const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
+  assert.strictEqual((await createClient(service.url, key, "before-it-dies", "Durable")).status, 201)
+  const requests = stream(4, () => listClients(service.url, key))
+  const first = postmasterOf(directory) ?? 0
+  kill(first, "SIGKILL")
+  await eventually(() => assert.notStrictEqual(postmasterOf(directory), first))
+  await recovers(service, key)
+  await requests.stop()
+  assert.deepStrictEqual(requests.failures, [])
+  assert.includeMembers(["200", "429 rate_limit_exceeded", "503 service_unavailable"], requests.kinds())
+  assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
+  assert.strictEqual(await countOf(service, key, "Durable"), 1)
+  assert.deepStrictEqual(await service.stop(), inGoodOrder)
+  assert.isUndefined(postmasterOf(directory))
 })
 
 describe("a service with an unusable DATABASE_URL", () => {

@@ -8,7 +8,8 @@ import { requestOf } from "../contract/Requests.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples, World } from "../contract/Samples.ts"
 import { ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
-import { freePort, spawn, temporaryDirectory } from "../support/Process.ts"
+import { defer } from "../support/Finalizers.ts"
+import { freePort, launch, type Launched, temporaryDirectory } from "../support/Process.ts"
 import { isUsed, pathOf, requires } from "../support/Programs.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
@@ -17,8 +18,16 @@ import { database, project, serviceEnv, session, startHere } from "./Projects.su
 import { bearer, clients, createClient, expectProblem, listClients, open, send, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
-/** Starts a PgBouncer in transaction mode with at most `sessions` sessions of PostgreSQL; returns the URL of the database through it. */
-const startPooler = async (databaseUrl: string, sessions: number): Promise<string> => {
+interface Pooler {
+  /** The URL of the database through the pooler. */
+  readonly url: string
+  readonly kill: () => Promise<void>
+  /** Starts it again after `kill`, and waits until it answers. */
+  readonly start: () => Promise<void>
+}
+
+/** Starts a PgBouncer in transaction mode with at most `sessions` sessions of PostgreSQL. */
+const startPooler = async (databaseUrl: string, sessions: number): Promise<Pooler> => {
   const directory = await temporaryDirectory()
   const port = await freePort()
   const { hostname, password, port: target, username } = new URL(databaseUrl)
@@ -42,27 +51,38 @@ max_client_conn = 200
   const user = process.getuid?.() === 0 ? ["-u", "nobody"] : []
   const url = new URL(databaseUrl)
   url.port = String(port)
-  spawn(pathOf("pgbouncer"), [...user, file])
-  await eventually(() => session(url.href))
-  return url.href
+  let running: Launched | undefined
+  defer(() => running?.end())
+  const start = async () => {
+    running = launch(pathOf("pgbouncer"), [...user, file])
+    await eventually(() => session(url.href))
+  }
+  await start()
+  return {
+    url: url.href,
+    start,
+    kill: async () => {
+      await running?.end()
+    }
+  }
 }
 
 describe("a service behind PgBouncer in transaction mode", () => {
   requires("pgbouncer")
 
   let direct: string
-  let pooled: string
+  let pooler: Pooler
   let api: Awaited<ReturnType<typeof startHere>>
 
   beforeAll(async () => {
     if (!isUsed("pgbouncer")) return
     direct = await database()
-    pooled = await startPooler(direct, 6)
+    pooler = await startPooler(direct, 6)
     api = await start("api")
   })
 
-  const through = () => ({ ...serviceEnv(pooled), ...settings, DATABASE_DIRECT_URL: direct })
-  const start = (role: "api" | "worker") => startHere(pooled, through(), role)
+  const through = ({ url }: Pooler) => ({ ...serviceEnv(url), ...settings, DATABASE_DIRECT_URL: direct })
+  const start = (role: "api" | "worker") => startHere(pooler.url, through(pooler), role)
 
   it("answers every operation, and repeats the answers of mutations under their keys", async () => {
     const walk = Effect.gen(function* () {
@@ -78,7 +98,7 @@ describe("a service behind PgBouncer in transaction mode", () => {
       })
       yield* Effect.forEach(Object.values(samples), twice)
     })
-    const server = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer(through(), "api")))
+    const server = World.layerNoDeps.pipe(Layer.provideMerge(TestServer.layer(through(pooler), "api")))
     await Effect.runPromise(Effect.provide(walk, server))
   })
 
@@ -123,5 +143,16 @@ describe("a service behind PgBouncer in transaction mode", () => {
       json: { displayName: "Changed" }
     })
     assert.strictEqual(patched.status, 200)
+  })
+
+  it("answers 503 while PgBouncer is away, and recovers by itself", async () => {
+    const token = await project(direct)
+    assert.strictEqual((await listClients(api.url, token)).status, 200)
+    await pooler.kill()
+    expectProblem(await listClients(api.url, token), 503, "service_unavailable")
+    expectProblem(await createClient(api.url, token, "while-it-is-away", "Nobody"), 503, "service_unavailable")
+    await pooler.start()
+    await eventually(async () => assert.strictEqual((await listClients(api.url, token)).status, 200))
+    assert.strictEqual((await createClient(api.url, token, "while-it-is-away", "Nobody")).status, 201)
   })
 })

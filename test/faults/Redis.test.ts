@@ -6,7 +6,7 @@ import { beforeAll, describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { freePort, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
-import { createClient, expectProblem, isReady, listClients, send } from "./Requests.support.ts"
+import { createClient, expectProblem, isReady, kindOf, listClients, send, stream } from "./Requests.support.ts"
 import { isUsed, requires } from "../support/Programs.ts"
 import { ask, makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -165,6 +165,28 @@ describe("a service", () => {
     redis.signal("SIGCONT")
     await recovers(one, token)
     await recovers(two, token)
+  })
+
+  it("answers only 503 to a stream of requests during a restart of Redis", async () => {
+    const { one, redis, two } = pair
+    const token = await project(databaseUrl, limits(300, 1))
+    const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
+    const seen = (kind: string) => eventually(() => assert.include(requests.answers.slice(from).map(kindOf), kind))
+    let from = 0
+    for (const _ of [1, 2]) {
+      from = requests.answers.length
+      await seen("200")
+      await redis.kill()
+      from = requests.answers.length
+      await seen("503 rate_limiter_unavailable")
+      await redis.start()
+      from = requests.answers.length
+      await seen("200")
+    }
+    await requests.stop()
+    await Promise.all([isReady(one), isReady(two)])
+    assert.deepStrictEqual(requests.failures, [])
+    assert.includeMembers(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"], requests.kinds())
   })
 
   it("follows the name of Redis to another server when its own becomes a replica", async () => {
