@@ -16,12 +16,30 @@ export const holding = Effect.fnUntraced(function* <A, E, R>(sql: SqlClient.SqlC
   return { release: Effect.andThen(Deferred.succeed(released, undefined), Fiber.join(transaction)) }
 })
 
-/** Holds the advisory lock of a name; `untilWaiting` waits until a statement waits for it. */
-export const holdLock = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, name: string) {
-  const { release } = yield* holding(sql, sql`SELECT pg_advisory_xact_lock(hashtext(${name}))`)
+/**
+ * Runs a statement that waits for the advisory lock of a name, and a change while it waits: the change is committed before the
+ * statement goes on, and after its snapshot. Both together need two connections.
+ */
+export const changedMeanwhile = Effect.fnUntraced(function* <A, E, R, E2, R2>(
+  sql: SqlClient.SqlClient,
+  name: string,
+  statement: Effect.Effect<A, E, R>,
+  change: Effect.Effect<unknown, E2, R2>
+) {
   const waiting = sql`
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = hashtext(${name})::oid AND NOT granted`
-  return { release, untilWaiting: untilRows(Effect.orDie(waiting), (rows) => rows.length === 1) }
+  const locked = yield* Deferred.make<void>()
+  const changing = yield* sql`SELECT pg_advisory_xact_lock(hashtext(${name}))`.pipe(
+    Effect.andThen(Deferred.succeed(locked, undefined)),
+    Effect.andThen(untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)),
+    Effect.andThen(change),
+    sql.withTransaction,
+    Effect.forkChild
+  )
+  yield* Deferred.await(locked)
+  const found = yield* statement
+  yield* Fiber.join(changing)
+  return found
 })
 
 /** Waits, in a transaction, until a statement waits for it. */

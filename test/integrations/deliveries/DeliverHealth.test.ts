@@ -1,6 +1,6 @@
 /** Health of endpoints: of which URL a result says something, parking and probing, and when a webhook is disabled as failing (contract §10). */
 import { assert } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Effect } from "effect"
 import * as fc from "fast-check"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import type { Failing } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
@@ -11,7 +11,7 @@ import { secretKey, TestServer } from "../../support/TestServer.ts"
 import { run } from "../../cli/Cli.support.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { created, nowhere, openDue } from "./Due.support.ts"
-import { holdLock } from "../../support/Locks.ts"
+import { changedMeanwhile } from "../../support/Locks.ts"
 
 const minute = 60_000
 const [oldUrl, newUrl] = [nowhere, `${nowhere}new`]
@@ -250,13 +250,12 @@ layerOf({}, "api")("an endpoint", (it) => {
         SELECT pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
         SELECT pg_catalog.encode(bytes, format)
       $$`
-    const { release, untilWaiting } = yield* holdLock(sql, projectId)
-    const claims = yield* Effect.forkChild(
-      sql.withTransaction(Effect.andThen(sql`SET LOCAL search_path = ${schema}, public, pg_catalog`, claimed()))
+    const claims = yield* changedMeanwhile(
+      sql,
+      projectId,
+      sql.withTransaction(Effect.andThen(sql`SET LOCAL search_path = ${schema}, public, pg_catalog`, claimed())),
+      setHealth("parked_until = 'infinity'")
     )
-    yield* untilWaiting
-    yield* setHealth("parked_until = 'infinity'")
-    yield* release
-    assert.deepStrictEqual(yield* Fiber.join(claims), [])
+    assert.deepStrictEqual(claims, [])
   })
 })

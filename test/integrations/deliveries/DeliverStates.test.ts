@@ -1,6 +1,6 @@
 /** Moves between the states of a delivery by the statement of each move, and the fence that refuses stale results. */
 import { assert } from "@effect/vitest"
-import { Effect, Fiber, Struct } from "effect"
+import { Effect, Struct } from "effect"
 import type { Worker } from "../../../src/platform/background/Worker.ts"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
@@ -12,7 +12,7 @@ import { deliveries, type Move, type State, states } from "../../../src/integrat
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { recordAll } from "../../support/Claims.ts"
 import { enable } from "../../support/Events.ts"
-import { holdLock } from "../../support/Locks.ts"
+import { changedMeanwhile } from "../../support/Locks.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { openDue } from "./Due.support.ts"
 
@@ -255,18 +255,14 @@ layerOf({}, "api")("the states of a delivery", (it) => {
           PERFORM pg_advisory_xact_lock(hashtext('${sql.literal(projectId)}'));
           RETURN worker = ${sql.literal(String(workerId))};
         END $$`
-      const { release, untilWaiting } = yield* holdLock(sql, projectId)
       const slow: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${name}(${column})` }
-      const takeover = yield* Effect.forkChild(sql.withTransaction(reclaim(sql, slow, minute)))
-      yield* untilWaiting
-      if (beside === "claim") yield* shop.claimed()
-      else
-        yield* recordAll(
-          sql,
-          leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
-        )
-      yield* release
-      yield* Fiber.join(takeover)
+      const results = leased.slice(0, 2).map((claim) => resultFor(claim, "succeeded"))
+      yield* changedMeanwhile(
+        sql,
+        projectId,
+        sql.withTransaction(reclaim(sql, slow, minute)),
+        beside === "claim" ? shop.claimed() : recordAll(sql, results)
+      )
       // The next run takes over what this one did not see.
       yield* reclaim(sql, { ...worker, isDead: (sql, column) => sql`${column} = ${workerId}::bigint` }, minute)
       const states = (yield* shop.deliveries()).map(({ status }) => status)
