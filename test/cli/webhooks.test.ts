@@ -258,7 +258,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
       yield* created()
       const asked = (stdin: string) =>
         run(["webhooks", "disable", "--project", projectId, "--installation", "shop"], { env, stdin, terminal: true })
-      const question = "Disable the webhook of shop, and end its 1 pending deliveries? [y/N]"
+      const question = "Disable the webhook of shop, and end its 1 pending delivery? [y/N]"
       assert.deepStrictEqual(yield* asked("n\n"), failure(1, question, "Nothing was changed"))
       assert.deepStrictEqual(yield* asked(""), failure(1, question, "Nothing was changed"))
       assert.deepInclude(yield* switched("disable"), {
