@@ -123,7 +123,7 @@ describe("doctor", () => {
     assert.include(waiting.stdout, '"1 message of unknown outcome"')
     assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [["messages list --project acme --status unknown", 0]])
     yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
-    assertTrouble(yield* examine({ env }), "work", /^1 attempts/, /worker/)
+    assertTrouble(yield* examine({ env }), "work", /^1 attempt was left/, /worker/)
     // Another cell serves the project, so the commands would not find it.
     yield* sql`UPDATE projects SET move_state = 'switched'`
     assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
