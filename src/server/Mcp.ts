@@ -13,7 +13,7 @@ import { CurrentRequest, type CurrentRequestShape } from "../platform/CurrentReq
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { tooDeep } from "./decoding/BodyFaults.ts"
 import { type Body, readBody } from "./decoding/JsonBody.ts"
-import { maxDepth } from "./decoding/JsonExtent.ts"
+import { type JsonExtent, maxDepth } from "./decoding/JsonExtent.ts"
 import { isLoopbackHost } from "./listening/Loopback.ts"
 import { errorCodes, type McpRequest, messageOf, negotiate, type ProtocolError, revisions } from "./Mcp/Messages.ts"
 import {
@@ -34,6 +34,8 @@ import type { makeCompile, Operation } from "./RequestPath.ts"
 
 /** Levels of a message around the arguments: the message and `params`. They do not count for the maximum nesting. */
 const outerLevels = 2
+
+const withoutOuterLevels = (extent: JsonExtent): JsonExtent => ({ ...extent, depth: extent.depth - outerLevels })
 
 const capabilities = { tools: {} }
 
@@ -108,7 +110,7 @@ export const addRoute = Effect.fnUntraced(function* (
               case "Request": {
                 const [loss] = body.losses
                 return loss === undefined
-                  ? answer(message, body, credential, current)
+                  ? answer(message, { ...body, extent: withoutOuterLevels(body.extent) }, credential, current)
                   : Effect.succeed(refuse(message, ambiguous(loss), 400))
               }
             }

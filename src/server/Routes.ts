@@ -16,12 +16,12 @@ interface Route {
 
 const get = (path: string): Route => ({ method: "GET", pattern: new RegExp(`^${path.replaceAll(".", "\\.")}$`) })
 
-/** HEAD is allowed where GET is. */
+/** HEAD is allowed where GET is. A path may have several routes, such as that of a campaign and that of the segments. */
 const methodsOf =
   (routes: ReadonlyArray<Route>): Methods =>
   (path) => {
     const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
-    return methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]))
+    return [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))]
   }
 
 const operations: Array<Route> = []

@@ -78,6 +78,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     const deep = yield* calling({ tags: nested(30) })
     assert.strictEqual(deep.status, 200)
     assert.strictEqual(rpcOf(deep).result?.["isError"], true)
+    assert.notInclude(deep.text, "nested deeper")
     const tooDeep = yield* calling({ tags: nested(31) })
     assert.deepStrictEqual([tooDeep.status, codeOf(tooDeep)], [400, "validation_failed"])
     const asText = yield* ask({
