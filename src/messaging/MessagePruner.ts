@@ -33,7 +33,7 @@ export const layer = Layer.effectDiscard(
               AND status IN ('sent', 'failed')
               AND created_at < coalesce((
                 SELECT created_at FROM idempotency_keys
-                WHERE project_id = projects.project_id AND created_at IS NOT NULL ORDER BY created_at LIMIT 1
+                WHERE project_id = projects.project_id AND created_at < 'infinity' ORDER BY created_at LIMIT 1
               ), 'infinity')
             ORDER BY updated_at LIMIT ${sql.literal(String(batch))} FOR UPDATE SKIP LOCKED
           ) expired LIMIT ${sql.literal(String(batch))}

@@ -4,8 +4,10 @@ import { Effect, Schema } from "effect"
 import type { actions } from "../../src/console/Actions.ts"
 import { documentOf, run } from "../cli/Cli.support.ts"
 import { type Console, type FilledProject, fillProject, pagesOf, sessionOf } from "../console/Console.support.ts"
+import { type Hit, open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { holding } from "../support/Locks.ts"
 import { secretKey } from "../support/TestServer.ts"
-import { untilRows } from "../support/Waiting.ts"
+import { until, untilRows } from "../support/Waiting.ts"
 
 const always = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z" }
 
@@ -53,6 +55,24 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
   yield* post("sign-out")
 })
 
+/** Has a delivery answered while another transaction has locked its row, and waits until the statement of the result has given up. */
+const recordBesideLock = Effect.fnUntraced(function* (server: Console) {
+  const held: Array<Hit> = []
+  const slow = yield* receiver((hit) => void held.push(hit))
+  const project = yield* open(server)
+  const { projectId, sql } = project
+  yield* project.subscribe("shop", slow.url)
+  yield* project.created()
+  yield* until(() => held.length === 1)
+  const { release } = yield* holding(sql, sql`SELECT FROM deliveries WHERE project_id = ${projectId} FOR UPDATE`)
+  for (const hit of held) status(200)(hit, 0)
+  const waits = Effect.orDie(sql`
+    SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+  for (const count of [1, 0]) yield* untilRows(waits, (rows) => rows.length === count)
+  yield* release
+  yield* project.finished
+})
+
 export const operate = Effect.fnUntraced(function* (server: Console) {
   const { databaseUrl, sql } = server
   const env = { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey }
@@ -93,6 +113,8 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   const shown = yield* fillProject(server)
   yield* shown.setHealth("resting_until = now() + interval '1 hour'")
   yield* browse(server, shown, yield* replay(shown.projectId, 1))
+
+  yield* recordBesideLock(server)
 
   // The state that an interrupted deletion leaves: the command continues it.
   yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = ${projectId}`.pipe(Effect.orDie)
