@@ -19,13 +19,6 @@ const openRoutes = {
 const clients = "/api/v1/developer/crm/clients"
 
 layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) => {
-  it.effect("names each method of a path that belongs to two operations once", function* () {
-    const { send } = yield* TestServer
-    const answer = yield* send({ method: "OPTIONS", path: "/api/v1/developer/campaigns/audience-segments" })
-    problemOf(answer, 405, "method_not_allowed")
-    assert.strictEqual(answer.headers.allow, "GET, HEAD, PATCH")
-  })
-
   it.effect("answers route_not_found for every unknown path with any method and token", function* () {
     const { seed, send } = yield* TestServer
     const { token } = yield* seed()

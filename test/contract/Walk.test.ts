@@ -223,13 +223,14 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   walk("answers method_not_allowed with the methods of its path", function* (sample, { own, send }) {
     const { path } = requestOf(sample, undefined, { query: "" })
     // A segment of this path can be an id in another one.
-    const known = operations.flatMap(([, { method, path: template }]) =>
+    const methods = operations.flatMap(([, { method, path: template }]) =>
       !new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
         ? []
         : method === "GET"
           ? ["GET", "HEAD"]
           : [method]
     )
+    const known = [...new Set(methods)]
     for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
       if (known.includes(method)) continue
       for (const token of [own.token, undefined]) {
