@@ -19,7 +19,7 @@ export interface CurrentRequestShape {
   call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */
   problem: string | undefined
-  /** The error of the database because of which the request is answered with 503; the access log has it. */
+  /** The failure of the database that made the answer a 503. The access log shows it. */
   outage: Error | undefined
   /**
    * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive. Undefined outside a

@@ -16,7 +16,7 @@ interface Route {
 
 const get = (path: string): Route => ({ method: "GET", pattern: new RegExp(`^${path.replaceAll(".", "\\.")}$`) })
 
-/** HEAD is allowed where GET is. A path may have several routes, such as that of a campaign and that of the segments. */
+/** HEAD is allowed where GET is. A path may match several routes: `audience-segments` could also be the id of a campaign. */
 const methodsOf =
   (routes: ReadonlyArray<Route>): Methods =>
   (path) => {

@@ -19,7 +19,7 @@ const connectionsCheckingInterval = 2_000
 
 /**
  * Writes header and body with one system call. The adapter sets `strictContentLength`, which makes Node compare `content-length`
- * with the body and end each answer with another write. Here the length is always that of the body, so the setting is ignored.
+ * with the body and end each answer with another write. This service always sends the length of the body, so it ignores the setting.
  */
 class SingleWriteResponse extends ServerResponse {}
 Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })

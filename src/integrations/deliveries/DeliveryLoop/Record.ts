@@ -128,9 +128,9 @@ export const record = (
 }
 
 /**
- * Records a batch like `record`, except for the results of endpoints of which another transaction has locked a delivery. `record`
- * waits for such a delivery, as a gate would lock each delivery twice. So the locked deliveries are found after it has waited in
- * vain.
+ * Records a batch like `record`. If another transaction has locked a delivery, the results of its endpoint are left out. The
+ * locked deliveries are looked for only after `record` has waited for one of them until its timeout: to look for them before
+ * would lock each delivery twice.
  */
 export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, terms: Terms) =>
   withTimeout(once(record(sql, results, terms))).pipe(
