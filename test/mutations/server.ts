@@ -35,7 +35,7 @@ export const server = [
   lifecycle("seen |= 1 << at", ""),
   lifecycle('coding.toLowerCase() === "chunked"', 'coding.endsWith("chunked")'),
   lifecycle('if (headers.host === undefined && httpVersion !== "1.0")', "if (seen < 0)"),
-  mutating("server/decoding/JsonLosses.ts", "server/decoding/JsonExtent")("count += 1 + membersOf(member)", "count++"),
+  mutating("server/decoding/JsonLosses.ts", "server/decoding/JsonExtent")("members === membersOf(value)", "true"),
   mutating("server/listening/NodeServer.ts", "contract/Connections")("httpAllowHalfOpen: true", ""),
   refusals("socket.readableEnded ||", "", "faults/Database"),
   mutating("server/Http.ts", "server/listening/Loopback")(
