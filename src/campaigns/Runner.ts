@@ -44,9 +44,7 @@ export const layer = Layer.effectDiscard(
       busy = campaigns?.busy === true
     })
 
-    const collected = Effect.gen(function* () {
-      yield* untraced(statement(collect(sql, yield* clock)))
-    })
+    const collected = untraced(statement(collect(sql)))
 
     const next = messages.take((terms, blocked) =>
       release(sql, { ...terms, until: later(sql, terms.now, horizonMillis), blocked })

@@ -12,17 +12,14 @@ type Sql = SqlClient.SqlClient
 
 /**
  * Leases an attempt for each row of `released`. Inserts a new message with its first attempt; if the message exists and waits,
- * leases its next attempt. Returns no row for a message that exists and does not wait. If a recipient in doubt has no
- * message, an earlier version has called the provider; this call becomes the first attempt of the log.
+ * leases its next attempt. Returns no row for a message that exists and does not wait.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
     text, status, attempts, attempting, attempt_log, available_at, worker_id, traceparent, created_at, updated_at)
   SELECT project_id, message_id, campaign_id, audience_id, position, channel_id, provider_type, address,
     text, 'pending', attempts + 1, true,
-    CASE WHEN in_doubt
-      THEN jsonb_build_array(${startedAttempt(sql, "attempts", instant(sql, terms.now))} || '{"status": "unknown"}')
-      ELSE '[]' END || ${startedAttempt(sql, "attempts + 1", instant(sql, sql`send_at`))},
+    jsonb_build_array(${startedAttempt(sql, "attempts + 1", instant(sql, sql`send_at`))}),
     send_at + ${terms.leaseMillis}::float8 * interval '1 millisecond', ${workerOf(terms)}::bigint, traceparent,
     ${terms.now}, ${terms.now}
   FROM released

@@ -4,7 +4,6 @@ import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { DeliveryLoop } from "../integrations/deliveries/DeliveryLoop.ts"
-import { reevaluation } from "../integrations/imports/StagedBatches.ts"
 import * as Replayer from "../integrations/deliveries/Replayer.ts"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
@@ -87,7 +86,6 @@ const background = Layer.mergeAll(
   Layer.provide(Database.clients.background),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.clients.deliveries])),
   Layer.merge(Replayer.layer),
-  Layer.merge(Layer.provide(reevaluation, Database.clients.operator)),
   Layer.provide([Worker.layer, Circuits.layer])
 )
 

@@ -39,12 +39,10 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const { projectId, recipients } = campaign
   const at = (millis: number) => timeOf(sql, new Date(begin + millis))
   const claims = (millis: number) => Effect.orDie(release(sql, termsOf(sql, begin + millis)))
-  const collected = (millis: number) => Effect.orDie(collect(sql, at(millis)))
+  const collected = Effect.orDie(collect(sql))
   /** Records the result of a call and collects it. */
   const recordAs = (attempt: Attempt, outcome: Outcome, millis = 0) =>
-    Effect.orDie(
-      Effect.andThen(record(sql, at(millis), [{ attempt, result: resultOf(attempt, outcome) }]), collected(millis))
-    )
+    Effect.orDie(Effect.andThen(record(sql, at(millis), [{ attempt, result: resultOf(attempt, outcome) }]), collected))
   return {
     ...campaign,
     sql,
@@ -52,7 +50,6 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
     /** Releases the recipient; fails if none can be released. */
     claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is released")]) => claim),
     record: recordAs,
-    collected,
     /** Takes over messages whose lease has ended. */
     reclaim: Effect.fnUntraced(function* (millis: number) {
       const lost = yield* Effect.orDie(claim(sql, termsOf(sql, begin + millis, 0, 100)))

@@ -180,7 +180,7 @@ const expectMessages = async ({ ledger, calls, project }: Scene) => {
 
 /**
  * Asserts that each started campaign sent once to each of its recipients, or that the outcome is unknown, and that its messages
- * and its progress say so. A version before this one sends without messages.
+ * and its progress say so.
  */
 const expectCampaigns = async ({ ledger, project }: Scene) => {
   const ofProject = `project_id = '${project.id}'`

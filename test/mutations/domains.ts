@@ -5,7 +5,6 @@ const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/
 const evaluation = mutating(
   "integrations/imports/Preview/Evaluation.ts",
   "integrations/imports/Preview",
-  "integrations/imports/Preview.rules",
   "integrations/imports/Preview.properties"
 )
 const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
@@ -60,8 +59,7 @@ export const domains = [
     "FROM batch WHERE message_id IS NOT NULL",
     "FROM batch LIMIT 0"
   ),
-  recipients("recipient.attempts < ${maxAttempts}::int", "true"),
-  recipients("recipient.in_doubt OR recipient.available_at IS NOT NULL OR", ""),
+  recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   recipients(" AND NOT outcome.in_doubt", ""),
   clients("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),

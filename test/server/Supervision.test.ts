@@ -31,7 +31,6 @@ const fibers = [
   "message takeover",
   "move slots",
   "outbox notifier",
-  "preview evaluation",
   "replays",
   "worker liveness"
 ]

@@ -57,17 +57,15 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects/Pipelines.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"
     ],
-  "once or rarely: the end of a project, previews after an upgrade, a walk over all secrets, links and sessions that have expired":
-    [
-      "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
-      "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
-      "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
-      "src/platform/database/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
-      "src/integrations/imports/Preview/Batches.ts evaluatedByEarlierRules: reads all of staged_batches",
-      "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
-      "src/platform/requests/auth/SignInLinks.ts issue: reads all of console_links",
-      "src/platform/requests/auth/OperatorSessions.ts : reads all of console_ended_sessions"
-    ],
+  "once or rarely: the end of a project, a walk over all secrets, links and sessions that have expired": [
+    "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
+    "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
+    "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
+    "src/platform/database/Migrations.ts readApplied: reads effect_sql_migrations without a limit by effect_sql_migrations_pkey",
+    "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
+    "src/platform/requests/auth/SignInLinks.ts issue: reads all of console_links",
+    "src/platform/requests/auth/OperatorSessions.ts : reads all of console_ended_sessions"
+  ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email, ids with the same 329 bytes": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",

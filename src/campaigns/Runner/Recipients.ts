@@ -6,11 +6,9 @@
  *      │ └─────────┘          another attempt follows, later or on the fallback route
  *      └──▶ skipped, failed, unknown
  */
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
-import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
-import { maxAttempts } from "../../messaging/RetrySchedule.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
@@ -32,10 +30,7 @@ export const recipients = machine({
     refused: { sending: "failed" },
     /** The same message is sent again after the backoff: it was not processed, or its provider is idempotent. */
     postponed: { sending: "pending" },
-    unclear: { sending: "unknown" },
-    /** A lease of an earlier version, which made calls without a message, has ended. The call may be repeated. */
-    lost: { sending: "pending" },
-    lost_final: { sending: "unknown" }
+    unclear: { sending: "unknown" }
   }
 })
 type Move = keyof typeof recipients.moves
@@ -56,8 +51,6 @@ export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
  * `message` is the last message to the recipient; none of its attempts is in flight.
  */
 const ends: ReadonlyArray<readonly [Move, string]> = [
-  ["lost", "recipient.available_at IS NOT NULL AND repeatable"],
-  ["lost_final", "recipient.available_at IS NOT NULL"],
   ["accepted", "message.status = 'sent'"],
   ["diverted", "message.status = 'failed' AND diverts AND NOT outcome.in_doubt"],
   ["refused", "message.status = 'failed'"],
@@ -71,39 +64,35 @@ const batch = 1_000
 /**
  * Moves the recipients whose message has an outcome and left the queue. Only the message records what was sent, so a recipient
  * gets the outcome once, whichever process has recorded it. `attempts` is the fence: a recipient that was released again has a
- * later attempt than its message in this snapshot, and stays. Only an earlier version leases recipients (`available_at`).
+ * later attempt than its message in this snapshot, and stays.
  *
  * Lock order, as in every statement that moves recipients: recipients (here with SKIP LOCKED), then the counts of audiences
  * (`count_recipients()`).
  */
-export const collect = (sql: Sql, now: Statement.Fragment) => sql`
+export const collect = (sql: Sql) => sql`
   WITH ended AS MATERIALIZED (
     SELECT recipient.project_id, recipient.audience_id, recipient.position, outcome.in_doubt, next_at, message.attempts,
       ${sql.literal(`CASE ${ends.map(([move, condition]) => `WHEN ${condition} THEN '${move}'`).join(" ")} END`)} AS move
     FROM campaign_recipients AS recipient
-      LEFT JOIN messages AS message ON message.project_id = recipient.project_id AND message.id = recipient.message_id
-      LEFT JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
+      JOIN messages AS message ON message.project_id = recipient.project_id AND message.id = recipient.message_id
+      JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
       CROSS JOIN LATERAL (
         SELECT recipient.route = 'primary' AND campaigns.fallback_channel_id IS NOT NULL AS diverts,
-          recipient.in_doubt OR recipient.available_at IS NOT NULL OR ${isInDoubt(sql)} AS in_doubt,
-          ${nextAttemptAt(sql)} AS next_at,
-          recipient.attempts < ${maxAttempts}::int
-            AND coalesce(recipient.provider_type = ANY(${[...idempotentTypes]}::text[]), false) AS repeatable
+          ${isInDoubt(sql)} AS in_doubt, ${nextAttemptAt(sql)} AS next_at
       ) AS outcome
     WHERE recipient.status = 'sending' AND ${isAwake(sql, "recipient.project_id")}
-      AND CASE WHEN recipient.available_at IS NOT NULL THEN recipient.available_at <= ${now}
-      ELSE message.available_at IS NULL AND message.attempts >= recipient.attempts END
+      AND message.available_at IS NULL AND message.attempts >= recipient.attempts
     LIMIT ${batch}::int
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )
-  UPDATE campaign_recipients AS recipient SET worker_id = NULL, in_doubt = ended.in_doubt,
+  UPDATE campaign_recipients AS recipient SET in_doubt = ended.in_doubt,
     status = ${stateAfter(
       sql,
       ends.map(([move]) => move)
     )},
-    available_at = CASE move WHEN 'lost' THEN ${now} ELSE next_at END,
+    available_at = next_at,
     route = CASE move WHEN 'diverted' THEN 'fallback' ELSE recipient.route END,
-    attempts = CASE WHEN move = 'diverted' THEN 0 WHEN move LIKE 'lost%' THEN recipient.attempts ELSE ended.attempts END
+    attempts = CASE move WHEN 'diverted' THEN 0 ELSE ended.attempts END
   FROM ended
   WHERE recipient.project_id = ended.project_id AND recipient.audience_id = ended.audience_id
     AND recipient.position = ended.position AND move IS NOT NULL`

@@ -22,9 +22,3 @@ export const importFields = {
   activity: { title: text(1, 160), at: Instant },
   note: noteFields
 } as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
-
-/**
- * The version of `importFields` and of Evaluation.ts, stored with each evaluated batch. Increment it with every change of
- * either, so that batches of an earlier release are evaluated again.
- */
-export const rules = 1

@@ -1,12 +1,9 @@
 /** Stores staged batches of project files, and evaluates them with the installation's profile (contract §11, §12). */
-import { Duration, Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import { forkPeriodic } from "../../platform/background/Periodic.ts"
-import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import * as Batches from "./Preview/Batches.ts"
-import { rules } from "./ImportFields.ts"
 import { canonical, makeFingerprint, inCanonicalOrder, type PlacedRecord } from "./Preview/Fingerprint.ts"
 import { evaluate, type Evaluation, type Mappings, profileOf, type StagedRecord, tally } from "./Preview/Evaluation.ts"
 
@@ -23,7 +20,7 @@ interface Installation {
 
 /**
  * Updates the batches of installations whose rows were written: new records replace the stored ones, and batches that
- * were evaluated with another profile or other rules are evaluated again. Call it in the transaction that writes the rows.
+ * were evaluated with another profile are evaluated again. Call it in the transaction that writes the rows.
  */
 export const stage = Effect.fnUntraced(function* (
   sql: Sql,
@@ -31,12 +28,7 @@ export const stage = Effect.fnUntraced(function* (
   installations: ReadonlyArray<Installation>
 ) {
   const given = new Map(installations.map(({ id, stagedRecords }) => [id, stagedRecords]))
-  for (const { digest, id, replaced, ...profile } of yield* Batches.lockOutdated(
-    sql,
-    projectId,
-    [...given.keys()],
-    rules
-  )) {
+  for (const { digest, id, replaced, ...profile } of yield* Batches.lockOutdated(sql, projectId, [...given.keys()])) {
     const batch = { projectId, installationId: id }
     if (replaced) yield* replace(sql, batch, digest, given.get(id) ?? [])
     if (digest !== null) yield* evaluateBatch(sql, batch, profile)
@@ -50,18 +42,6 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
   for (const record of records) hash.update(`${canonical(record)}\n`)
   return hash.digest("hex")
 }
-
-/** Evaluates again the batches that were evaluated with earlier rules, each in its own transaction. */
-const reevaluate = Effect.fnUntraced(function* (sql: Sql) {
-  for (const { installationId, projectId } of yield* untraced(Batches.evaluatedByEarlierRules(sql, rules))) {
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        const found = yield* Batches.lockOutdated(sql, projectId, [installationId], rules, "SKIP LOCKED")
-        for (const profile of found) yield* evaluateBatch(sql, { projectId, installationId }, profile)
-      })
-    )
-  }
-})
 
 const replace = Effect.fnUntraced(function* (
   sql: Sql,
@@ -103,7 +83,6 @@ const evaluateBatch = Effect.fnUntraced(function* (
   yield* Batches.conclude(sql, batch, {
     profileVersion,
     mappings,
-    rules,
     counts: counts(),
     unsupportedFields: unsupportedFields(),
     fingerprint: fingerprint.digest()
@@ -125,17 +104,3 @@ const mappedContact = ({
 })
 
 const textOf = (value: unknown) => (typeof value === "string" ? value : undefined)
-
-/**
- * Evaluates batches again that a release with earlier rules has evaluated. Until a batch is evaluated, its preview follows
- * those rules. While a release is rolled out, processes of the release before may still apply files, so this is done at intervals.
- */
-export const reevaluation = Layer.effectDiscard(
-  Effect.flatMap(SqlClient.SqlClient, (sql) =>
-    forkPeriodic(
-      "preview evaluation",
-      { interval: Duration.minutes(10), stalledAfter: Duration.minutes(40) },
-      reevaluate(sql)
-    )
-  )
-)

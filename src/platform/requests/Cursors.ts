@@ -36,8 +36,7 @@ const timeRange = 2 ** (8 * timeLength)
 /** Maximum size of an id that is not cut. A cursor has up to 512 characters of base64url (384 bytes), an id up to 640 bytes. */
 const longestId = 384 - macLength - timeLength - 1
 const digestLength = 32
-/** Flags in the byte after the time. Earlier versions set `digestBit` for a digest without the start of the id. */
-const digestBit = 1
+/** Flags in the byte after the time. */
 const lateBit = 2
 const cutBit = 4
 
@@ -60,7 +59,7 @@ export class Cursors extends Context.Service<
         // The same bytes can be written in base64 in several ways. Only the canonical one is accepted.
         if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
         const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
-        return isAuthentic ? read(body) : Option.none()
+        return isAuthentic ? Option.some(read(body)) : Option.none()
       }
 
       return {
@@ -106,13 +105,12 @@ const startOf = (text: Buffer, length: number): Buffer => {
   return text.subarray(0, end)
 }
 
-const read = (body: Buffer): Option.Option<Place> => {
+const read = (body: Buffer): Place => {
   const bits = body.readUInt8(timeLength)
   const time = body.readUIntBE(0, timeLength) + ((bits & lateBit) === 0 ? 0 : timeRange)
   const createdAt = new Date(time + epoch)
   const rest = body.subarray(timeLength + 1)
-  if ((bits & digestBit) !== 0) return Option.none()
-  if ((bits & cutBit) === 0) return Option.some({ createdAt, id: rest.toString("utf8") })
+  if ((bits & cutBit) === 0) return { createdAt, id: rest.toString("utf8") }
   const idStart = rest.subarray(digestLength).toString("utf8")
-  return Option.some({ createdAt, idStart, idDigest: rest.subarray(0, digestLength) })
+  return { createdAt, idStart, idDigest: rest.subarray(0, digestLength) }
 }

@@ -3,7 +3,6 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { ImportPreview, UnsupportedField } from "../../../api/integrations/Preview.ts"
-import { isAwake } from "../../../platform/Moves.ts"
 import type { PlacedRecord } from "./Fingerprint.ts"
 import type { Mappings } from "./Evaluation.ts"
 
@@ -14,43 +13,29 @@ export interface Batch {
   readonly installationId: InstallationId
 }
 
-/** An installation whose records, profile or rules have changed since its batch was stored and evaluated. */
+/** An installation whose records or profile have changed since its batch was stored and evaluated. */
 interface Outdated {
   readonly id: InstallationId
   readonly digest: string | null
-  /** Whether the records have changed, not only the profile or the rules. */
+  /** Whether the records have changed, not only the profile. */
   readonly replaced: boolean
   readonly profileVersion: number | null
   readonly mappings: Mappings | null
 }
 
-/**
- * Locks and returns the installations with an outdated batch, so that no two processes evaluate a batch at once. `SKIP
- * LOCKED`, for background work, leaves out batches that are being evaluated, and projects at rest (`isAwake`).
- */
-export const lockOutdated = (
-  sql: Sql,
-  projectId: ProjectId,
-  ids: ReadonlyArray<InstallationId>,
-  rules: number,
-  locked: "" | "SKIP LOCKED" = ""
-) =>
+/** Locks and returns the installations with an outdated batch, so that no two processes evaluate a batch at once. */
+export const lockOutdated = (sql: Sql, projectId: ProjectId, ids: ReadonlyArray<InstallationId>) =>
   sql<Outdated>`
     SELECT installation.id, staged_digest AS digest, staged_digest IS DISTINCT FROM batch.digest AS replaced,
       installation.profile_version AS "profileVersion", installation.profile_mappings AS mappings
     FROM installations AS installation LEFT JOIN staged_batches AS batch
       ON batch.project_id = installation.project_id AND batch.installation_id = installation.id
     WHERE installation.project_id = ${projectId} AND installation.id = ANY(${ids}::text[]) AND (
-      staged_digest IS DISTINCT FROM batch.digest OR staged_digest IS NOT NULL AND (
-        installation.profile_version, installation.profile_mappings,
-        CASE WHEN installation.profile_version IS NOT NULL THEN ${rules}::integer END
-      ) IS DISTINCT FROM (batch.profile_version, batch.profile_mappings, batch.rules)
-    ) AND (${locked === ""} OR ${isAwake(sql, "installation.project_id")})
-    FOR NO KEY UPDATE OF installation ${sql.literal(locked)}`
-
-export const evaluatedByEarlierRules = (sql: Sql, rules: number) =>
-  sql<Batch>`
-    SELECT project_id AS "projectId", installation_id AS "installationId" FROM staged_batches WHERE rules < ${rules}`
+      staged_digest IS DISTINCT FROM batch.digest OR staged_digest IS NOT NULL
+        AND (installation.profile_version, installation.profile_mappings)
+          IS DISTINCT FROM (batch.profile_version, batch.profile_mappings)
+    )
+    FOR NO KEY UPDATE OF installation`
 
 const emptyTable = (sql: Sql, { installationId, projectId }: Batch, table: string) =>
   sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
@@ -108,14 +93,13 @@ export const removeContacts = (sql: Sql, batch: Batch) => emptyTable(sql, batch,
 
 export const withdraw = (sql: Sql, { installationId, projectId }: Batch) =>
   sql`
-    UPDATE staged_batches SET profile_version = NULL, profile_mappings = NULL, rules = NULL, counts = NULL,
+    UPDATE staged_batches SET profile_version = NULL, profile_mappings = NULL, counts = NULL,
       duplicate_count = NULL, unsupported_fields = NULL, fingerprint = NULL
     WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
 interface Verdict {
   readonly profileVersion: number
   readonly mappings: Mappings
-  readonly rules: number
   readonly counts: ImportPreview["counts"]
   readonly unsupportedFields: ReadonlyArray<UnsupportedField>
   readonly fingerprint: string
@@ -149,7 +133,7 @@ export const conclude = Effect.fnUntraced(function* (sql: Sql, batch: Batch, ver
     )
     UPDATE staged_batches SET
       profile_version = ${verdict.profileVersion}, profile_mappings = ${JSON.stringify(verdict.mappings)}::jsonb,
-      rules = ${verdict.rules}, counts = ${JSON.stringify(verdict.counts)}::json,
+      counts = ${JSON.stringify(verdict.counts)}::json,
       duplicate_count = (SELECT count(*) FROM duplicate),
       unsupported_fields = ${JSON.stringify(verdict.unsupportedFields)}::json, fingerprint = ${verdict.fingerprint}
     WHERE project_id = ${projectId} AND installation_id = ${installationId}`
