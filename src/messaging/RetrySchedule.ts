@@ -8,8 +8,6 @@ import type { Move } from "./Messages/States.ts"
 /** Delays before the second attempt and later ones. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
-export const maxAttempts = backoff.length + 1
-
 interface Attempted {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */

@@ -6,12 +6,14 @@ import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/messaging/Messages.ts"
 import { settle } from "../../src/messaging/Messages/Repo.ts"
-import { maxAttempts } from "../../src/messaging/RetrySchedule.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, refused, scene, unclear } from "./Runner.scene.support.ts"
 import { httpChannel } from "./Runner.support.ts"
 
 const hour = 3_600_000
+
+/** Number of attempts of a message (contract §8). */
+const maxAttempts = 5
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign recipient", (it) => {
   it.effect("is released by no other worker until its lease has ended", function* () {

@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
 import { byFailure } from "../../src/messaging/providers/Outcomes.ts"
 import { outcomes } from "../../src/messaging/providers/Providers.ts"
-import { maxAttempts, resultOf } from "../../src/messaging/RetrySchedule.ts"
+import { resultOf } from "../../src/messaging/RetrySchedule.ts"
 import {
   conversations,
   type MessageRow,
@@ -156,6 +156,8 @@ it.live(
   }
 )
 
+/** Number of attempts of a message (contract §8). */
+const maxAttempts = 5
 const last = { number: maxAttempts, inDoubt: false, providerType: "telegram" } as const
 
 describe("the last attempt", () => {
