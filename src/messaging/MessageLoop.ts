@@ -12,7 +12,7 @@
  *     └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
  * Modes of the loop:
- *   - `taking`: the loop asks sources for attempts, within the permits of the channel, of the project and of this process. For
+ *   - `taking`: the loop asks sources for attempts, within the permits of the channel and of this process. For
  *     campaigns, a channel with an open circuit has no permit, or one for its probe, so recipients wait. Messages of
  *     conversations are taken when they are due, whatever the circuit.
  *   - `draining`: no attempts are taken; attempts in flight finish.
@@ -43,7 +43,6 @@ import { outcomes } from "./providers/Providers.ts"
 const permits: Slots.Options = {
   total: 512,
   perKey: 128,
-  perTenant: 512,
   initial: 4,
   failingShare: 0.25,
   slowAfter: Duration.seconds(1)

@@ -31,7 +31,7 @@ export const engine = [
   slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
   permits("Math.floor(total * failingShare) - suspects", "total"),
-  permits("Math.max(0, perTenant - taken)", "perTenant"),
+  permits("?? 0) + entry.held", "?? 0) + 1"),
   permits("if (!taken) return", ""),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),

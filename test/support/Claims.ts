@@ -14,8 +14,8 @@ import type { Limits } from "../../src/platform/background/Slots.ts"
 /** Returns SQL for a time of the test, in place of the database's clock. */
 export const timeOf = (sql: SqlClient.SqlClient, at: Date) => sql`${at}::timestamptz`
 
-/** Returns limits with this number of permits in total, for each channel and for each project. */
-export const limitsOf = (free: number): Limits => ({ free, keys: [], tenants: [], newKey: free, newTenant: free })
+/** Returns limits with this number of permits in total, and for each channel. */
+export const limitsOf = (free: number): Limits => ({ free, keys: [], tenants: [], newKey: free })
 
 /** Free slots for the attempts of deliveries, all of which any project may take. */
 export const roomsOf = (healthy: number, suspect: number): Rooms => ({

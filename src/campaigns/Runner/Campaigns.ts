@@ -23,24 +23,25 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
 const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
 
-const isFull = (sql: Sql, table: "channel_limit" | "project_limit", match: Statement.Fragment) => sql`
-  EXISTS (SELECT FROM ${sql(table)} WHERE ${sql(table)}.project_id = campaigns.project_id AND ${match} AND free = 0)`
+const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id") => sql`
+  EXISTS (
+    SELECT FROM channel_limit
+    WHERE channel_limit.project_id = campaigns.project_id AND channel_id = ${sql(channel)} AND free = 0
+  )`
 
 /**
  * Locks running campaigns whose next send is before `until`. The lock serializes the pace over all processes. A campaign is
- * left out if it has no open recipient, if its project has no permit, or if none of its channels has a permit: it would
- * only use up the limit. Projects take turns, as campaigns that share a busy channel may stay due for long. `quota` is the number
- * of sends before `until`, evenly spaced. Missed sends are not caught up.
+ * left out if it has no open recipient, or if none of its channels has a permit: it would only use up the limit. Projects take
+ * turns, as campaigns that share a busy channel may stay due for long. `quota` is the number of sends before `until`, evenly
+ * spaced. Missed sends are not caught up.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   ready AS MATERIALIZED (
     SELECT project_id, id, row_number() OVER (PARTITION BY project_id ORDER BY next_send_at NULLS FIRST) AS turn
     FROM campaigns
     WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND (next_send_at IS NULL OR next_send_at <= ${until})
-      AND NOT ${isFull(sql, "project_limit", sql`true`)}
-      AND (NOT ${isFull(sql, "channel_limit", sql`channel_id = primary_channel_id`)}
-        OR fallback_channel_id IS NOT NULL
-          AND NOT ${isFull(sql, "channel_limit", sql`channel_id = fallback_channel_id`)})
+      AND (NOT ${isFull(sql, "primary_channel_id")}
+        OR fallback_channel_id IS NOT NULL AND NOT ${isFull(sql, "fallback_channel_id")})
       AND coalesce(${hasOpen(sql, sql`available_at <= ${now}`)}, ${hasOpen(sql, sql`available_at IS NULL`)}, false)
   ),
   campaign AS MATERIALIZED (

@@ -76,7 +76,7 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
 
 /**
  * The recipients that the limits admit, with the time of each send. The limits are the quota of the campaign, then the permits of
- * the channel, then the permits of the project. The project with the fewest attempts in flight comes first. `turn` has no
+ * the channel. The project with the fewest attempts in flight comes first. `turn` has no
  * gaps, so that a channel without permits does not reduce the pace.
  */
 const chosen = (sql: Sql, limits: Limits) => sql`
@@ -97,9 +97,8 @@ const chosen = (sql: Sql, limits: Limits) => sql`
   ),
   chosen AS MATERIALIZED (
     SELECT within_channel.*, first_at + (turn - 1) * gap AS send_at
-    FROM within_channel LEFT JOIN project_limit USING (project_id)
-    WHERE project_rank <= coalesce(free, ${limits.newTenant}::int)
-    ORDER BY ${shareOf(sql, limits, "project_rank")}, project_id LIMIT ${limits.free}::int
+    FROM within_channel LEFT JOIN project_share USING (project_id)
+    ORDER BY ${shareOf(sql, "project_rank")}, project_id LIMIT ${limits.free}::int
   )`
 
 /** The columns of a candidate that its move needs. */

@@ -159,9 +159,8 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
     SELECT admitted.project_id, admitted.id, attempting AS lost, in_doubt, channels.config,
       attempting OR channels.status = 'active' AND channels.provider_type = admitted.provider_type AS reachable
     FROM admitted JOIN channels ON channels.project_id = admitted.project_id AND channels.id = admitted.channel_id
-      LEFT JOIN project_limit ON project_limit.project_id = admitted.project_id
-    WHERE attempting OR rank <= coalesce(free, ${limits.newTenant}::int)
-    ORDER BY ${shareOf(sql, limits, "rank")}, available_at LIMIT ${limits.free}::int
+      LEFT JOIN project_share ON project_share.project_id = admitted.project_id
+    ORDER BY ${shareOf(sql, "rank")}, available_at LIMIT ${limits.free}::int
   )`
 
 /** Maximum number of leases that one statement ends. */

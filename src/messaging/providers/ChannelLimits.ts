@@ -1,4 +1,4 @@
-/** Limits of calls in flight, as the tables `channel_limit` and `project_limit` in the statement of a claim. */
+/** Limits of calls in flight, as the tables `channel_limit` and `project_share` in the statement of a claim. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { Limits } from "../../platform/background/Slots.ts"
 import type { OpenCircuit } from "./Circuits.ts"
@@ -21,14 +21,14 @@ export const withCircuits = (limits: Limits, openCircuits: ReadonlyArray<OpenCir
 
 const nameOf = (projectId: string, channelId: string) => JSON.stringify([projectId, channelId])
 
-/** `channel_limit` and `project_limit`, as the first common table expressions of a WITH. */
+/** `channel_limit` and `project_share`, as the first common table expressions of a WITH. */
 export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits): Statement.Fragment => sql`
   channel_limit (project_id, channel_id, free) AS MATERIALIZED (
     SELECT * FROM unnest(${keys.map(({ tenant }) => tenant)}::text[], ${keys.map(({ key }) => key)}::text[],
       ${keys.map(({ free }) => free)}::int[])
   ),
-  project_limit (project_id, free) AS MATERIALIZED (
-    SELECT * FROM unnest(${tenants.map(({ tenant }) => tenant)}::text[], ${tenants.map(({ free }) => free)}::int[])
+  project_share (project_id, held) AS MATERIALIZED (
+    SELECT * FROM unnest(${tenants.map(({ tenant }) => tenant)}::text[], ${tenants.map(({ held }) => held)}::int[])
   )`
 
 /**
@@ -36,5 +36,5 @@ export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits)
  * all permits. When another project waits, it gets each returned permit until both have equally many. `rank` is the place of
  * a row within its project.
  */
-export const shareOf = (sql: SqlClient.SqlClient, { newTenant }: Limits, rank: string): Statement.Fragment =>
-  sql`${sql.literal(rank)} - coalesce(project_limit.free, ${newTenant}::int)`
+export const shareOf = (sql: SqlClient.SqlClient, rank: string): Statement.Fragment =>
+  sql.literal(`${rank} + coalesce(project_share.held, 0)`)

@@ -5,7 +5,6 @@
  *    by one, up to `perKey`. A failure sets the limit back to `initial`.
  *  - A key is suspect from a failure until its next success, and while one of its calls has run for `slowAfter` or longer. Suspect
  *    keys get no new permits while together they hold `failingShare` of all permits.
- *  - The keys of one tenant together hold at most `perTenant` permits.
  *
  * So if a provider hangs, its key holds at most the permits of its limit, and gets only a share of the permits from then on. Keys
  * without recent failures still find permits. The numbers apply to one process. A claim passes `limits` to its statement and takes
@@ -17,7 +16,6 @@ export interface Options {
   readonly total: number
   /** Maximum limit of a key. */
   readonly perKey: number
-  readonly perTenant: number
   /** Limit of a new key, and of a key after a failure. */
   readonly initial: number
   /** Share of `total` that all suspect keys may hold together, from 0 to 1. */
@@ -42,13 +40,12 @@ interface KeyLimit {
   readonly free: number
 }
 
-/** The numbers of free permits. A key or tenant that is not listed has `newKey` or `newTenant` free permits. */
+/** The numbers of free permits, and of the permits that tenants hold. A key that is not listed has `newKey` free permits. */
 export interface Limits {
   readonly free: number
   readonly keys: ReadonlyArray<KeyLimit>
-  readonly tenants: ReadonlyArray<Omit<KeyLimit, "key">>
+  readonly tenants: ReadonlyArray<{ readonly tenant: string; readonly held: number }>
   readonly newKey: number
-  readonly newTenant: number
 }
 
 export interface Slots {
@@ -74,7 +71,7 @@ interface Entry {
 
 export const make = (options: Options): Effect.Effect<Slots> =>
   Effect.map(Clock.Clock, (clock) => {
-    const { failingShare, initial, perKey, perTenant, total } = options
+    const { failingShare, initial, perKey, total } = options
     const entries = new Map<string, Entry>()
     const now = () => clock.monotonicTimeNanosUnsafe()
     const nanos = (duration: Duration.Duration) => BigInt(Math.ceil(Duration.toMillis(duration))) * 1_000_000n
@@ -140,11 +137,8 @@ export const make = (options: Options): Effect.Effect<Slots> =>
           keys: [...entries.values()]
             .map((entry) => ({ tenant: entry.tenant, key: entry.key, free: freeOf(entry) }))
             .filter(({ free }) => free !== initial),
-          tenants: [...byTenant]
-            .map(([tenant, taken]) => ({ tenant, free: Math.max(0, perTenant - taken) }))
-            .filter(({ free }) => free !== perTenant),
-          newKey: initial,
-          newTenant: perTenant
+          tenants: Array.from(byTenant, ([tenant, held]) => ({ tenant, held })).filter(({ held }) => held > 0),
+          newKey: initial
         }
       }
     }

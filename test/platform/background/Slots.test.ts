@@ -7,7 +7,6 @@ import * as Slots from "../../../src/platform/background/Slots.ts"
 const options: Slots.Options = {
   total: 100,
   perKey: 16,
-  perTenant: 40,
   initial: 2,
   failingShare: 0.25,
   slowAfter: Duration.seconds(1)
@@ -15,9 +14,8 @@ const options: Slots.Options = {
 
 const scene = Effect.map(Slots.make(options), (slots) => {
   const free = (tenant: string, key: string) => {
-    const { free, keys, newKey, newTenant, tenants } = slots.limits()
-    const ofKey = keys.find((entry) => entry.tenant === tenant && entry.key === key)?.free ?? newKey
-    return Math.min(free, ofKey, tenants.find((entry) => entry.tenant === tenant)?.free ?? newTenant)
+    const { free, keys, newKey } = slots.limits()
+    return Math.min(free, keys.find((entry) => entry.tenant === tenant && entry.key === key)?.free ?? newKey)
   }
   /** Takes all free permits of a key, and begins a call with each. */
   const fill = (tenant: string, key: string) => {
@@ -86,12 +84,14 @@ describe("slots of attempts", () => {
     assert.isAbove(free("a", "k"), 2)
   })
 
-  it.effect("of one tenant are limited over all its keys", function* () {
-    const { fill, free } = yield* scene
-    let taken = 0
-    for (let key = 0; key < 50; key++) taken += fill("a", String(key)).length
-    assert.strictEqual(taken, 40)
-    assert.strictEqual(free("b", "k"), 2)
+  it.effect("are counted for each tenant over its keys, and a tenant alone may take all", function* () {
+    const { fill, slots } = yield* scene
+    fill("b", "k")
+    for (let key = 0; key < 60; key++) fill("a", String(key))
+    assert.deepStrictEqual(slots.limits().tenants, [
+      { tenant: "b", held: 2 },
+      { tenant: "a", held: 98 }
+    ])
   })
 
   it.effect("let a key that answers slowly grow, within the share of the suspect ones", function* () {
