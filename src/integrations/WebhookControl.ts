@@ -5,7 +5,7 @@ import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import { recordAction, Operator } from "../platform/operators/Audit.ts"
 import { lookupOne } from "../platform/database/Lookups.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { ProjectUnknown, requireProject, servedProject } from "../platform/operators/ProjectUnknown.ts"
 import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
 import { disableWebhook } from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
@@ -44,17 +44,18 @@ export class WebhookControl extends Context.Service<
         return webhook ?? (yield* webhookUnknown(projectId, installationId))
       })
 
-      /** Changes a webhook. Returns the webhook after the change, and the value of `change`. */
-      const changeWebhook = Effect.fnUntraced(function* <A>(
+      /** Changes a webhook. `change` returns no row if this database does not serve the project. Returns the webhook and the row. */
+      const changeWebhook = Effect.fnUntraced(function* <Row>(
         projectId: ProjectId,
         installationId: string,
-        change: (endpoint: Endpoint, actor: string) => Effect.Effect<A, SqlError.SqlError>
+        change: (endpoint: Endpoint, actor: string) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>
       ) {
         const { installationId: id } = yield* known(projectId, installationId)
         const { actor } = yield* Operator
-        const returned = yield* Effect.orDie(change({ projectId, installationId: id }, actor))
+        const [row] = yield* Effect.orDie(change({ projectId, installationId: id }, actor))
+        if (row === undefined) return yield* new ProjectUnknown({ projectId })
         yield* notifier.changed(projectId, id)
-        return { webhook: yield* known(projectId, id), returned }
+        return { webhook: yield* known(projectId, id), row }
       })
 
       return {
@@ -72,10 +73,10 @@ export class WebhookControl extends Context.Service<
           return webhook
         }),
         disable: Effect.fn("WebhookControl.disable")(function* (projectId, installationId) {
-          const { returned, webhook } = yield* changeWebhook(projectId, installationId, (endpoint, actor) =>
+          const { row, webhook } = yield* changeWebhook(projectId, installationId, (endpoint, actor) =>
             disable(sql, endpoint, actor)
           )
-          return { webhook, deadLettered: returned[0]?.deadLettered ?? 0 }
+          return { webhook, deadLettered: row.deadLettered ?? 0 }
         }),
         show: Effect.fn("WebhookControl.show")(function* (projectId, installationId) {
           yield* requireProject(sql, projectId)
@@ -96,9 +97,10 @@ const ofInstallation = (sql: SqlClient.SqlClient, id: string) => sql`webhooks.in
 
 /** Disables a webhook, and counts its pending deliveries. Deliveries in flight are not counted: their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
-  readonly deadLettered: number
+  readonly deadLettered: number | null
 }>`
-  WITH ${disableWebhook(sql, endpoint, "operator", sql`true`)},
+  WITH ${servedProject(sql, endpoint.projectId)},
+  ${disableWebhook(sql, endpoint, "operator", sql`EXISTS (SELECT FROM project)`)},
   ended AS (
     SELECT project_id, (
       SELECT count(*)::int FROM deliveries
@@ -116,13 +118,14 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
     },
     "ended"
   )}
-  SELECT dead_lettered AS "deadLettered" FROM ended`
+  SELECT dead_lettered AS "deadLettered" FROM project LEFT JOIN ended ON true`
 
 const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
-  WITH enabled AS (
+  WITH ${servedProject(sql, projectId)},
+  enabled AS (
     UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1, updated_at = greatest(updated_at, now()),
       url_version = url_version + 1
-    WHERE project_id = ${projectId} AND installation_id = ${installationId} AND NOT enabled
+    WHERE project_id = (SELECT project_id FROM project) AND installation_id = ${installationId} AND NOT enabled
     RETURNING project_id, installation_id, url_version
   ),
   unparked AS (
@@ -130,4 +133,4 @@ const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoin
     WHERE health.project_id = enabled.project_id AND health.installation_id = enabled.installation_id
   ),
   ${recordAction(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}
-  SELECT FROM enabled`
+  SELECT FROM project`

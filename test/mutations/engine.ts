@@ -53,6 +53,7 @@ export const engine = [
   visits('AND ${isAwake(sql, "health.project_id")}', ""),
   visits("EXCEPT SELECT project_id, installation_id FROM endpoint", "LIMIT 0"),
   recording("(endpoint_health.url_version = endpoint.url_version)::int AS is_current", "1 AS is_current"),
+  recording("is_current = 0 AND given_move", "false AND given_move"),
   recording("greatest(retry_in, is_current * rest_for)", "greatest(retry_in, rest_for)"),
   recording("failing_since IS NULL OR coalesce(", "failing_since IS NULL OR NOT coalesce("),
   recording("failing_attempts >= ${attempts}::int AND", ""),

@@ -53,10 +53,12 @@ export class Deliveries extends Context.Service<
         }),
         retry: Effect.fn("Deliveries.retry")(function* (projectId, id) {
           const { actor } = yield* Operator
-          yield* requireProject(sql, projectId)
           const at = new Date(yield* Clock.currentTimeMillis)
           const [verdict] = yield* Effect.orDie(retryFor(sql, actor, projectId, id, at))
-          if (verdict === undefined) return yield* lacks(projectId, `delivery "${id}"`)
+          if (verdict === undefined) {
+            yield* requireProject(sql, projectId)
+            return yield* lacks(projectId, `delivery "${id}"`)
+          }
           const { installationId, refusal } = verdict
           if (refusal !== null) {
             const message = `Delivery "${id}" can't be retried: ${notRetriable[refusal] ?? refusal}`

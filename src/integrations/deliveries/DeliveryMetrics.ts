@@ -57,7 +57,7 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`
     SELECT
       (SELECT count(*)::int FROM (
-        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' LIMIT ${limit}::int
+        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' AND ${isAwake(sql, "project_id")} LIMIT ${limit}::int
       ) AS counted) AS depth,
       coalesce((
         SELECT max(extract(epoch FROM now() - available_at)) FROM (
@@ -75,7 +75,7 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
 const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: number; readonly seconds: number }>`
   SELECT coalesce(sum(greatest(0, matched - queued)), 0)::int AS depth,
     coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
-  FROM replays WHERE state IN ('running', 'cancelling')`
+  FROM replays WHERE state IN ('running', 'cancelling') AND ${isAwake(sql, "project_id")}`
 
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* measureQueue(sql, maxDepth)

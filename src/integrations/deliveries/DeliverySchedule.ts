@@ -40,8 +40,9 @@ export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule:
   const restFor = restOf(outcome)
   const strikes = result.errorCode === "timeout" ? strikesOf.timeout : strikesOf.failure
   const delay = schedule[claim.retries]
-  if (delay === undefined || isGone(result.statusCode)) return { ...result, on: "exhausted", restFor, strikes }
-  return { ...result, on: "failed", retryIn: Duration.toMillis(delay) * result.jitter, restFor, strikes }
+  const retryIn = delay === undefined ? 0 : Duration.toMillis(delay) * result.jitter
+  const isLast = delay === undefined || isGone(result.statusCode)
+  return { ...result, on: isLast ? "exhausted" : "failed", retryIn, restFor, strikes }
 }
 
 /** Returns the result of a lease that ends without an outcome. */

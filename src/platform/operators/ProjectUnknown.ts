@@ -11,6 +11,16 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
   }
 }
 
+/**
+ * A common table expression that locks the project before its records. It has no row if this database does not serve the project, even if
+ * an earlier check has found the project here.
+ */
+export const servedProject = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
+  project AS MATERIALIZED (
+    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
+    FOR KEY SHARE
+  )`
+
 export const requireProject = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId

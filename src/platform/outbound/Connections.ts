@@ -111,8 +111,7 @@ export const keptConnections = Effect.acquireRelease(
       if (isSurplus()) trimming = setTimeout(trim, trimAfter).unref()
     }
     let trimming: NodeJS.Timeout | undefined
-    const isSurplus = () =>
-      idle.size * idlePerOrigin > idleInAll || idle.values().some((list) => list.length > idlePerOrigin)
+    const isSurplus = () => idle.values().some((list) => list.length > idlePerOrigin)
 
     const connections: Connections = {
       take: (to) => {

@@ -39,14 +39,21 @@ const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = 
 
 layerOf({}, "api")("a result", (it) => {
   it.effect("of an earlier URL changes the delivery alone, and that of the current URL counts beside it", function* () {
-    const shop = yield* openShop(4)
-    const before = yield* shop.claimed(2)
+    const shop = yield* openShop(5)
+    const before = yield* shop.claimed(3)
     assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
     yield* shop.recorded([[before[0], answered(503, hour)]])
     assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
     const row = (yield* shop.deliveries()).find(({ id }) => id === before[0]?.id)
     assert.deepInclude(row, { status: "pending", retries: 1 })
     assert.isBelow(Math.abs((row?.availableAt?.getTime() ?? 0) - Date.now()), minute)
+
+    // The earlier URL is gone: the new one gets the delivery.
+    yield* shop.recorded([[before[2], answered(410)]])
+    const repeated = (yield* shop.deliveries()).find(({ id }) => id === before[2]?.id)
+    assert.deepInclude(repeated, { status: "pending", retries: 1 })
+    assert.isBelow(Math.abs((repeated?.availableAt?.getTime() ?? 0) - Date.now()), minute)
+    assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
 
     // In one batch: a failure of the new URL, and a success of the old one, which clears nothing.
     const [after] = yield* shop.claimed(2)

@@ -1,4 +1,4 @@
-/** Commands on replays of a project that another database takes over meanwhile (contract §18). */
+/** Commands on webhooks and deliveries of a project that another database takes over meanwhile (contract §18). */
 import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
@@ -20,7 +20,7 @@ const closedDuring = Effect.fnUntraced(function* (projectId: string, table: stri
   const command = yield* sql.withTransaction(
     Effect.gen(function* () {
       yield* sql`LOCK TABLE ${sql(table)} IN ACCESS EXCLUSIVE MODE`
-      const command = yield* Effect.forkDetach(cli(["deliveries", ...args, "--project", projectId, "--json"]))
+      const command = yield* Effect.forkDetach(cli([...args, "--project", projectId, "--json"]))
       yield* untilBlocking(sql)
       yield* sql`UPDATE projects SET move_state = 'switching' WHERE project_id = ${projectId}`
       return command
@@ -36,7 +36,15 @@ layer(TestDatabase.layer, { excludeTestServices: true })(
       const sql = yield* SqlClient.SqlClient
       yield* openWebhook("counted")
       const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
-      const ended = yield* closedDuring("counted", "deliveries", "replay", "--installation", "shop", ...range)
+      const ended = yield* closedDuring(
+        "counted",
+        "deliveries",
+        "deliveries",
+        "replay",
+        "--installation",
+        "shop",
+        ...range
+      )
       assert.deepStrictEqual(ended, failure(1, 'There is no project "counted"'))
       assert.deepStrictEqual(yield* sql`SELECT id FROM replays`, [])
     })
@@ -48,9 +56,36 @@ layer(TestDatabase.layer, { excludeTestServices: true })(
       INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
         position, paced_at, created_at)
       VALUES ('replaying', 'rpl_1', 'shop', now(), now(), '{}', '{dead}', 1, 'running', 1, 'dlv_0', now(), now())`
-      const ended = yield* closedDuring("replaying", "replays", "cancel-replay", "--replay", "rpl_1")
+      const ended = yield* closedDuring("replaying", "replays", "deliveries", "cancel-replay", "--replay", "rpl_1")
       assert.deepStrictEqual(ended, failure(1, 'There is no project "replaying"'))
       assert.deepStrictEqual(yield* sql`SELECT state FROM replays`, [{ state: "running" }])
     })
+
+    it.effect(
+      "has no webhook changed and no delivery retried at the source once that has closed the project",
+      function* () {
+        const sql = yield* SqlClient.SqlClient
+        for (const command of ["webhooks disable", "webhooks enable", "deliveries retry"]) {
+          const id = command.replaceAll(" ", "-")
+          yield* openWebhook(id)
+          yield* sql`INSERT INTO endpoint_health (project_id, installation_id) VALUES (${id}, 'shop')`
+          yield* sql`UPDATE webhooks SET enabled = ${!command.endsWith("enable")} WHERE project_id = ${id}`
+          yield* sql`
+            WITH event AS (
+              INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+              VALUES (${id}, 'evt_1', 'crm.deal.created.v1', '{}', '', now())
+            )
+            INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, finished_at, created_at)
+            VALUES (${id}, 'dlv_1', 'shop', 'evt_1', 'crm.deal.created.v1', 'dead', now(), now())`
+          const state = sql`
+            SELECT enabled, version, status FROM webhooks JOIN deliveries USING (project_id) WHERE project_id = ${id}`
+          const before = yield* state
+          const record = command.startsWith("webhooks") ? ["--installation", "shop"] : ["--delivery", "dlv_1"]
+          const ended = yield* closedDuring(id, "audit_entries", ...command.split(" "), ...record)
+          assert.deepStrictEqual(ended, failure(1, `There is no project "${id}"`))
+          assert.deepStrictEqual(yield* state, before)
+        }
+      }
+    )
   }
 )

@@ -4,6 +4,7 @@ import { details } from "../../../api/Details.ts"
 import type { DeliveryId, InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
 import { recordAction } from "../../../platform/operators/Audit.ts"
+import { servedProject } from "../../../platform/operators/ProjectUnknown.ts"
 import type { Mutation } from "../../../platform/mutations/Idempotency.ts"
 import { installation_not_found } from "../../Installations.ts"
 
@@ -83,18 +84,22 @@ export const retry = (
   }
 })
 
-/** Retries a delivery for an operator. Returns no row if it does not exist; `refusal` is null if it was retried. */
+/**
+ * Retries a delivery for an operator. Returns no row if it does not exist, or this database does not serve the project. `refusal` is
+ * null if the delivery was retried.
+ */
 export const retryFor = (sql: Sql, actor: string, projectId: ProjectId, deliveryId: string, at: Date) => sql<{
   readonly installationId: InstallationId
   readonly refusal: string | null
 }>`
-  WITH webhook AS MATERIALIZED (
+  WITH ${servedProject(sql, projectId)},
+  webhook AS MATERIALIZED (
     -- Locked before the delivery, in the same order as by the retry operation.
-    SELECT locked.* FROM deliveries, LATERAL (
+    SELECT locked.* FROM project JOIN deliveries USING (project_id), LATERAL (
       SELECT installation_id, enabled, event_types FROM webhooks
       WHERE project_id = ${projectId} AND installation_id = deliveries.installation_id FOR SHARE
     ) locked
-    WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
+    WHERE deliveries.id = ${deliveryId}
   ),
   target AS MATERIALIZED (
     SELECT delivery.* FROM webhook, LATERAL (

@@ -55,7 +55,8 @@ export interface Recorded extends Endpoint {
 
 /**
  * Records a batch. Returns the endpoints that are due now, have failed for too long, or are locked. A result whose lease is lost
- * changes nothing. A result for an earlier URL of the webhook changes only the delivery, not the health of the endpoint.
+ * changes nothing. A result for an earlier URL of the webhook changes only the delivery, not the health of the endpoint. If that URL is
+ * gone, the delivery is retried at the current URL.
  *
  * `gate` locks the rows of endpoints before the first delivery is written, and reads `url_version` from the locked rows. It skips
  * rows that are locked, so a transaction that holds one row does not delay the results of other endpoints.
@@ -96,7 +97,11 @@ export const record = (
       leased_until = NULL,
       finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
       attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry::jsonb END
-    FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail
+    FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail, LATERAL (
+      SELECT CASE WHEN is_repeated THEN 'failed' ELSE given_move END AS on_move,
+        CASE WHEN is_repeated THEN ${after("failed")} ELSE given_state END AS to_state
+      FROM (SELECT is_current = 0 AND given_move = 'exhausted' AND retry_in > 0 AS is_repeated) earlier
+    ) moved
     WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = ${from}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND is_current IS NOT NULL
@@ -185,8 +190,8 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
         ) known GROUP BY at
       ) known
     ))[endpoint] AS is_current,
-    coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS on_move,
-    coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS to_state,
+    coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS given_move,
+    coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS given_state,
     ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,
     ((SELECT ${others.map(({ restFor }) => String(restFor))}::float8[]))[place] AS rest_for,
     (${others.map(({ strikes }) => strikes)}::int[])[place] AS strikes,

@@ -26,7 +26,10 @@ export interface Result extends Pick<
   readonly responseBody: string | null
   readonly startedAt: number
   readonly finishedAt: number
-  /** Milliseconds until the next attempt; 0 if the schedule has no further attempt. */
+  /**
+   * Milliseconds until the next attempt; 0 if the schedule has no further attempt. Of an `exhausted` delivery whose endpoint is gone,
+   * the time that counts if the webhook has another URL meanwhile.
+   */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number

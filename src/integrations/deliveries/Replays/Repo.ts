@@ -6,7 +6,7 @@ import { recordAction } from "../../../platform/operators/Audit.ts"
 import { selectList } from "../../../platform/database/Columns.ts"
 import { stepOf } from "../../../api/schema/States.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
-import { livesHere } from "../../../platform/Moves.ts"
+import { servedProject } from "../../../platform/operators/ProjectUnknown.ts"
 import type { Range } from "../../../platform/operators/Search.ts"
 import { type Filter, filters, type Selection } from "./Selection.ts"
 import { type EndReason, replays, type State } from "./States.ts"
@@ -82,19 +82,12 @@ const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, s
   matched
 })
 
-/** Locks the project before its records. No row if this database no longer serves the project: earlier checks may be out of date. */
-const project = (sql: Sql, projectId: ProjectId) => sql`
-  project AS MATERIALIZED (
-    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
-    FOR KEY SHARE
-  )`
-
 /**
  * Starts a replay, unless another one has the same id. The pace counts from now on. Returns no row if this database does
  * not serve the project.
  */
 export const start = (sql: Sql, replay: Start) => sql`
-  WITH ${project(sql, replay.projectId)},
+  WITH ${servedProject(sql, replay.projectId)},
   started AS (
     INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
       position, paced_at, created_at)
@@ -116,7 +109,7 @@ export const start = (sql: Sql, replay: Start) => sql`
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf(replays, "cancel")
   return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`
-    WITH ${project(sql, projectId)},
+    WITH ${servedProject(sql, projectId)},
     target AS MATERIALIZED (
       SELECT state, matched, queued FROM project JOIN replays USING (project_id) WHERE id = ${id}
       FOR NO KEY UPDATE OF replays
