@@ -1,8 +1,13 @@
 /** The read model of deliveries: what the API, the commands and the console show of each, and their lists. */
 import { Effect } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
-import type { DeliveryId, EventId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import { type DeliveryStatus, type DeliveryStatusFilter, deliveryStatuses } from "../../api/integrations/Deliveries.ts"
+import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
+import {
+  type Delivery as Shown,
+  type DeliveryStatus,
+  type DeliveryStatusFilter,
+  deliveryStatuses
+} from "../../api/integrations/Deliveries.ts"
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
@@ -11,21 +16,10 @@ import { type Found, foundOf, type Range, scanLimit } from "../../platform/opera
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
-export interface Delivery {
-  readonly id: DeliveryId
+/** A delivery as the API shows it, with its own state: one in flight is `delivering`. */
+export interface Delivery extends Omit<Shown, "status"> {
   readonly installationId: InstallationId
-  readonly eventId: EventId
-  readonly eventType: EventType
   readonly status: State
-  readonly attempts: number
-  /** RFC 3339; null if the delivery is finished or its webhook is disabled. */
-  readonly nextAttemptAt: string | null
-  readonly lastStatusCode: number | null
-  readonly lastErrorCode: string | null
-  /** The delivery that this one repeats; null if no replay has made this one. */
-  readonly replayOf: DeliveryId | null
-  readonly createdAt: string
-  readonly finishedAt: string | null
 }
 
 export interface Filter {

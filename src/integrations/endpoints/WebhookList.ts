@@ -2,35 +2,21 @@
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
-import type { EventType } from "../../api/integrations/Events.ts"
-import {
-  type DisabledReason,
-  type HealthState,
-  pendingMax,
-  type Webhook
-} from "../../api/integrations/WebhookHealth.ts"
+import { pendingMax, type Webhook } from "../../api/integrations/WebhookHealth.ts"
 import { jsonObject, selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** The last failure of an endpoint. A failure that an earlier version has stored lacks `responseBody`. */
-type Failure = NonNullable<Webhook["health"]["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
+type Health = Webhook["health"]
 
-export interface Listed {
-  readonly installationId: InstallationId
+/** The last failure of an endpoint. A failure that an earlier version has stored lacks `responseBody`. */
+type Failure = NonNullable<Health["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
+
+export interface Listed
+  extends Omit<Webhook, "secrets" | "health">, Pick<Health, "state" | "failingSince" | "lastSuccessAt"> {
   /** The name of the installation. */
   readonly name: string
-  readonly endpointUrl: string
-  readonly eventTypes: ReadonlyArray<EventType>
-  readonly enabled: boolean
-  /** Null if the webhook is enabled. */
-  readonly disabledReason: DisabledReason | null
-  readonly version: number
-  readonly updatedAt: string
-  readonly state: HealthState
   readonly failures: number
-  readonly failingSince: string | null
-  readonly lastSuccessAt: string | null
   readonly lastFailure: Failure | null
   readonly suspect: boolean
   readonly inFlight: number
@@ -38,11 +24,8 @@ export interface Listed {
   readonly restingUntil: string | null
 }
 
-export interface Details extends Listed {
+export interface Details extends Listed, Pick<Webhook, "secrets">, Pick<Health, "pending" | "nextAttemptAt"> {
   readonly id: InstallationId
-  readonly secrets: Webhook["secrets"]
-  readonly pending: number
-  readonly nextAttemptAt: string | null
 }
 
 /** The state of an endpoint after its last attempt, from `endpoint_health`. */
@@ -96,12 +79,10 @@ export const list = (
   ORDER BY webhooks.installation_id LIMIT ${limit}::int`
 
 /** A failing endpoint of any project, with the number of its open deliveries and the time of its next attempt. */
-export interface FailingEndpoint extends Listed {
+export interface FailingEndpoint extends Listed, Pick<Health, "pending" | "nextAttemptAt"> {
   readonly projectId: ProjectId
   /** Time since the first failure of the period. */
   readonly failingSeconds: number
-  readonly pending: number
-  readonly nextAttemptAt: string | null
   /** The number of failing endpoints, at most `failingMax`. */
   readonly total: number
 }
