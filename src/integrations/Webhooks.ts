@@ -1,7 +1,7 @@
 /** Outbound webhooks: the endpoint, subscriptions and signing secrets of an installation (contract §10). */
-import { DateTime, Effect, Option, type Redacted } from "effect"
+import { Cache, DateTime, Duration, Effect, Exit, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId } from "../api/schema/Ids.ts"
+import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
@@ -29,35 +29,59 @@ export const makeWebhooks = Effect.gen(function* () {
   const { webhooks } = yield* Settings
   const allowed = networksOf(webhooks.allowedNetworks)
 
+  /**
+   * Caches the current secret of each webhook. A webhook is changed only if its secret can be opened, so the secret is read
+   * before the change. If the statement that changes the webhook finds another secret, the secret is read again.
+   */
+  const currentSecrets = yield* Cache.makeWith(
+    Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
+      const sealed = yield* statement(currentSecret(sql, projectId, id))
+      if (sealed === null) return none
+      return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
+    }),
+    {
+      capacity: 10_000,
+      timeToLive: Exit.match({ onSuccess: () => Duration.infinity, onFailure: () => Duration.zero })
+    }
+  )
+
+  const configureOnce = Effect.fnUntraced(function* (command: Command, id: InstallationId, webhook: WebhookConfigure) {
+    const { projectId } = command
+    const key: WebhookKey = { projectId, id }
+    const made = yield* newSecret
+    const fresh = yield* box.seal(secretOwner(projectId, id), made)
+    const isNew = webhook.expectedVersion === null
+    const { opened, sealed } = isNew ? none : yield* Cache.get(currentSecrets, key)
+    const change = {
+      ...webhook,
+      fault: endpointFault(webhook.endpointUrl, allowed),
+      sealed: fresh,
+      current: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
+    }
+    const outcome = yield* mutate(
+      mutations,
+      command,
+      configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
+    ).pipe(
+      Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(currentSecrets, key) : Effect.void))
+    )
+    if (isNew && !outcome.replayed) yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made) })
+    return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
+  })
+
   return {
-    /**
-     * Creates or changes a webhook, and enables the webhook. The endpoint is tried at once. A webhook is changed only if its secret
-     * can be opened, so the secret is read before the change.
-     */
+    /** Creates or changes a webhook, and enables the webhook. The endpoint is tried at once. */
     configure: Effect.fnUntraced(
       function* (command: Command, id: InstallationId, webhook: WebhookConfigure) {
-        const { projectId } = command
-        const owner = secretOwner(projectId, id)
-        const made = yield* newSecret
-        const current = webhook.expectedVersion === null ? null : yield* statement(currentSecret(sql, projectId, id))
-        const opened = current === null ? Option.some(made) : yield* Effect.option(box.open(owner, current.sealed))
-        const change = {
-          ...webhook,
-          fault: endpointFault(webhook.endpointUrl, allowed),
-          sealed: yield* box.seal(owner, made),
-          seenVersion: current?.version ?? null,
-          opens: Option.isSome(opened)
-        }
-        const configured = configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
-        const outcome = yield* mutate(mutations, command, configured)
-        yield* notifier.changed(projectId, id)
-        return withSecret(
-          outcome,
-          Option.getOrElse(opened, () => made)
-        )
+        const outcome = yield* Effect.retry(configureOnce(command, id, webhook), {
+          while: ({ _tag }) => _tag === "SecretReplaced",
+          times: 10
+        })
+        yield* notifier.changed(command.projectId, id)
+        return outcome
       },
-      // SECRET_KEY is wrong.
-      Effect.catchTag("SecretNotOpened", Effect.die)
+      // SECRET_KEY is wrong (`SecretNotOpened`), or the secret was replaced at each of the tries (`SecretReplaced`).
+      Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
     ),
     /** Makes a new signing secret. The old secret also signs until the overlap ends. */
     rotate: Effect.fnUntraced(function* (command: Command, id: InstallationId, { expectedVersion }: WebhookRotate) {
@@ -66,6 +90,7 @@ export const makeWebhooks = Effect.gen(function* () {
       const sealed = yield* box.seal(secretOwner(projectId, id), made)
       const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
       const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* DateTime.nowAsDate))
+      if (!outcome.replayed) yield* Cache.set(currentSecrets, { projectId, id }, { sealed, opened: Option.some(made) })
       yield* notifier.changed(projectId, id)
       return withSecret(outcome, made)
     }),
@@ -81,6 +106,20 @@ export const makeWebhooks = Effect.gen(function* () {
     })
   }
 })
+
+interface WebhookKey {
+  readonly projectId: ProjectId
+  readonly id: InstallationId
+}
+
+interface CurrentSecret {
+  /** Null if there is no webhook. */
+  readonly sealed: Uint8Array | null
+  /** None if there is no webhook, or no key opens the secret. */
+  readonly opened: Option.Option<Redacted.Redacted>
+}
+
+const none: CurrentSecret = { sealed: null, opened: Option.none() }
 
 const withSecret = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({
   ...outcome,

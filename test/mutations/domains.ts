@@ -69,7 +69,7 @@ export const domains = [
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks")(
-    "WHEN NOT ${opens}::boolean THEN 'secret_not_opened'",
+    "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),

@@ -51,45 +51,51 @@ export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
   }
 }
 
+/** The current secret is not the one that was opened before. Nothing was changed. */
+export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
+
 interface Configuration extends WebhookConfigure {
   /** Why the URL is not allowed; none if it is allowed. */
   readonly fault: Option.Option<string>
   /** The secret to store if the webhook is new. */
   readonly sealed: Uint8Array
-  /** The version of the webhook when its current secret was read; null if there was no webhook, or a new one is expected. */
-  readonly seenVersion: number | null
-  /** False if no key opens the current secret. */
-  readonly opens: boolean
+  /** The current secret before the statement, and whether it could be opened; null if there was none. */
+  readonly current: { readonly sealed: Uint8Array; readonly opens: boolean } | null
 }
 
 export const configure = (
   sql: Sql,
   projectId: ProjectId,
   id: InstallationId,
-  { endpointUrl, eventTypes, expectedVersion, fault, opens, sealed, seenVersion }: Configuration,
+  { endpointUrl, eventTypes, current, expectedVersion, fault, sealed }: Configuration,
   at: Date
-): Mutation<InstallationNotFound | SecretNotOpened | VersionConflict | WebhookReferenceInvalid> => ({
+): Mutation<InstallationNotFound | SecretNotOpened | SecretReplaced | VersionConflict | WebhookReferenceInvalid> => ({
   at,
   verdict: sql`
     ${target(sql, id)},
+    in_force AS (
+      SELECT sealed FROM webhook_secrets
+      WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'
+    ),
     verdict AS (
       SELECT
         CASE
           -- Checked here, so that a repeated command returns its first outcome even if the URL is no longer allowed.
           WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
           WHEN installation.id IS NULL THEN 'installation_not_found'
-          WHEN NOT is_expected THEN 'version_conflict'
-          WHEN NOT ${opens}::boolean THEN 'secret_not_opened'
+          WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
+          WHEN in_force.sealed IS DISTINCT FROM ${current?.sealed ?? null}::bytea THEN 'secret_replaced'
+          WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'
         END AS failure,
         ${id}::text AS resource_id, changed,
-        CASE WHEN is_expected THEN coalesce(target.version, 0) + changed::int ELSE target.version END AS version
-      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true, LATERAL (
+        CASE
+          WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
+          ELSE coalesce(target.version, 0) + changed::int
+        END AS version
+      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true LEFT JOIN in_force ON true, LATERAL (
         SELECT (target.endpoint_url, target.event_types, target.enabled)
-            IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true),
-          -- A version that is right only since the secret was read may have another secret.
-          target.version IS NOT DISTINCT FROM ${expectedVersion}::bigint
-            AND ${seenVersion}::bigint IS NOT DISTINCT FROM ${expectedVersion}::bigint
-      ) AS difference (changed, is_expected)
+          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)
+      ) AS difference (changed)
       WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)
     )`,
   effect: sql`
@@ -122,6 +128,7 @@ export const configure = (
     webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
     installation_not_found,
     version_conflict,
+    secret_replaced: () => new SecretReplaced(),
     secret_not_opened: () => new SecretNotOpened()
   }
 })

@@ -11,13 +11,13 @@ export const signingSecretsMax = 3
 /** The owner to which the signing secrets of a webhook are bound. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 
-/** Returns the current sealed secret with the version of its webhook, or null if the installation has no webhook. */
+/** Returns the current sealed secret, or null if the installation has no webhook. */
 export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   Effect.map(
-    sql<{ readonly version: number; readonly sealed: Uint8Array }>`
-      SELECT webhooks.version, sealed FROM webhooks JOIN webhook_secrets USING (project_id, installation_id)
+    sql<{ readonly sealed: Uint8Array }>`
+      SELECT sealed FROM webhook_secrets
       WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'`,
-    ([row]) => row ?? null
+    ([row]) => row?.sealed ?? null
   )
 
 /** The signing secrets that are current or in their overlap. After the overlap a secret is never opened again. */
