@@ -14,7 +14,6 @@ const reads =
 
 /** The number of uses in each file, and their reason. */
 const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
-  "campaigns/AudiencePruner.ts": [1, "compared with stored times"],
   "cli/commands/doctor/Checks.ts": [2, "the time of day is what is checked"],
   "cli/commands/listen/Receiver.ts": [1, "printed"],
   "cli/commands/token.ts": [1, "an expiry that is stored"],
@@ -30,12 +29,11 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "messaging/providers/Circuits.ts": [1, "its store is read by monotonic time"],
   "messaging/providers/Connectors/Call.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
-  "messaging/MessagePruner.ts": [1, "compared with stored times"],
+  "platform/background/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [5, "monotonic in place of the time of day, and a cache whose entries do not expire"],
   "platform/NewId.ts": [1, "ids sort by their time of creation"],
   "platform/requests/auth/ApiKeys.ts": [3, "stored"],
   "platform/requests/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
-  "platform/mutations/Pruner.ts": [1, "compared with stored times"],
   "platform/outbox/Outbox.ts": [1, "stored"]
 }
 

@@ -17,17 +17,12 @@ import { DealId } from "../../src/api/schema/Ids.ts"
 import { create, type NewDeal } from "../../src/crm/Deals/Create.ts"
 import type { DealReferenceNotFound } from "../../src/api/Problems.ts"
 import { type Claim, claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import {
-  firstEvent,
-  type LastEvent,
-  pruneDeliveries,
-  pruneEvents
-} from "../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
+import { firstEvent, type LastEvent, pruneEvents } from "../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
 import { record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import { prune } from "../../src/platform/background/Retention.ts"
 import { pools } from "../../src/platform/Pools.ts"
 import { makeGrouped } from "../../src/platform/mutations/Grouped.ts"
 import { makeMutationClient } from "../../src/platform/mutations/Mutations.ts"
-import { batch as keysPruned, prune as pruneKeys } from "../../src/platform/mutations/Pruner.ts"
 import { newId } from "../../src/platform/NewId.ts"
 import { open } from "./deliveries/Ours.ts"
 import { neverFailing, roomsOf } from "../support/Claims.ts"
@@ -205,14 +200,17 @@ const horizonOf = Effect.fnUntraced(function* ({ other: sql }: Session, name: "d
   return row?.at ?? new Date(0)
 })
 
+/** Deletes all expired records, batch by batch. */
+const pruneAll = (...records: Parameters<typeof prune>) => Effect.repeat(prune(...records), { while: (more) => more })
+
 const pruneDay = {
   deliveries: Effect.fnUntraced(function* ({ maintenance }: Session, horizon: Date) {
-    yield* Effect.repeat(pruneDeliveries(maintenance, horizon), { while: ([row]) => row?.more === true })
+    yield* pruneAll(maintenance, { table: "deliveries", age: "finished_at", horizon })
     let last: LastEvent | undefined = firstEvent
     while (last !== undefined) [last] = yield* pruneEvents(maintenance, horizon, last)
   }),
   keys: ({ background }: Session, horizon: Date) =>
-    Effect.repeat(pruneKeys(background, horizon), { while: (rows) => rows.length === keysPruned })
+    pruneAll(background, { table: "idempotency_keys", age: "created_at", horizon })
 }
 
 const measures = {

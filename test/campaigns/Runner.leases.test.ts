@@ -144,6 +144,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
     }
   )
 
+  it.effect("gets the outcome of its call after its campaign was cancelled and deleted", function* () {
+    const { claimed, projectId, record, recipientState, sql } = yield* scene()
+    const claim = yield* claimed(0)
+    yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
+    yield* record(claim, accepted)
+    assert.strictEqual(yield* recipientState, "sent primary 1")
+  })
+
   it.effect("follows what an operator settles, whether its message waits or is unknown for good", function* () {
     for (const primaryType of ["http", "telegram"] as const) {
       const { claimed, claims, messages, projectId, record, recipientState, sql } = yield* scene({ primaryType })

@@ -75,7 +75,7 @@ export const collect = (sql: Sql) => sql`
       ${sql.literal(`CASE ${ends.map(([move, condition]) => `WHEN ${condition} THEN '${move}'`).join(" ")} END`)} AS move
     FROM campaign_recipients AS recipient
       JOIN messages AS message ON message.project_id = recipient.project_id AND message.id = recipient.message_id
-      JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
+      LEFT JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
       CROSS JOIN LATERAL (
         SELECT recipient.route = 'primary' AND campaigns.fallback_channel_id IS NOT NULL AS diverts,
           ${isInDoubt(sql)} AS in_doubt, ${nextAttemptAt(sql)} AS next_at

@@ -2,6 +2,7 @@
 import { Clock, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
+import { prune } from "../../platform/background/Retention.ts"
 import { Worker } from "../../platform/background/Worker.ts"
 import { clients, statement } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
@@ -9,7 +10,7 @@ import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import * as AttemptMinutes from "./AttemptMinutes.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
 import { type Batch, discard, expire } from "./DeliveryMaintenance/DeadLetter.ts"
-import { eventsPerPrune, firstEvent, pruneDeliveries, pruneEvents, retentionDays } from "./DeliveryMaintenance/Prune.ts"
+import { eventsPerPrune, firstEvent, pruneEvents, retentionDays } from "./DeliveryMaintenance/Prune.ts"
 import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMaintenance/Recovery.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 
@@ -77,9 +78,10 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     "retention",
     pruneEvery,
     Effect.gen(function* () {
-      const [deliveries] = yield* statement(pruneDeliveries(maintenance, yield* horizon))
+      const finished = { table: "deliveries", age: "finished_at", horizon: yield* horizon }
+      const deliveries = yield* statement(prune(maintenance, finished))
       const [minutes] = yield* statement(AttemptMinutes.prune(maintenance))
-      return deliveries?.more === true || minutes?.more === true
+      return deliveries || minutes?.more === true
     })
   )
 

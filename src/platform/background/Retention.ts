@@ -1,0 +1,56 @@
+/** Deletes records after their retention, in batches so small that commands do not wait for them. */
+import { Clock, Duration, Effect, Layer } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import { isAwake } from "../Moves.ts"
+import { Settings } from "../Settings.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
+import { forkPeriodic } from "./Periodic.ts"
+
+export const batch = 1_000
+const pause = Duration.minutes(1)
+
+/** Records whose `age`, a column with an index by project, is before the horizon. */
+interface Expired {
+  readonly table: string
+  readonly age: string
+  readonly horizon: Date
+  /** A further condition, beginning with AND. `project` is the project of the record. */
+  readonly condition?: Statement.Fragment
+}
+
+/**
+ * Deletes one batch, in each project the oldest records first. Returns whether there may be more. SKIP LOCKED lets replicas share
+ * the work. `ctid` identifies the rows, because it does not change while they are locked; a join by key could be planned as a read of
+ * the whole table.
+ */
+export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table }: Expired) => {
+  const most = sql.literal(String(batch))
+  return sql<{ readonly more: boolean }>`
+    WITH gone AS (
+      DELETE FROM ${sql(table)} WHERE ctid = ANY(ARRAY(
+        SELECT expired.row FROM projects project, LATERAL (
+          SELECT ctid AS row FROM ${sql(table)}
+          WHERE project_id = project.project_id AND ${isAwake(sql, "project_id")} AND ${sql(age)} < ${horizon}::timestamptz
+            ${condition ?? sql.literal("")}
+          ORDER BY ${sql(age)} LIMIT ${most} FOR UPDATE SKIP LOCKED
+        ) expired LIMIT ${most}
+      ))
+      RETURNING 1
+    )
+    SELECT count(*) = ${most} AS more FROM gone`.pipe(Effect.map(([row]) => row?.more === true))
+}
+
+/** Deletes records after `retention`, by one step a minute. A step returns true if more is left, and is followed by another at once. */
+export const pruning = <E>(
+  name: string,
+  retention: (settings: Settings["Service"]) => Duration.Duration,
+  step: (sql: SqlClient.SqlClient, horizon: Date) => Effect.Effect<boolean, E>
+) =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const kept = Duration.toMillis(retention(yield* Settings))
+      const pruned = Effect.flatMap(Clock.currentTimeMillis, (now) => step(sql, new Date(now - kept)))
+      yield* forkPeriodic(name, { interval: pause }, untraced(pruned))
+    })
+  )
