@@ -4,9 +4,8 @@
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { workerOf, type Terms } from "./Messages/Attempts.ts"
-import { inDoubt, instant, startedAttempt } from "./Messages/Record.ts"
+import { inDoubt, instant, startedAttempt, uncalledAttempts } from "./Messages/Record.ts"
 import { givenUp, isWaiting } from "./Messages/States.ts"
-import { uncalled } from "./RetrySchedule.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -29,10 +28,7 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
     provider_type = excluded.provider_type, address = excluded.address
   WHERE NOT message.attempting AND message.available_at IS NULL AND ${isWaiting(sql, "message.status")}
     AND message.attempts < excluded.attempts
-  RETURNING project_id, id AS message_id, attempts AS number, text,
-    jsonb_array_length(jsonb_path_query_array(attempt_log, ${sql.literal(`'${isUncalled}'`)})) AS uncalled`
-
-const isUncalled = `$[*] ? (@.status == "retrying" && (${uncalled.map((code) => `@.errorCode == "${code}"`).join(" || ")}))`
+  RETURNING project_id, id AS message_id, attempts AS number, text, ${sql.literal(uncalledAttempts)} AS uncalled`
 
 /** Ends the waiting messages of the rows of `abandoned`: no attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`

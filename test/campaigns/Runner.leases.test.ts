@@ -6,6 +6,7 @@ import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/messaging/Messages.ts"
 import { settle } from "../../src/messaging/Messages/Repo.ts"
+import { outcomes } from "../../src/messaging/providers/Providers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, refused, scene, unclear } from "./Runner.scene.support.ts"
 import { httpChannel } from "./Runner.support.ts"
@@ -143,6 +144,14 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign re
       }
     }
   )
+
+  it.effect("is asked again after a lost call that only attempts without a call preceded", function* () {
+    const { claimed, reclaim, record, recipientState } = yield* scene()
+    for (let n = 0; n < maxAttempts - 1; n++) yield* record(yield* claimed(n * hour), outcomes.circuitOpen, n * hour)
+    yield* claimed(maxAttempts * hour)
+    yield* reclaim(maxAttempts * hour + lease)
+    assert.strictEqual(yield* recipientState, "pending primary 5 in doubt")
+  })
 
   it.effect("gets the outcome of its call after its campaign was cancelled and deleted", function* () {
     const { claimed, projectId, record, recipientState, sql } = yield* scene()

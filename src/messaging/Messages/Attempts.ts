@@ -6,7 +6,7 @@ import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/database/DatabaseClock.ts"
 import { limitTables, shareOf } from "../providers/ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
-import { columns, inDoubt, instant, type Message, startedAttempt } from "./Record.ts"
+import { columns, inDoubt, instant, type Message, startedAttempt, uncalledAttempts } from "./Record.ts"
 import { after, attemptAfter, before, givenUp } from "./States.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
@@ -114,7 +114,8 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   )
   SELECT project_id AS "projectId", id AS "messageId", conversation_id AS "conversationId",
     campaign_id AS "campaignId", channel_id AS "channelId", provider_type AS "providerType", config, address, text,
-    attempts AS number, in_doubt AS "inDoubt", traceparent, lost, 0 AS "delayMillis"
+    attempts AS number, in_doubt AS "inDoubt", traceparent, lost, 0 AS "delayMillis",
+    CASE WHEN campaign_id IS NULL THEN 0 ELSE ${sql.literal(uncalledAttempts)} END AS uncalled
   FROM claimed`
 
 export const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))

@@ -6,6 +6,7 @@ import type { ConversationNotFound } from "../../api/Problems.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import type { Mutation } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
+import { uncalled } from "../RetrySchedule.ts"
 import { noSuchConversation } from "../Sources.ts"
 
 type Sql = SqlClient.SqlClient
@@ -44,6 +45,11 @@ export const startedAttempt = (sql: Sql, number: string, at: Statement.Fragment)
 
 /** Whether an attempt of a message may have been processed. */
 export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
+
+const isUncalled = `$[*] ? (@.status == "retrying" && (${uncalled.map((code) => `@.errorCode == "${code}"`).join(" || ")}))`
+
+/** The number of attempts of a message without a call. */
+export const uncalledAttempts = `jsonb_array_length(jsonb_path_query_array(attempt_log, '${isUncalled}'))`
 
 /** The data of a conversation that the first attempt needs. Bytes are encoded as hex. */
 export interface Destination {
