@@ -80,7 +80,7 @@ export const resume = Effect.fnUntraced(function* (sides: Sides) {
 export interface Progress {
   readonly tables: number
   readonly copied: number
-  /** Rows of the tables that are being copied now. */
+  /** Number of rows that were copied so far of the tables whose copy has not ended. */
   readonly rows: number
   /** Bytes of the log of the source that the target has not confirmed. */
   readonly behind: number

@@ -64,7 +64,7 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
       Layer.provide(Layer.succeed(FetchHttpClient.RequestInit, { redirect: "manual" }))
     )
 
-  /** Uses an HTTP client of the caller, which should not retry. */
+  /** Uses the HTTP client that the caller provides. That client should not retry requests. */
   static readonly layerHttpClient = (
     options: DeveloperApiOptions
   ): Layer.Layer<DeveloperApi, never, HttpClient.HttpClient> =>

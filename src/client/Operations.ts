@@ -126,7 +126,7 @@ export type Operations = {
   }
 }
 
-/** An operation as a Promise. A list also has `items`. */
+/** An operation as a function that returns a Promise. If the answer is a page of a list, the function has the method `items`. */
 type PromiseMethod<Request, Answer> = ((...args: [...Arguments<Request>, options?: CallOptions]) => Promise<Answer>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown

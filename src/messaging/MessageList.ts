@@ -61,7 +61,7 @@ export type MessageFilter = (typeof messageFilters)[number]
 
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
-/** Finds the messages of a page, newest first. With a filter, reads at most `scanLimit`. Unknown ones have their own index. */
+/** Finds the messages of a page, newest first. With a filter, reads at most `scanLimit` messages; those of unknown outcome have an index. */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,

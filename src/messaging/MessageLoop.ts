@@ -121,7 +121,7 @@ export class MessageLoop extends Context.Service<
           }
           const blocked = open.filter(({ admits }) => admits === 0)
           const claims = yield* untraced(statement(source(terms, blocked)))
-          // The mode may have changed during the statement.
+          // The process may have begun to end during the statement.
           const handle = isEnding() ? giveBack : attempt
           yield* Effect.forEach(claims, handle, { discard: true, concurrency: "unbounded" })
         }).pipe(taking.withPermit, Effect.uninterruptible)

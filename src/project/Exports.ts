@@ -16,7 +16,7 @@ import * as ProjectRow from "./Projects/ProjectRow.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The numbers of written records, by the members of the file. */
+/** The number of records that were written for each member of the project file. */
 export interface ExportReport {
   readonly projectId: ProjectId
   readonly records: Readonly<Record<string, number>>

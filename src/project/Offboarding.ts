@@ -61,7 +61,7 @@ export const removeProject = Effect.fn("removeProject")(
       const before = rows
       yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
       const gone = yield* Effect.asSome(removeRow(sql, projectId)).pipe(
-        // A statement that began before the mark has added a row. The next round finds this row.
+        // A statement that began before the project was marked as deleted has added a row. The next round removes the row.
         Effect.catchIf(
           (error) => isReferenced(error) && rows > before,
           () => Effect.succeedNone

@@ -57,7 +57,7 @@ export interface Start {
   readonly timeZone: string | null
 }
 
-/** The columns that a command sets (absent ones keep their value), and its guards other than the state. */
+/** What a command sets and checks. Columns that `values` lacks keep their value. Every command also checks the state of the campaign. */
 interface Change {
   readonly operation: Operation
   readonly values: Partial<Record<keyof typeof settable, string | number | null | undefined>>

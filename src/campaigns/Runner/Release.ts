@@ -101,7 +101,7 @@ const chosen = (sql: Sql, limits: Limits) => sql`
     ORDER BY ${shareOf(sql, "project_rank")}, project_id LIMIT ${limits.free}::int
   )`
 
-/** The columns of a candidate that its move needs. */
+/** The columns of a candidate that the statement reads after it has chosen the recipients that move to another state. */
 const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
   move, kind, channel_id, provider_type, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 

@@ -1,4 +1,4 @@
-/** The mutation that creates clients. */
+/** Creates clients in groups: one statement for all commands that arrive together. */
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"

@@ -88,7 +88,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
     Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
   )
-  // Each round reads all old events that stay, so only one worker walks.
+  // Each round also reads the old events whose deliveries are younger, so only one worker does it.
   yield* periodic(
     "event retention",
     pruneEvery,

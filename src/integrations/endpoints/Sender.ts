@@ -32,8 +32,8 @@ export interface Delivery {
 type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
 /**
- * `retryAfter` is the delay of the endpoint's `Retry-After`, from now on. `body` is what the attempt log keeps of the answer's
- * text; null for a success and for an answer without a body.
+ * `retryAfter` is the delay that the endpoint requests, counted from the end of the attempt. `body` is the part of the answer that the
+ * attempt log keeps; null for a success and for an answer without a body.
  */
 export type Outcome =
   | {

@@ -30,7 +30,7 @@ export type End = "succeeded" | "failed" | "unused"
 export interface Permit {
   /** Starts the run time of the call. */
   readonly begin: () => void
-  /** Returns the permit. A second call has no effect. */
+  /** Gives the permit back. A second call has no effect. */
   readonly end: (how: End) => void
 }
 

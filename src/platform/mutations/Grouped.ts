@@ -21,7 +21,7 @@ import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 export interface Form {
   /** What follows `FOR … UPDATE`: SKIP LOCKED, or nothing in the variant that waits. */
   readonly locked: Statement.Fragment
-  /** What follows a SELECT in which several commands may select the same value: DISTINCT, or nothing for one command. */
+  /** DISTINCT, or nothing for one command. It follows a SELECT to which several commands may give the same value. */
   readonly distinct: Statement.Fragment
   /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment

@@ -28,7 +28,7 @@ const byAge = (item: { readonly id: string; readonly createdAt: string }): Posit
   id: item.id
 })
 
-/** Returns the position in a list by id. Such a list ignores the time, but every cursor has one. */
+/** Returns the position of a record in a list that is sorted by id. Every cursor has a time, which such a list ignores. */
 const byId = ({ id }: { readonly id: string }): Position => ({ createdAt: new Date(0), id })
 
 /** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */

@@ -30,10 +30,10 @@ export const unversionedReceiptAnswer = (outcome: Applied) =>
     headers: replayHeader(outcome.replayed)
   })
 
-/** Answers the receipt of a command, with the version after the command as `ETag`. */
+/** Returns the response with the receipt of a command. `ETag` is the version of the record after the command. */
 export const receiptAnswer = (outcome: Applied) => receiptWith(outcome, {})
 
-/** Answers the receipt of a command as `receiptAnswer` does, with further members. */
+/** Returns the response with the receipt of a command and further members. `ETag` is the version of the record after the command. */
 export const receiptWith = <More extends object>(outcome: Applied, more: More) => {
   const { changed, resourceId, version } = outcome
   if (version === null) throw new Error("The outcome of a command on a versioned record has no version")
@@ -47,7 +47,7 @@ interface LinkHeader {
   readonly link?: string
 }
 
-/** Answers a page, with a `Link` to the next page if there is one. */
+/** Returns the response with a page, and with a `Link` to the next page if there is one. */
 export const pageAnswer = <Item>(page: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
   Effect.withFiber((fiber) => Effect.succeed(pageWith(page, linkTo(page.nextCursor, request, fiber))))
 

@@ -62,7 +62,8 @@ export const markDeleted = (sql: Sql, projectId: ProjectId) =>
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
       WHERE project_id = ${projectId}`
     yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
-    // Deliveries are claimed by the row of their endpoint, and recipients by the row of their campaign.
+    // A claim of deliveries starts from the row of an endpoint, a release of recipients from the row of a campaign. Without these
+    // rows, no worker takes either.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
     if (project === undefined) return "unknown" as const

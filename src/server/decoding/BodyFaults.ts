@@ -8,7 +8,7 @@ import { maxDepth, maxEntries } from "./JsonExtent.ts"
 export const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
 const tooManyEntries = `must have at most ${maxEntries} entries`
 
-/** Maximum number of faults that are collected. A problem reports fewer. */
+/** Maximum number of faults that are collected. The response has fewer. */
 const maxFaults = 1_000
 
 /** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so bodies without escapes are not walked. */
@@ -16,7 +16,7 @@ export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray
   if (extent.depth > maxDepth) return [tooDeep]
   const faults = losses.map(([location, fault]): LocatedFault => [`body/${location}`, fault])
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
-  // If names repeat, an object has fewer entries after parsing: `collect` may not see that it was too long.
+  // Of repeated names, parsing keeps one. So `collect` may count fewer entries than the body has, and the body is checked here.
   if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
   return faults
 }

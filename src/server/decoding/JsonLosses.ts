@@ -71,7 +71,7 @@ const lossesIn = (text: string): ReadonlyArray<LocatedFault> => {
   return faults
 }
 
-/** Whether a number is an integer as a double, but not as it is written. */
+/** Whether a number is written with a fraction, and is an integer once it is parsed as a double, which rounds the fraction away. */
 const losesFraction = (number: string): boolean => {
   if (!Number.isInteger(Number(number))) return false
   const [, whole = "", fraction = "", exponent = "0"] = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? []

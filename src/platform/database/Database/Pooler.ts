@@ -14,7 +14,10 @@ import type { Pool } from "../../Pools.ts"
 
 type Connection = PgConnection.PgConnection
 
-/** Whether the pooler keeps prepared statements. PgBouncer 1.21 or later does (`max_prepared_statements`), and renames them. */
+/**
+ * Whether the pooler keeps prepared statements, as PgBouncer does from 1.21 on, unless `max_prepared_statements` is 0. It gives them names
+ * of its own at the server, which show that it does.
+ */
 const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlError.SqlError> =>
   Effect.map(
     connection.query("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg_prepared_statements%'"),

@@ -44,8 +44,8 @@ export class RateLimits extends Context.Service<
   {
     /**
      * Takes one token at the monotonic time `now`, in milliseconds. A refused request takes none. With buckets in memory, the
-     * call itself takes the token, not the effect that it returns. For the policy `messages`, buckets in memory are used
-     * while the shared store does not answer.
+     * token is taken when the function is called, before the returned effect runs. The policy `messages` falls back to
+     * buckets in memory while the shared store does not answer.
      */
     readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
     /** Fails if the shared store does not answer. */
@@ -66,7 +66,7 @@ export class RateLimits extends Context.Service<
   )
 }
 
-/** Makes the service from `take`. If `take` fails for the policy `messages`, `fallback` is used. */
+/** Makes the service. Only the policy `messages` has a fallback: without it, an outage of the store would stop all messages. */
 const limitsOf = (take: Take, fallback?: Take) => {
   const takeMessage: Take =
     fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
