@@ -110,9 +110,9 @@ export const engine = [
   mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
-  mutating("integrations/deliveries/Replays/Repo.ts", "integrations/deliveries/Replays.moved")(
-    "AND ${livesHere(sql, sql`move_state`)}",
-    ""
+  mutating("platform/operators/ProjectUnknown.ts", "integrations/deliveries/Replays.moved")(
+    "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
+    "FOR KEY SHARE"
   ),
   mutating("cells/Verify.ts", "faults/Move.ends")("|| other.get(name)?.sum !== sum", ""),
   mutating("cells/Replication.ts", "faults/Move.ends")(
