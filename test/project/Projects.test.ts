@@ -5,6 +5,7 @@ import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { demoText } from "../support/DemoProject.ts"
 import { Projects } from "../../src/project/Projects.ts"
+import { subscribe } from "../support/Events.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { anHourLater, apply, projectRow, rowsOf, services, stagedOf } from "./Projects.support.ts"
@@ -14,6 +15,9 @@ layer(services)("an apply", (it) => {
     const { apply } = yield* Projects
     assert.deepInclude((yield* apply(demoText)).created, { clients: 5, deals: 3, tasks: 1 })
     const sql = yield* SqlClient.SqlClient
+    yield* subscribe(sql, "demo", "shop")
+    const changed = demoText.replaceAll('"title": "', '"title": "Changed ')
+    assert.deepInclude((yield* apply(changed)).updated, { deals: 3 })
     assert.deepStrictEqual(yield* sql`SELECT FROM events`, [])
   })
 
