@@ -67,13 +67,17 @@ it.live("verifies deliveries, counts their attempts, fails the first ones, and e
 
 it.live("with --json prints events alone on standard output, and none that is not verified", function* () {
   const secret = yield* newSecret
-  const { interrupted, url } = yield* listen("--json", "--port", "0", "--secret", Redacted.value(secret))
+  const { interrupted, url } = yield* listen("--json", "--port", "0", "--fail", "1", "--secret", Redacted.value(secret))
   const body = event("Cups")
+  // The first answer is 500 whether the delivery is verified or not.
+  assert.strictEqual(yield* post(url, event("Forged"), {}), 500)
   assert.strictEqual(yield* post(url, event("Forged"), {}), 401)
   assert.strictEqual(yield* post(url, body, signedHeaders([secret], "dlv_1", Date.now(), body)), 204)
   const { stderr, stdout } = yield* interrupted
   assert.strictEqual(stdout, `${JSON.stringify(JSON.parse(body))}\n`)
-  assert.deepStrictEqual(columnsOf(stderr), [["crm.deal.created.v1", "-", "not verified", "header_missing"]])
+  const forged = ["crm.deal.created.v1", "-", "not verified", "header_missing"]
+  const again = ["crm.deal.created.v1", "-", "attempt 2", "not verified", "header_missing"]
+  assert.deepStrictEqual(columnsOf(stderr), [[...forged, "answered 500"], again])
 })
 
 it.live(

@@ -101,7 +101,8 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
     const id = headers["webhook-id"] ?? "-"
     const attempt = attemptOf(id)
     const verified = yield* verification(secret, received)
-    const status = failures > 0 ? 500 : verified.startsWith("not") ? 401 : 204
+    const isRefused = verified.startsWith("not")
+    const status = failures > 0 ? 500 : isRefused ? 401 : 204
     if (failures > 0) failures--
     const forwarded =
       status === 204
@@ -118,7 +119,7 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
     ].join("  ")
     // With `--json` a program reads standard output: it gets only events whose signature was not refused. All other lines go to
     // standard error.
-    const isEvent = json && status !== 401 && Option.isSome(event)
+    const isEvent = json && !isRefused && Option.isSome(event)
     yield* isEvent
       ? Console.log(withEscapes(JSON.stringify(event.value)))
       : json
