@@ -3,7 +3,7 @@ import type { Module, Policy, Scope } from "./Access.ts"
 import type { RateLimit } from "./Authentication.ts"
 import { rateable } from "./crm/Tickets.ts"
 
-/** Details without a value of the request, by code. */
+/** Details that are the same for each request, by code. */
 export const details = {
   cursor_invalid: "Start again without a cursor, or send the nextCursor of this list with the same filters.",
   malformed_json: "The body is empty.",
@@ -62,7 +62,7 @@ export const missingOfCampaign = {
   segmentId: "The project has no segment with the id in filter.segmentId."
 }
 
-/** Details with values, by code. */
+/** Details that contain values of the request, by code. */
 export const detailOf = {
   module_unavailable: (module: Module) => `The project has not switched on the module ${module}.`,
   membership_unavailable: (memberId: string | null) => `The key is bound to the member ${memberId}.`,

@@ -29,7 +29,7 @@ const behindTheLimiter: Headers = {
   ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.')
 }
 
-/** The headers of 429, and of the statuses that may be answered before the limiter runs. */
+/** Headers by status: those of 429, and of statuses that can be answered before the limiter runs. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
@@ -96,8 +96,8 @@ const complete = (
 }
 
 /**
- * The 503 of a message send. Every shared problem with this status is answered as `provider_outcome_unknown`, except the problem
- * of a locked project: no provider was called then.
+ * The 503 of a message send is `provider_outcome_unknown`, because the provider may have been called. The exception is a
+ * locked project, for which no provider is called.
  */
 const sendUnavailable = {
   description:

@@ -14,7 +14,10 @@ import { Operation } from "../api/Requests.ts"
 export interface RetryOptions {
   /** Maximum number of retries. Default: 4. */
   readonly times?: number | undefined
-  /** Attempts start only within this time after the call; a call that would have to wait longer fails. Default: one minute. */
+  /**
+   * Time after the start of the call within which attempts may start. If the next attempt would start later, the call fails.
+   * Default: one minute.
+   */
   readonly within?: Duration.Input | undefined
   /**
    * Delay before the first retry, doubled for each further retry up to 10 s and reduced by up to half at random.

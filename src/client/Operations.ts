@@ -25,7 +25,7 @@ export type GroupName = keyof Endpoints
 /** The names of a group's operations: `listClients`, `createClient`, … */
 export type OperationName<Group extends GroupName> = keyof Endpoints[Group]
 
-/** A schema as its endpoint declares it, before the framework converts it to a codec of the wire. */
+/** The schema that an endpoint declares, from the codec that the framework derives from it. */
 type Declared<Codec> = Codec extends { readonly schema: infer S extends Schema.Constraint } ? S : never
 
 /** The type of a query. Queries are text on the wire; callers pass numbers as numbers. */

@@ -13,7 +13,10 @@ export class AdminServer extends Context.Service<
     readonly url: string
   }
 >()("developer-api/server/AdminServer") {
-  /** Listens on `ADMIN_PORT`. The default is the port after the service's port, or, if another process uses that, a free one. */
+  /**
+   * Listens on `ADMIN_PORT`. Without this setting: on the port after the service's port, or on a free port if that port is
+   * in use.
+   */
   static readonly layer = Layer.unwrap(
     Effect.gen(function* () {
       const { adminHost, adminPort } = yield* Settings

@@ -7,17 +7,16 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
 /**
- * Bounds the old generation of the heap: V8 collects it when it has grown to 1.5 times its size after the previous collection.
- * By default, V8 lets the heap of a busy process grow to a multiple of what is in use.
+ * Changes three rules of V8:
  *
- * Lets the young generation reach its full size at once when load begins. While the young generation is small, V8 moves the
- * objects of requests in flight to the old generation. Starts marking after 40 % of the growth up to V8's limit. By default,
- * marking starts when the room that is left is smaller than the young generation. If V8 set the limit while the process was
- * idle, marking starts at once.
- *
- * Turns off pretenuring: V8 allocates objects in the old generation if it expects them to live long. Depending on the requests
- * in flight when it takes a sample, V8 may expect this of the objects of requests. The old generation then fills up several
- * times a second: a request takes up to twice the CPU time, and the p99 is four times as high.
+ * - The old generation is collected when it has grown to 1.5 times its size after the previous collection. By default, V8
+ *   lets it grow to a multiple of what is in use. Marking starts after 40 % of this growth. By default, it starts when less
+ *   is left than the size of the young generation, which may be from the beginning.
+ * - The young generation reaches its full size at once when load begins. While it is small, V8 moves objects of requests in flight to
+ *   the old generation.
+ * - No object is allocated in the old generation at once (pretenuring). V8 predicts from a sample which objects live long,
+ *   and may take the objects of requests for such. The old generation then fills up several times a second: a request takes
+ *   up to twice the CPU time, and the p99 is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
   setFlagsFromString("--heap-growing-percent=50")

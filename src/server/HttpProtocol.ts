@@ -12,7 +12,7 @@ import type { Protocol } from "./RequestPath.ts"
 import { concatenate, none } from "./decoding/RequestShape.ts"
 import { targetFaults } from "./decoding/RequestTarget.ts"
 
-/** The HTTP protocol. A call has no value of its own: all its parts are in the request of the fiber. */
+/** The HTTP protocol. A call is `void`, because the fiber's context already has the request. */
 export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
   attributes: {},
   partsOf: ({ headers: taken, path, payload }: HttpApiEndpoint.Top) => {
@@ -50,7 +50,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
     }
 }
 
-/** Reports a repeated key as repeated. Node joins the values by ", ", so the decoder sees one value. */
+/** Reports an `idempotency-key` that was sent more than once. Node joins the values by ", ", so the decoder sees one value. */
 const repeatedKey = ({
   headers,
   rawHeaders

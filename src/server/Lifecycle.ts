@@ -84,13 +84,16 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
-/** The status in log and metrics of a request whose caller has closed the connection; no answer has it. */
+/**
+ * The log and the metrics show status 499 for a request whose caller closed the connection. No answer is sent with this
+ * status.
+ */
 const closedByCaller = HttpServerResponse.empty({ status: 499 })
 
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
-/** Returns the context of a request: with the request's state, and with `url` as the URL that the router reads. */
+/** Returns the context in which a request is routed: it has the request's state, and a request whose URL is `url`. */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,
@@ -114,7 +117,7 @@ const recover = <E>(
   if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
     return Effect.succeed(unrouted(methods(splitTarget(request.url)[0]), current))
   }
-  // A caller that waits while the process ends.
+  // The process is ending, and the caller still waits.
   if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(goingAway(current))
   return Effect.map(problemOf(cause, current), (problem) => problemResponse(problem, current))
 }
@@ -135,7 +138,7 @@ const notFound = (): Problem =>
       "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
   })
 
-/** Headers that a request may have only once. Node keeps only the first of several, and a proxy may read another one. */
+/** Headers that a request may have only once. Node would read the first of several, and a proxy might read another. */
 const single = ["host", "content-type", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 
@@ -185,7 +188,10 @@ const goingAway = (current: CurrentRequestShape) =>
     "close"
   )
 
-/** Returns the path of a route outside the API, which is also its template. Returns an empty text for paths of the API and unknown routes. */
+/**
+ * Returns the path of a route outside the API, such as `/healthz`. Returns an empty text for a path of the API or an unknown
+ * path.
+ */
 const operationalRoute = ({ url }: Request, methods: Methods) => {
   const [path] = splitTarget(url)
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path

@@ -58,7 +58,10 @@ export const problemResponse = (
   return HttpServerResponse.text(body, { status, contentType: "application/problem+json", headers })
 }
 
-/** Returns the problem that answers a failure. An outage gets the 503 of its route. A defect is logged and gets `internal`. */
+/**
+ * Returns the problem that answers a failure. The answer to an outage is the 503 of the route. A defect is logged, and
+ * answered as `internal`.
+ */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)
   if (!isProblem(error)) {

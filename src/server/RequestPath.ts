@@ -28,7 +28,6 @@ export interface Operation {
   readonly group: HttpApiGroup.Top
   readonly endpoint: HttpApiEndpoint.Top
   readonly handler: (request: object) => Effect.Effect<unknown, unknown>
-  /** The HTTP status of a success. */
   readonly status: number
 }
 

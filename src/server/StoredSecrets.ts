@@ -14,7 +14,10 @@ class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count
   }
 }
 
-/** Fails if secrets are stored and no key opens any of them, before the process serves or seals anything. */
+/**
+ * Ends the start if secrets are stored and no key of this process opens any of them. The process then neither serves nor
+ * seals.
+ */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const count = yield* unreadableAll(sealedTables)

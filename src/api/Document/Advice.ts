@@ -6,7 +6,7 @@ type Code = {
     : never
 }[keyof typeof Problems]
 
-/** Problems that no operation returns: they concern routes and malformed HTTP. */
+/** Problems about routes and malformed HTTP, which no operation returns. */
 type OutsideOperations =
   | "route_not_found"
   | "method_not_allowed"
@@ -18,8 +18,8 @@ type OutsideOperations =
 export type OperationCode = Exclude<Code, OutsideOperations>
 
 /**
- * What a caller can do about each problem, for the reference. What the problem is, its `title` says. The compiler reports a code
- * without a remedy.
+ * What a caller can do about each problem, for the reference. The `title` of a problem says what it is. The compiler reports
+ * a code that has no remedy.
  */
 const remedies: Readonly<Record<OperationCode, string>> = {
   // 400

@@ -1,6 +1,6 @@
 /**
- * Descriptions and examples of the parameters of all operations. The examples name records of the demo project, except
- * deliveries: a new project has none. The README changes a campaign and an installation, so the examples name other ones.
+ * Descriptions and examples of the parameters of all operations. The examples name records of the demo project that the
+ * README does not change. The demo project has no deliveries, so the example of a delivery names none of it.
  */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"

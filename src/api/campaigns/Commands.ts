@@ -11,7 +11,7 @@ const templateId = TemplateId.annotate({ description: "The id of the template to
 const channelId = ChannelId.annotate({ description: "The id of the channel to send over." })
 const route = { templateId, templateVersion, channelId }
 
-/** A time in the time zone of the project. A later check refuses a time that is past or does not exist. */
+/** A local time in the time zone of the project. The handler refuses a time that is past, or that the zone skips. */
 const LocalTime = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/, { expected: "a local time, written YYYY-MM-DDThh:mm" })
 )

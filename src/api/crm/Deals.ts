@@ -73,7 +73,7 @@ export const Deal = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
-/** The rules between the fields of a deal as it is after a change. The key is the field that is reported as faulty. */
+/** The rules between the fields of a deal, which hold after each change. The key of a rule is the field that is reported. */
 export const dealRules = {
   currency: "is required with an amount",
   amountMinor: "is required with a currency",

@@ -4,7 +4,7 @@ import { type SchemaAST, SchemaIssue } from "effect"
 const must = (message: string) =>
   message
     .replace(/^Expected /, "must be ")
-    // A schema with a name in the document is an object; its name means nothing to a caller.
+    // Only objects have names in the document, and a caller does not know these names.
     .replace(/^must be Developer\w+/, "must be an object")
     .replace(/^must be (string|number|boolean)\b/, "must be a $1")
     .replace(/^must be (array|object|integer)\b/, "must be an $1")
@@ -41,8 +41,8 @@ export interface Fault {
 export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> => faultsAt(issue, [], "")
 
 /**
- * Lists the faults at a path. The message for any fault of a string or a number names the whole rule of the value, so that a
- * corrected value has no further fault. `otherwise` names what a union allows beside the value, such as null.
+ * Lists the faults at a path. The message for a string or a number names its whole rule, so that a value corrected by it has
+ * no further fault. `otherwise` names what else a union allows, such as null.
  */
 const faultsAt = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> => {
   switch (issue._tag) {

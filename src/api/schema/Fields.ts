@@ -17,7 +17,8 @@ const codePoints = (text: string): number => {
 export const text = (min: number, max: number) =>
   Schema.String.check(
     Schema.makeFilter(
-      // A code point has one or two UTF-16 units, so only strings of `max` to 2 × `max` units have to be counted.
+      // A code point has one or two UTF-16 units. So a string of fewer than `max` units is short enough, one of more than 2
+      // × `max` is too long, and only the others have to be counted.
       (value: string) =>
         value.length >= min && (value.length <= max || (value.length <= 2 * max && codePoints(value) <= max)),
       {

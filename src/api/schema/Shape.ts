@@ -1,4 +1,4 @@
-/** Faults in the shape of a request. The service reports them. The client does not send a request with such faults. */
+/** Faults in the shape of a request. The service reports them, and the client does not send a request that has any. */
 import { JsonPointer, Predicate, Result, Schema, SchemaAST, SchemaIssue } from "effect"
 import { faultsOf, membersOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
@@ -51,7 +51,10 @@ export const unknownMembers = (
 
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
-/** Lists the faults of the members in `decoded`, a part of the body, and then the faults of the rules between members. */
+/**
+ * Lists the faults of the members of a body, then the faults of the rules between members. `decoded` is the part of the body
+ * whose members are checked.
+ */
 export const faultsOfBody = (schema: Schema.Top, body: unknown, decoded = body): ReadonlyArray<LocatedFault> => [
   ...faultsOfVariant(schema, body, decoded),
   ...faultsOfRules(schema, body)
@@ -82,8 +85,8 @@ const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): Rea
 }
 
 /**
- * Lists the faults of the rules between the members of a body. Decoding applies rules only when every member is valid;
- * a rule that is marked as structural checks only which members are present, so it applies to every body.
+ * Lists the faults of the rules between the members of a body. A rule is applied only if every member is valid, except a
+ * structural rule: it checks only which members are present.
  */
 const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> =>
   Predicate.isObject(body)

@@ -1,6 +1,6 @@
 /**
- * The form of all state machines: a list of states, and a table of moves. A move has a name, and a target for each state that
- * it starts from. From a state without a target the move is not allowed. SQL guards, documents and tests derive from the table.
+ * The form of all state machines: a list of states, and a table of moves by name. A move has a target for each state from
+ * which it is allowed. SQL guards, documents and tests derive from the table.
  */
 export interface Machine<State extends string, Move extends string, Target extends string = State> {
   readonly states: ReadonlyArray<State>

@@ -1,12 +1,12 @@
 /**
- * Attempts of deliveries by minute: their numbers by outcome, and their durations in ranges. The statement that records results
- * counts attempts, so an attempt is counted only if its result is recorded. An attempt that a shutdown interrupts is not counted.
+ * Counts the attempts of deliveries, by minute, outcome and range of durations. The statement that records a result also
+ * counts its attempt, so both are committed together. An attempt that a shutdown interrupts is not counted.
  */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** Number of ranges from a duration to its double: a range ends 19 % above its start. */
+/** Number of ranges between a duration and its double. So the end of a range is 19 % above its start. */
 const perDoubling = 4
 
 /** Returns the range of a duration. Range 0 ends at 1 ms. */
@@ -33,7 +33,7 @@ export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql
     ON CONFLICT (project_id, minute, worker_id, delivered, bucket) DO UPDATE SET attempts = minutes.attempts + excluded.attempts
   )`
 
-/** The number of attempts with one outcome and one range of durations, in one slice. Slices are counted back from now. */
+/** Number of attempts with one outcome and one range of durations, in one slice of time. Slice 0 ends now. */
 export interface Counted {
   readonly slice: number
   readonly delivered: boolean
@@ -53,7 +53,7 @@ export const read = (
   WHERE project_id = ${projectId ?? all} AND minute > date_trunc('minute', now()) - ${slices * minutes}::int * interval '1 minute'
   GROUP BY 1, 2, 3`
 
-/** The attempts of a slice. Slices are counted back from now. Percentiles are null without an attempt. */
+/** The attempts in a slice of time. Slice 0 ends now. The percentiles, in milliseconds, are null if there is no attempt. */
 export interface Slice {
   readonly slice: number
   readonly delivered: number

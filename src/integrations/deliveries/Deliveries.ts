@@ -81,8 +81,9 @@ const requireInstallation = Effect.fnUntraced(function* (
 })
 
 /**
- * Counts two kinds of deliveries of all projects: dead ones (up to 10,000; `project` is one of their projects), and deliveries
- * whose lease ended more than a minute ago without a takeover. Leaves out projects at rest, which another database may serve.
+ * Counts deliveries of all projects that this database serves. `dead`: dead deliveries, up to 10,000; `project` is the
+ * project of one of them. `abandoned`: deliveries whose lease ended more than a minute ago, and which no worker has taken
+ * over.
  */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`

@@ -12,7 +12,7 @@ export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"
 
 export interface Details extends Delivery {
   readonly log: ReadonlyArray<LoggedAttempt>
-  /** The error code of a delivery that was dead-lettered other than by its last attempt; otherwise null. */
+  /** Why the delivery is dead, if not because of its last attempt (as when its webhook was disabled); otherwise null. */
   readonly deadCode: string | null
   readonly eventTime: string
   readonly eventData: DeliveryDetails["event"]["data"]

@@ -16,7 +16,7 @@ import { type Found, foundOf, type Range, scanLimit } from "../../platform/opera
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 
-/** A delivery as the API shows it, with its own state: one in flight is `delivering`. */
+/** A delivery as the API shows it, except that a delivery in flight is `delivering` instead of `pending`. */
 export interface Delivery extends Omit<Shown, "status"> {
   readonly installationId: InstallationId
   readonly status: State
@@ -72,19 +72,19 @@ interface Selected {
   readonly states?: ReadonlyArray<DeliveryStatus> | undefined
   /** All types if absent. */
   readonly types?: ReadonlyArray<EventType> | undefined
-  /** Selects only ids greater than this: a text, or a query that returns one. If absent, there is no lower limit. */
+  /** Selects only ids greater than this text, or than the text that this query returns. */
   readonly above?: string | Statement.Fragment | undefined
-  /** Selects only ids less than this: a text, or a query that returns one. If absent, there is no upper limit. */
+  /** Selects only ids less than this text, or than the text that this query returns. */
   readonly below?: string | Statement.Fragment | undefined
   readonly order: "ASC" | "DESC"
   readonly limit: number
 }
 
 /**
- * A query of all columns of the selected deliveries. With states or types it merges one part of the index `deliveries_by_state`
- * for each state and type, otherwise it reads `deliveries_by_installation`. Each part is in the order of the ids, so PostgreSQL
- * reads hardly more deliveries than it returns. OFFSET 0 keeps the values in one place: otherwise PostgreSQL would copy them into
- * each part. The first part is empty, for a selection without a type.
+ * A query of all columns of the selected deliveries, in the order of their ids. Without states and types, it reads the index
+ * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_state`, one for each state and type.
+ * Each part is in the order of the ids, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from
+ * copying the values into each part. The first part is empty: it is for a selection without any type.
  */
 export const inOrder = (
   sql: SqlClient.SqlClient,
@@ -111,9 +111,9 @@ export const inOrder = (
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds the deliveries of a page, newest first. The deliveries of an installation, and dead ones, have an index. With another
- * filter, or if pending and leased deliveries are to be told apart, it reads at most the next `scanLimit` deliveries. Only the
- * deliveries of the page are read with all columns.
+ * Finds the deliveries of a page, newest first. The deliveries of an installation have an index, and so have dead
+ * deliveries. For other filters, and to select pending but not leased deliveries, at most the next `scanLimit` deliveries
+ * are read. All columns are read only for the deliveries of the page.
  */
 export const find = (
   sql: SqlClient.SqlClient,

@@ -49,7 +49,7 @@ import { type Outcome, Sender } from "../endpoints/Sender.ts"
 
 /** Interval of claims without a notice. It is half of 500 ms, because a due retry has to start within 500 ms (contract §10). */
 const pollEvery = Duration.millis(250)
-/** If a claim finds the row of an endpoint locked: pause before another claim visits the endpoint. */
+/** Pause before the next claim, if a claim has found the row of an endpoint locked. */
 const lockedFor = Duration.millis(25)
 /** Time that a lease lasts beyond the timeout of its attempt. A lease is never extended. */
 const leaseMargin = Duration.seconds(15)

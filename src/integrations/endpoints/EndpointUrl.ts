@@ -13,9 +13,9 @@ export interface Endpoint {
 }
 
 /**
- * Checks scheme, credentials, fragment and a literal address, in any spelling that the URL standard accepts. Fails with a message
- * for people. A host name with plain `http` is accepted if `allowed` is not empty. Each delivery checks that the address of the
- * host is in an allowed network.
+ * Checks scheme, credentials and fragment, and the address if the host is one in any spelling. Fails with a message for
+ * people. Plain `http` to a host name is accepted if `allowed` is not empty; each delivery then checks that the address of
+ * the host is in an allowed network.
  */
 export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
   const url = URL.parse(text)

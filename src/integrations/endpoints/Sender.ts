@@ -44,7 +44,7 @@ export type Outcome =
     }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-/** An allowed URL, the addresses of its host at the last call, and the destination at these addresses. */
+/** An allowed URL, with the addresses of its host at the last call and the connections to them. */
 interface Target {
   readonly endpoint: Endpoint
   /** The host of the URL if it is an address; undefined if it is a name. */
@@ -73,9 +73,9 @@ export class Sender extends Context.Service<
   Sender,
   {
     /**
-     * POSTs a delivery. Never fails: every status, and the absence of an answer, is an outcome. Follows no redirect. The
-     * endpoint may receive the delivery twice, if a kept connection breaks before the answer begins. Interruption destroys
-     * the connection. The current span gets the attributes of an HTTP client.
+     * POSTs a delivery. Never fails: every status is an outcome, and so is a missing answer. Follows no redirect. If a kept
+     * connection breaks before the answer begins, the request is sent again, so the endpoint may receive it twice.
+     * Interruption destroys the connection. The current span gets the attributes of an HTTP client.
      */
     readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
   }

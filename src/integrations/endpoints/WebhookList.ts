@@ -38,8 +38,8 @@ const state = `CASE
 END`
 
 /**
- * The time of the attempt that is due at `due`, from `webhooks` and `endpoint_health`: not before the end of the endpoint's
- * pause or rest, and not in the past. Null if `due` is null or the webhook is disabled.
+ * The time of the next attempt, if the delivery is due at `due`: not before the end of the endpoint's pause or rest, and not
+ * in the past. Null if `due` is null or the webhook is disabled. Reads `webhooks` and `endpoint_health`.
  */
 export const nextAttemptAt = (due: string) => `CASE WHEN enabled AND ${due} IS NOT NULL
   THEN greatest(${due}, parked_until, resting_until, date_trunc('milliseconds', now())) AT TIME ZONE 'UTC' END`
@@ -81,7 +81,7 @@ export const list = (
 /** A failing endpoint of any project, with the number of its open deliveries and the time of its next attempt. */
 export interface FailingEndpoint extends Listed, Pick<Health, "pending" | "nextAttemptAt"> {
   readonly projectId: ProjectId
-  /** Time since the first failure of the period. */
+  /** Seconds since the first failure of the current period of failures. */
   readonly failingSeconds: number
   /** The number of failing endpoints, at most `failingMax`. */
   readonly total: number

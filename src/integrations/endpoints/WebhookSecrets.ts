@@ -5,7 +5,7 @@ import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../../platform/Moves.ts"
 import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
 
-/** Maximum number of secrets that sign a delivery: the current one, and those replaced by a rotation that sign for a while (contract §10). */
+/** Maximum number of secrets that sign a delivery: the current secret, and replaced secrets in their overlap (contract §10). */
 export const signingSecretsMax = 3
 
 /** The owner to which the signing secrets of a webhook are bound. */
@@ -20,7 +20,7 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The signing secrets that are current or in their overlap. After the overlap a secret is never opened again. */
+/** The signing secrets that are current or in their overlap. No other secret is ever opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`

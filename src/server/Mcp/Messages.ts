@@ -14,7 +14,10 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/** Returns the revision for the answer to `initialize`: the offered one if `withHandshake` has it, else the newest there. */
+/**
+ * Returns the revision for the answer to `initialize`: the offered revision if the server knows it, otherwise the newest
+ * with a handshake.
+ */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 
@@ -99,7 +102,10 @@ const unsupported = (id: Id, requested: string): Message =>
 const revisionKey = "io.modelcontextprotocol/protocolVersion"
 const capabilitiesKey = "io.modelcontextprotocol/clientCapabilities"
 
-/** Returns what a request of the stateless revision lacks, or where its headers differ from its body. */
+/**
+ * Returns the fault of a request in the stateless revision: a member that is missing, or a header that differs from the
+ * body.
+ */
 const mismatchOf = (
   method: string,
   params: Record<string, unknown>,

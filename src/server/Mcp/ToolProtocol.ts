@@ -34,8 +34,9 @@ export const tools: Protocol<ToolCall, ToolAnswer> = {
 }
 
 /**
- * Makes each argument a parameter of the query, even an unknown one. Exceptions are the body, the parameters of the path and, if
- * the operation takes one, the key. `params` has all arguments, because the decoder of the path ignores unknown ones.
+ * Separates the arguments of a call. `body`, the parameters of the path and the key become these parts of the request. All
+ * other arguments become the query, so that an unknown argument is reported as an unknown parameter. `params` has all
+ * arguments: the decoder of the path ignores what it does not know.
  */
 const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)

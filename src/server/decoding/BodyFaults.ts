@@ -16,7 +16,8 @@ export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray
   if (extent.depth > maxDepth) return [tooDeep]
   const faults = losses.map(([location, fault]): LocatedFault => [`body/${location}`, fault])
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
-  // Of repeated names, parsing keeps one. So `collect` may count fewer entries than the body has, and the body is checked here.
+  // `collect` counts the entries of the parsed value, which has a repeated name only once. This line counts the entries of
+  // the text.
   if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
   return faults
 }

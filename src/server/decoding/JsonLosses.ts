@@ -11,8 +11,8 @@ import { type JsonExtent, maxEntries } from "./JsonExtent.ts"
 const maxFaults = 100
 
 /**
- * Lists what the value of a text lacks, at locations in the value. Only compares the numbers of members, unless the text has a loss or a
- * number with a fraction. A body with too many entries is refused for them.
+ * Lists what the parsed value lacks, with locations in the value. The text is walked only if it has more members than the
+ * value, or a number with a fraction. A text with too many entries is not walked, because it is refused for them.
  */
 export const lossesOf = (
   text: string,

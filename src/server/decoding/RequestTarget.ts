@@ -25,10 +25,10 @@ const refusedSegment = "x".repeat(161)
 const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
 
 /**
- * Returns a target that the router reads correctly and in bounded time. Returns `undefined` if the path does not start with `/`,
- * or if it has one of `%`, `;` and `#` and no route matches it. `;` and `#` are characters of a segment and do not end the path.
- * Malformed or too long segments and malformed percent-encoding are replaced, and parameters beyond `maxParameters` are left out,
- * so that the route is found. `targetFaults` then reports the fault, after the checks that come before the shape of the request.
+ * Returns a target that the router reads correctly and in bounded time. Segments that are malformed or too long are
+ * replaced, malformed percent-encoding is replaced, and parameters beyond `maxParameters` are left out. So the route is
+ * found, and `targetFaults` reports these faults later, in the order of the checks. `;` and `#` are characters of a segment.
+ * Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#` and matches no route.
  */
 export const routable = (target: string, methods: Methods): string | undefined => {
   // The router does not compare the first character of a path.

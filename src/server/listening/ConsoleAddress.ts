@@ -1,7 +1,7 @@
 /** The address of the console. With the embedded database, a file under `DATA_DIR` has the address for commands. */
 import { Effect, FileSystem, Option, Path } from "effect"
 
-/** Maps the address that stands for all addresses of the host to the loopback address. */
+/** The loopback address that reaches a server which listens on all addresses of the host. */
 const everywhere: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" }
 
 /** Returns the URL that reaches the admin server from this host. */
@@ -17,7 +17,7 @@ export const keep = Effect.fnUntraced(function* (dataDir: string, url: string) {
   const fs = yield* FileSystem.FileSystem
   const file = yield* fileUnder(dataDir)
   yield* Effect.acquireRelease(Effect.ignore(fs.writeFileString(file, `${url}\n`, { mode: 0o600 })), () =>
-    // The file stays if another process has written its own URL since.
+    // If another process has written its own URL to the file since, the file stays.
     Effect.ignore(
       Effect.flatMap(read(dataDir), (kept) => Effect.when(fs.remove(file), Effect.succeed(Option.contains(kept, url))))
     )

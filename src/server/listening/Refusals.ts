@@ -19,8 +19,8 @@ export const requestTimeout = 30_000
 export const stallTimeout = 30_000
 
 /**
- * Time in milliseconds without traffic after which a connection ends whose caller has ended its side (contract §1). The caller may still
- * wait for an answer, or may have gone: its requests then end.
+ * Time in milliseconds without traffic after which a half-closed connection ends: its caller has ended its side (contract
+ * §1). Whether the caller still waits for an answer is unknown. The requests in flight end with the connection.
  */
 export const endedTimeout = 2_000
 
@@ -34,14 +34,14 @@ type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; re
 export const makeRefusals = () => {
   /** Responses that are not complete. The responses of one connection are in the order of its requests. */
   const unanswered = new Set<ServerResponse>()
-  /** By connection, the latest request whose answer ended before the request was complete. */
+  /** For each connection, the latest request that was answered before it had arrived completely. */
   const answeredEarly = new WeakMap<Duplex, IncomingMessage>()
   const refused = new WeakSet<Duplex>()
   const unansweredOn = (socket: Duplex) => [...unanswered].filter(({ req }) => req.socket === socket)
 
   /**
-   * Waits until every complete request of the connection has its answer, then answers. A request that broke off gets this
-   * answer, unless another answer to the request has begun.
+   * Answers after every complete request of the connection has been answered. The answer belongs to the request that broke
+   * off. It is not sent if another answer to this request has begun.
    */
   const answer = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean): void => {
     const pending = unansweredOn(socket)
@@ -84,8 +84,8 @@ export const makeRefusals = () => {
     },
 
     /**
-     * Ends a connection without traffic, unless its caller has not ended its side, a request waits for its answer and all earlier
-     * answers were read.
+     * Ends a connection without traffic. A connection stays open if its caller has not ended its side, has read all answers
+     * so far, and waits for another answer.
      */
     onTimeout: (socket: Duplex): void => {
       if (socket.readableEnded || socket.writableLength > 0 || unansweredOn(socket).length === 0) socket.destroy()

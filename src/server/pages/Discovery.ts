@@ -46,7 +46,10 @@ export const layer = (publicUrl: string, mcp: boolean) =>
     })
   )
 
-/** Replaces each link to a file by the text of the link and the place of the file: files of the repository are not served. */
+/**
+ * Replaces each link to a file of the repository by its text and the file's place, because the service does not serve these
+ * files.
+ */
 const withoutFiles = (markdown: string): string =>
   markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1 in the service's repository")
 

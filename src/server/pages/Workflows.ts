@@ -1,7 +1,7 @@
 /**
- * The workflows of `/arazzo.json`: the README's first requests, as steps over the records of the demo project. Each workflow can
- * be run repeatedly, because its keys stay the same and a replay returns the answer to the first command. If an earlier step has
- * created the record of a command, the key contains the id of the record, so that no key is used for two records.
+ * The workflows of `/arazzo.json`: the README's first requests, as steps on the records of the demo project. A workflow can
+ * be run again: its idempotency keys are the same, so each command is answered as it was the first time. A command on a
+ * record that an earlier step created has the record's id in its key, so that no key is used for two records.
  */
 import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -25,7 +25,7 @@ export interface Step {
   readonly key?: string
   /** The body of a mutation. The default is the operation's example. */
   readonly body?: object
-  /** Members that replace members of the operation's example. */
+  /** Replaces members of the operation's example. */
   readonly change?: object
   /** Statuses after which the workflow continues. The default is the success status of the operation. */
   readonly statuses?: ReadonlyArray<number>

@@ -105,8 +105,8 @@ export interface Leased extends Claim {
 }
 
 /**
- * Returns the leases of claims. The driver decodes the texts of an endpoint for each claim. Here successive leases of one
- * endpoint share one copy. Thousands of leases may wait, so this saves the garbage collector much work.
+ * Returns the leases of claims. The driver decodes the texts of an endpoint anew for each claim. Successive leases of one
+ * endpoint share one copy here: thousands of leases may wait, and each copy costs the garbage collector time.
  */
 export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Leased> => {
   const leases: Array<Leased> = []

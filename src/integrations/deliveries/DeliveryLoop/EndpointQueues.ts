@@ -29,17 +29,20 @@ interface EndpointQueue<C> {
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
-  /** Whether the last claim reached `wanted`, so that more may be due. False after the endpoint was named. */
+  /**
+   * Whether the last claim leased as many as were wanted, so that more deliveries may be due. False once the endpoint is
+   * named.
+   */
   more: boolean
-  /** Until when the endpoint counts as quick, in milliseconds. */
+  /** The monotonic time until which the endpoint counts as quick, in milliseconds. */
   quickUntil: number
 }
 
 export interface EndpointQueues<C extends Claim> {
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
-   * Names quick endpoints that may have more due, if at most half of the maximum number of leases are sending or waiting. Removes
-   * the queues of endpoints that have no leases and are no longer quick. Returns whether an endpoint is named.
+   * Names each quick endpoint that may have more due deliveries, and has at most half of its maximum number of leases left
+   * to send. Removes queues without leases whose endpoints are no longer quick. Returns whether any endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
   /**
@@ -49,7 +52,10 @@ export interface EndpointQueues<C extends Claim> {
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
-  /** Returns the delivery to send next, and those to return unsent: after a failure all, otherwise those that waited too long. */
+  /**
+   * Returns the delivery to send next, and the deliveries to return unsent. After a failure these are all that wait,
+   * otherwise all that waited too long.
+   */
   readonly next: (
     claim: C,
     ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }

@@ -43,7 +43,10 @@ export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Fai
     false
   )`
 
-/** An endpoint that is to be claimed or disabled after its results were recorded, or whose results were not recorded. */
+/**
+ * An endpoint for which something is left to do after a batch: to claim again, to disable its webhook, or to record its
+ * results.
+ */
 export interface Recorded extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
@@ -133,9 +136,9 @@ export const record = (
 }
 
 /**
- * Records a batch like `record`. If another transaction has locked a delivery, the results of its endpoint are left out. The
- * locked deliveries are looked for only after `record` has waited for one of them until its timeout: to look for them before
- * would lock each delivery twice.
+ * Records a batch like `record`. If another transaction has locked a delivery, the results of its endpoint are left out.
+ * Locked deliveries are looked for only after `record` has waited for one until its timeout. To look for them first would
+ * cost each batch another lock of each delivery.
  */
 export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, terms: Terms) =>
   withTimeout(once(record(sql, results, terms))).pipe(
@@ -165,8 +168,8 @@ const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Resul
   FROM result WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)`
 
 /**
- * A row for each result, with the values that differ even among successes. `unnest` in the list of columns reads all arrays in
- * step. In FROM it would first copy each array into a temporary table.
+ * A row for each result, with the values that successes need too. `unnest` in the list of columns reads all arrays in step.
+ * In FROM, it would first copy each array into a temporary table.
  */
 const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
   SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,

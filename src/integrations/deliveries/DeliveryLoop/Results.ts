@@ -27,8 +27,8 @@ export interface Result extends Pick<
   readonly startedAt: number
   readonly finishedAt: number
   /**
-   * Milliseconds until the next attempt; 0 if the schedule has no further attempt. Of an `exhausted` delivery whose endpoint is gone,
-   * the time that counts if the webhook has another URL meanwhile.
+   * Milliseconds until the next attempt; 0 if the schedule has no further attempt. After a 410 it is the delay that applies
+   * if the webhook has a new URL by then.
    */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
@@ -85,7 +85,7 @@ export const make = (): Results => {
     hold: (batch, locked, now) => {
       if (locked.size === 0) return batch
       const isLocked = ({ lease }: Ended) => locked.has(keyOf(lease))
-      // Results that are held later do not delay those that are held already.
+      // The pause starts with the first held result. Later ones do not prolong it.
       if (held.length === 0) {
         until = now + pause
         pause = pause * 2n < holdFor.longest ? pause * 2n : holdFor.longest
@@ -101,10 +101,13 @@ export const make = (): Results => {
 }
 
 /**
- * Separates results. `endpoints` has each endpoint once, with its latest URL. `others` has the results that are not
- * successes, and the results for an earlier URL (the latter do not count for the health of the endpoint). The strikes of a
- * failure are 0 if a later success clears them. For each result, `places` has its place in `others` (from 1 on; 0 if it is not
- * there), and `at` has the place of its endpoint in `endpoints`.
+ * Separates the values of results, so that those of a success are sent once:
+ *
+ * - `endpoints` has each endpoint once, with its latest URL.
+ * - `others` has the results that are failures or for an earlier URL. The health of the endpoint ignores an earlier URL. A
+ *   failure has no strikes if a later result is a success.
+ * - `places` has, for each result, its place in `others`, from 1 on; 0 for a success.
+ * - `at` has, for each result, the place of its endpoint in `endpoints`.
  */
 export const separate = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()

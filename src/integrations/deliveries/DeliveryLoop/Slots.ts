@@ -1,12 +1,12 @@
 /**
- * Slots for attempts in flight in one process, which projects share.
+ * Slots for attempts in flight in one process. Projects share them.
  *
- * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a slot
- * of a pool while it holds fewer than `factor` times as many as are free. So a single project holds at most three quarters of a
- * pool, and another project finds slots at once, even if the attempts in flight take long. If projects want more slots than
- * the pool has, they hold equally many after some attempts have ended, and some slots stay free.
+ * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a
+ * slot of a pool while it holds fewer than `factor` times the number of free slots. So a single project holds at most three
+ * quarters of a pool, and another project finds free slots at once, even if the attempts in flight take long. If several
+ * projects want more slots than there are, each soon holds the same number, and some slots stay free.
  *
- * An attempt that waits for its answer costs only a connection and a timer, so there may be many slots.
+ * A slot is cheap: an attempt that waits for its answer costs a connection and a timer.
  */
 import type { ProjectId } from "../../../api/schema/Ids.ts"
 
@@ -15,7 +15,7 @@ export type Pool = (typeof pools)[number]
 
 export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 768 }
 
-/** A project may hold this many times the number of free slots. */
+/** A project takes no slot while it holds this many times the number of free slots. */
 const factor = 3
 
 export interface Room {

@@ -55,9 +55,10 @@ export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
 }
 
 /**
- * The due endpoints of a pool. `first_…` has the endpoints that were due earliest, at most one for each free slot. If there may
- * be more, `turn_…` lets projects take turns: the first endpoint of each project comes before the second endpoint of any
- * project. So a project with many due endpoints does not hide another project. Projects that may take no slot are left out.
+ * The due endpoints of a pool. `first_…` has the endpoints that were due earliest, one for each free slot. If it is full,
+ * more endpoints may be due, and projects take turns by `turn_…`: the first endpoint of each project comes before the second
+ * endpoint of any project. So a project with many due endpoints does not hide another project. Projects that may take no
+ * slot are left out.
  */
 export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   const isSuspect = pool === "suspect"
@@ -138,9 +139,13 @@ export const validSecrets = (sql: Sql) => sql`(
 )`
 
 /**
- * Shares the slots. `wish` has a row for each delivery that an endpoint lacks. In a project, endpoints take turns (`turn`), the
- * endpoints with the fewest deliveries in flight first, until the project has no room. Then projects take turns (`place`) until
- * no slot is free. If all endpoints of a project get what they lack, they also get the deliveries that may be leased ahead.
+ * Shares the slots:
+ *
+ * - `wish` has a row for each delivery that an endpoint lacks.
+ * - `turn` lets the endpoints of a project take turns until the project has no room. Endpoints with the fewest deliveries in
+ *   flight come first.
+ * - `share` lets projects take turns (`place`) until no slot is free.
+ * - `visit` adds the deliveries to lease ahead, if all endpoints of a project get what they lack.
  */
 export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
   wish AS (
@@ -171,7 +176,10 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
     FROM (SELECT *, ((SELECT array_agg(slots ORDER BY number) FROM share))[number] AS slots FROM endpoint) endpoint
   )`
 
-/** Updates the rows of visited endpoints. An endpoint with due deliveries left is due `now()`, behind those that waited longer. */
+/**
+ * Updates the rows of visited endpoints. An endpoint that still has due deliveries is due `now()`, so endpoints that wait
+ * longer come first.
+ */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET
     in_flight = health.in_flight + leases,
