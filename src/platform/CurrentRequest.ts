@@ -22,8 +22,8 @@ export interface CurrentRequestShape {
   /** The failure of the database that made the answer a 503. The access log shows it. */
   outage: Error | undefined
   /**
-   * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive. Undefined outside a
-   * request and within `withOwnTime`.
+   * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive, which is not limited by
+   * `StatementTimeout`. Undefined outside a request and within `withOwnTime`.
    */
   arrivedAt: number | undefined
   /** Makes the problem with which this route answers when the service itself is unavailable. */
@@ -68,11 +68,14 @@ export const newRequestState = (
   }
 }
 
-/** Runs a part of a request, such as a call to a provider. Each statement of the part has the whole time of a request. */
+/**
+ * Runs a part of a request, such as a call to a provider. Each statement of the part has the whole `StatementTimeout`, however
+ * long the request has run.
+ */
 export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))
 
-/** Adds headers to the answer of the current request, a success or a problem. */
+/** Adds headers to the answer of the current request, whether the answer is a success or a problem. */
 export const addAnswerHeaders = (headers: Readonly<Record<string, string>>): Effect.Effect<void> =>
   Effect.withFiber((fiber) => {
     Object.assign(fiber.getRef(CurrentRequest).headers, headers)

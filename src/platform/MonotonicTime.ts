@@ -1,6 +1,6 @@
 /**
- * Monotonic time. Durations are measured by it, because the time of day can be set back. Parts of Effect that measure
- * durations by the time of day are used through this module. A test clock controls both times.
+ * Monotonic time. Durations are measured with monotonic time, because the time of day can be set back. Parts of Effect that
+ * measure durations with the time of day are used through this module. A test clock controls both times.
  */
 import { Cache, Clock, Duration, Effect, Exit, Option } from "effect"
 

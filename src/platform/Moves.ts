@@ -1,10 +1,11 @@
 /**
  * The move of a project to the database of another cell (contract §18), as the processes of both cells see it. The column
- * `projects.move_state` has the state. Commands in `src/cells` carry the move out.
+ * `projects.move_state` has the state. The mover, a command in `src/cells`, carries the move out.
  *
- * `arriving` is the state at the target; all others are states at the source. A closed project answers no request, and no
- * background work touches it. While the mover lives, no background work touches a project in `resting` or `fenced` either. In
- * `fenced` the mover holds the lock that mutations share (`enter_project`) exclusively.
+ * `arriving` is the state at the target; all others are states at the source. A closed project (`isClosed`) answers no request,
+ * and no background work touches it. While the mover runs, no background work touches a project in `resting` or `fenced` either.
+ * In `fenced`, the mover holds the advisory lock of the project exclusively. Mutations take this lock in shared mode
+ * (`enter_project`).
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { machine } from "../api/schema/States.ts"
@@ -45,7 +46,10 @@ export const progressOf: Readonly<Record<State, string>> = {
   arriving: "This project is being moved to this cell. The other cell serves it until then."
 }
 
-/** The states in which this database answers no request of the project: another one serves it, or will serve it. */
+/**
+ * The states in which this database answers no request of the project, because another database serves or will serve the
+ * project.
+ */
 const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
 
 export const isClosed = (state: State | null): boolean => state !== null && closed.includes(state)

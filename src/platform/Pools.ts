@@ -1,6 +1,6 @@
 /**
- * The connection pools of a process, and the session settings of each pool. In every role of the process, all pools together
- * open at most `DATABASE_MAX_CONNECTIONS` connections. The layers, the metrics and `doctor` derive from this table.
+ * The connection pools of a process, and the session settings of each pool. In every role of the process (`--role`), all pools
+ * together open at most `DATABASE_MAX_CONNECTIONS` connections. The layers, the metrics and `doctor` derive from this table.
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Duration, Record } from "effect"
@@ -71,8 +71,8 @@ export const pools = {
     session: { ...limits, ...indexed, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
     deadAfter: Duration.seconds(31)
   },
-  // If the statistics do not contain a project yet, the planner expects one row of it. A nested loop of two tables would then
-  // read every pair of rows. Parallel workers are off because they would take CPU time from requests.
+  // If the statistics do not contain a project yet, the planner expects one row of the project in each table. A nested loop of
+  // two tables would then read every pair of rows. Parallel workers are off because they would take CPU time from requests.
   reports: {
     name: "developer-api reports",
     purpose: "Reads of many rows, such as the import preview.",
@@ -137,8 +137,9 @@ export const pools = {
     direct: true,
     session: { ...limits, ...keepalives }
   },
-  // Statements may take long, so they have no timeout. A transaction that is idle for a minute is taken for that of a process that
-  // hangs, and its session is ended, because it may hold the locks of a project. An export turns this off, as it waits for its reader.
+  // Statements may take long, so they have no timeout. A transaction that is idle for a minute probably belongs to a process
+  // that hangs. PostgreSQL then ends the session, because it may hold the locks of a project. An export turns this off, because
+  // it waits for the reader of its output.
   operator: {
     name: "developer-api operator",
     purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",

@@ -1,7 +1,7 @@
 /**
- * The settings of the process: environment variables, read once. `deploy/README.md` has their table.
+ * The settings of the process: environment variables, read once. `deploy/README.md` has a table of them.
  *
- * A setting is a row of `variables`, with its format, and a member of `settingsOf`, with its default.
+ * Each setting has a row in `variables` with its format, and a member in `settingsOf` with its default.
  */
 import {
   Config,
@@ -119,13 +119,13 @@ const settingsOf = (given: typeof Variables.Type) => ({
   databaseUrl: redacted(given.DATABASE_URL),
   /** The URL of PostgreSQL itself, for pools that need sessions. Needed if `databaseUrl` is a pooler in transaction mode. */
   databaseDirectUrl: redacted(given.DATABASE_DIRECT_URL),
-  /** Maximum number of connections of the process to PostgreSQL, in every role. */
+  /** Maximum number of connections of the process to PostgreSQL, in every role (`--role`). */
   databaseMaxConnections: given.DATABASE_MAX_CONNECTIONS ?? defaultConnections,
   migrateOnStart: given.MIGRATE_ON_START ?? true,
   dataDir: given.DATA_DIR ?? ".data",
   /** If none, a key is generated and stored under `dataDir`. */
   secretKey: redacted(given.SECRET_KEY),
-  /** Keys that still open stored secrets and cursors. They seal no new ones. */
+  /** Keys that still open stored secrets and cursors. New secrets and cursors use only `secretKey`. */
   secretKeyPrevious: (given.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
@@ -142,7 +142,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   idempotencyRetention: given.IDEMPOTENCY_RETENTION ?? Duration.days(7),
   /** Retention of sent and failed messages, and of the recipients of campaigns that have ended. */
   messageRetention: given.MESSAGE_RETENTION ?? Duration.days(90),
-  /** Maximum duration of a call of a messaging provider, from DNS to the end of the answer. */
+  /** Maximum duration of a call to a messaging provider, from DNS to the end of the answer. */
   providerTimeout: given.PROVIDER_TIMEOUT ?? Duration.seconds(10),
   webhooks: {
     /** Maximum duration of a delivery attempt, from DNS to the end of the answer. */
@@ -155,7 +155,9 @@ const settingsOf = (given: typeof Variables.Type) => ({
     disableAfter: given.WEBHOOK_DISABLE_AFTER ?? Duration.days(5),
     /** Maximum number of deliveries in flight to one endpoint, over all replicas. */
     endpointConcurrency: given.WEBHOOK_ENDPOINT_CONCURRENCY ?? 4,
-    /** Networks that webhooks may reach although they are not public. Default: loopback if `databaseUrl` is none. */
+    /**
+     * Networks that are not public, but that webhooks may reach. Default: loopback with the embedded PostgreSQL, otherwise none.
+     */
     allowedNetworks:
       given.WEBHOOK_ALLOWED_NETWORKS ?? (given.DATABASE_URL === undefined ? ["127.0.0.0/8", "::1/128"] : [])
   },
@@ -203,7 +205,9 @@ export class Settings extends Context.Service<Settings, SettingsShape>()("develo
   )
 }
 
-/** Reads the variables that are set. An empty variable counts as absent, because compose files write absent variables so. */
+/**
+ * Reads the variables that are set. An empty variable counts as absent, because a compose file makes an absent variable empty.
+ */
 const readEnvironment = Effect.gen(function* () {
   const provider = yield* ConfigProvider.ConfigProvider
   const read = Config.all(Record.map(variables, (_, name) => Config.option(Config.String(name))))

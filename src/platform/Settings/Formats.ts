@@ -29,10 +29,13 @@ const upToDays = (days: number) =>
     })
   )
 
-/** A duration that is added to times. Its maximum keeps the sum within the calendar. */
+/** A duration that is added to times. The maximum keeps each sum a valid date. */
 export const Delay = upToDays(3650)
 
-/** A duration for which records are kept. With its maximum, the oldest record is of a year that PostgreSQL has. */
+/**
+ * A duration for which records are kept. The maximum keeps the time before which records are deleted in a year that PostgreSQL
+ * supports.
+ */
 export const Retention = upToDays(365_000)
 
 export const integer = (min: number, max: number) =>

@@ -12,10 +12,13 @@ interface Options {
   readonly stalledAfter?: Duration.Duration
 }
 
-/** Minimum of the default of `stalledAfter`. A run may wait for the database this long. */
+/** Lower bound of the default of `stalledAfter`, because a run may wait this long for the database. */
 const minStall = Duration.minutes(1)
 
-/** The maximum backoff after failed runs, before jitter, is the interval, but within these bounds. */
+/**
+ * The backoff after failed runs, before jitter, is at most the interval. If the interval is outside these bounds, the nearer
+ * bound is the maximum.
+ */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {

@@ -9,19 +9,19 @@ import { forkPeriodic } from "./Periodic.ts"
 export const batch = 1_000
 const pause = Duration.minutes(1)
 
-/** Records whose `age`, a column with an index by project, is before the horizon. */
+/** The records of a table whose time in the column `age` is before `horizon`. The column needs an index by project. */
 interface Expired {
   readonly table: string
   readonly age: string
   readonly horizon: Date
-  /** A further condition, beginning with AND. `project` is the project of the record. */
+  /** A further condition, beginning with AND. `project` is the row of the record's project. */
   readonly condition?: Statement.Fragment
 }
 
 /**
- * Deletes one batch, in each project the oldest records first. Returns whether there may be more. SKIP LOCKED lets replicas share
- * the work. `ctid` identifies the rows, because it does not change while they are locked; a join by key could be planned as a read of
- * the whole table.
+ * Deletes one batch, in each project the oldest records first. Returns whether there may be more records to delete. SKIP LOCKED
+ * lets replicas share the work. `ctid` identifies the rows, because the `ctid` of a locked row does not change. A join by key
+ * could be planned as a read of the whole table.
  */
 export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table }: Expired) => {
   const most = sql.literal(String(batch))
@@ -40,7 +40,10 @@ export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table
     SELECT count(*) = ${most} AS more FROM gone`.pipe(Effect.map(([row]) => row?.more === true))
 }
 
-/** Deletes records after `retention`, by one step a minute. A step returns true if more is left, and is followed by another at once. */
+/**
+ * Deletes records after `retention`, by one `step` a minute. If a step returns true, more is left, and the next step follows at
+ * once.
+ */
 export const pruning = <E>(
   name: string,
   retention: (settings: Settings["Service"]) => Duration.Duration,

@@ -1,20 +1,20 @@
 /**
  * Fair permits for calls in flight. A call belongs to a key (a channel, an endpoint) of a tenant (a project).
  *
- *  - The limit of a key is `initial` permits at first. If a call succeeds while all permits of the key are taken, the limit grows
- *    by one, up to `perKey`. A failure sets the limit back to `initial`.
- *  - A key is suspect from a failure until its next success, and while one of its calls has run for `slowAfter` or longer. Suspect
- *    keys get no new permits while together they hold `failingShare` of all permits.
+ * - The limit of a key is `initial` permits at first. If a call succeeds while all permits of the key are taken, the limit grows
+ *   by one, up to `perKey`. A failure sets the limit back to `initial`.
+ * - A key is suspect from a failure until its next success, and while one of its calls has run for `slowAfter` or longer.
+ *   Suspect keys get no new permits while together they hold `failingShare` of all permits.
  *
- * So if a provider hangs, its key holds at most the permits of its limit, and gets only a share of the permits from then on. Keys
- * without recent failures still find permits. The numbers apply to one process. A claim passes `limits` to its statement and takes
- * a permit for each row that the statement returns.
+ * So if a provider hangs, its key takes at most the permits of its limit. From then on, all suspect keys share `failingShare` of
+ * the permits, and other keys still find permits. The limits apply to one process. A statement that claims work gets `limits`,
+ * and the caller takes a permit for each row that the statement returns.
  */
 import { Clock, Duration, Effect } from "effect"
 
 export interface Options {
   readonly total: number
-  /** Maximum limit of a key. */
+  /** Upper bound for the limit of a key. */
   readonly perKey: number
   /** Limit of a new key, and of a key after a failure. */
   readonly initial: number
@@ -24,7 +24,7 @@ export interface Options {
   readonly slowAfter: Duration.Duration
 }
 
-/** How a call ended. `unused` means that there was no call: the key keeps its limit, and stays suspect or not. */
+/** How a call ended. `unused`: there was no call, so the limit of the key does not change, and a suspect key stays suspect. */
 export type End = "succeeded" | "failed" | "unused"
 
 export interface Permit {
@@ -60,7 +60,7 @@ const forgetAfter = Duration.minutes(10)
 interface Entry {
   readonly tenant: string
   readonly key: string
-  /** The limit of the key. */
+  /** The current limit of the key. */
   size: number
   held: number
   failed: boolean

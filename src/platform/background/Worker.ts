@@ -27,7 +27,7 @@ import { Supervisor } from "./Supervisor.ts"
 
 const heartbeatEvery = Duration.millis(500)
 const reconnectAfter = Duration.millis(100)
-/** Covers a heartbeat of the observer, a heartbeat in which the worker notices the loss, and the start of a new session. */
+/** Covers a heartbeat of the observer, a heartbeat until the worker notices the loss, and the start of a new session. */
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
 const stalledAfter = Duration.seconds(15)
@@ -41,9 +41,12 @@ export class Worker extends Context.Service<
     readonly id: bigint
     /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
-    /** Whether this worker has the lowest id of those that are alive: for work that one worker of a database does. */
+    /** Whether this worker has the lowest id of all live workers. Used for work that only one worker of a database does. */
     readonly isFirst: () => boolean
-    /** Returns an SQL condition: the worker in this column (bigint, nullable) is dead. Reads pg_locks once per statement. */
+    /**
+     * Returns an SQL condition: the worker whose id is in `column` (bigint, nullable) is dead. Reads pg_locks once per
+     * statement.
+     */
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
   }
 >()("developer-api/platform/background/Worker") {

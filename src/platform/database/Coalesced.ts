@@ -1,6 +1,6 @@
 /**
- * Coalesced calls: the calls of one kind that arrive in one turn of the event loop run as one batch. A batch of ten costs little
- * more than one call, because to wake a backend of PostgreSQL costs more than to look up a record by its key.
+ * Coalesces calls: the calls of one kind that arrive in one turn of the event loop run as one batch. A batch of ten costs little
+ * more than one call, because waking a backend of PostgreSQL costs more than looking up a record by its key.
  */
 import { Context, Effect, Exit } from "effect"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
@@ -15,18 +15,20 @@ interface Call<Input, Output, E> {
   interrupted: boolean
 }
 
-/** A call may exceed its own limit by this time, in milliseconds. So most calls need no timer of their own. */
+/**
+ * A call may wait this many milliseconds longer than its caller has left. So most calls of a batch need no timer of their own.
+ */
 const tolerance = 100
 
 /**
  * Makes a function that runs calls in batches. `run` returns one output for each input, in the order of the inputs.
  *
- * A batch starts at the end of the current turn of the event loop (`setImmediate`). If the last batch was a single call and no
- * call waits or is in flight, the load is low, and a call starts at once. While `maxInFlight` batches are in flight, calls wait.
+ * A batch starts at the end of the current turn of the event loop (`setImmediate`). A call starts at once if the load is low:
+ * the last batch was a single call, and no call waits or is in flight. While `maxInFlight` batches are in flight, calls wait.
  *
- * A failure of a batch reaches all its callers. When a caller is interrupted, the batch runs on for the others. A batch runs in
- * the context of the call with the most time left, and the span of that call is the parent of the batch's spans. A call with
- * much less time fails when its own time is over.
+ * If a batch fails, all its calls fail. When a caller is interrupted, the batch continues for the others. A batch runs in the
+ * context of the call with the most time left, and the span of this call is the parent of the batch's spans. A call with less
+ * time left, by more than `tolerance`, fails when its own time is over.
  */
 export const coalesce = <Input, Output, E>(
   maxBatch: number,

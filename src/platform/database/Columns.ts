@@ -1,6 +1,6 @@
 /**
- * The columns of a record as data. A record declares them once; the SQL of reads, events, inserts, patches and project files
- * is made from the declaration when a module is loaded, not for every statement.
+ * The columns of a record as data, declared once for each record. The SQL of reads, events, inserts, patches and project files
+ * is made from this declaration when a module is loaded, not for each statement.
  */
 import { Record } from "effect"
 import * as Instants from "./Instants.ts"
@@ -20,7 +20,7 @@ type ColumnType =
   | "jsonb"
   | "timestamptz"
 
-/** The column of each member of a record: its name if its type is `text`, otherwise its name and its type. */
+/** The column of each member of a record. A string is the name of a column of type `text`. */
 export type Columns<Member extends string = string> = Readonly<
   Record<Member, string | readonly [column: string, type: ColumnType]>
 >
@@ -37,11 +37,11 @@ const columnOf = (member: string, column: Columns[string]): Column =>
 export const listOf = (columns: Columns): ReadonlyArray<Column> =>
   Object.entries(columns).map(([member, column]) => columnOf(member, column))
 
-/** Returns the types of the members, for a mutation whose arguments are the members. */
+/** Returns the column type of each member, for a mutation that takes the members as arguments. */
 export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
   Record.map(columns, (column, member) => columnOf(member, column).type)
 
-/** Formats a column's value for JSON that PostgreSQL writes. Times are in UTC with milliseconds. */
+/** Returns an SQL expression for a column's value in JSON that PostgreSQL builds. Times are in UTC with milliseconds. */
 const wire = (value: string, type: ColumnType): string => {
   switch (type) {
     case "timestamptz":
@@ -53,13 +53,13 @@ const wire = (value: string, type: ColumnType): string => {
   }
 }
 
-/** Converts a column's value so that the driver decodes it to the JSON form. */
+/** Returns an SQL expression for a column's value, which the driver decodes to the value in the record's JSON. */
 const decodedColumn = (value: string, type: ColumnType): string => {
   switch (type) {
-    // This makes a `timestamp`, which the codec of `Instants.ts` decodes to text.
+    // The result is a `timestamp`, which the codec of `Instants.ts` decodes to text.
     case "timestamptz":
       return `${value} AT TIME ZONE 'UTC'`
-    // The driver would decode a bigint to a JavaScript bigint. A float8 is exact up to 2^53.
+    // The driver decodes a bigint to a JavaScript bigint, but a float8 to a number. A float8 is exact up to 2^53.
     case "bigint":
       return `${value}::float8`
     default:
@@ -76,7 +76,7 @@ export const selectList = (columns: Columns, table?: string): string =>
     })
     .join(", ")
 
-/** Returns an SQL expression: the row called `row` as the JSON object of the record. */
+/** Returns an SQL expression for the JSON object of a record, made from the row called `row`. */
 export const jsonObject = (columns: Columns, row: string): string =>
   `json_build_object(${listOf(columns)
     .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
@@ -105,7 +105,10 @@ export const insertedValues = (columns: Columns): string =>
     .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
     .join(", ")
 
-/** Returns the select list of a patch: for each column the value in `p` (jsonb), or the current value if `p` lacks it. */
+/**
+ * Returns the select list of a patch. Each column has the value in `p` (jsonb), or its current value if the member is missing in
+ * `p`.
+ */
 export const patchList = (columns: Columns): string =>
   listOf(columns)
     .map(({ column, member, type }) => {

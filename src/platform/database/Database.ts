@@ -14,7 +14,7 @@ import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf }
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { Settings } from "../Settings.ts"
 
-/** The settings of connections that `DatabaseUrl` does not contain. */
+/** Settings of the connections in addition to `DatabaseUrl`. */
 const Connections = Context.Reference<{
   /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
   readonly directUrl: Option.Option<Redacted.Redacted>
@@ -73,7 +73,10 @@ export const timeLeft = (context: Context.Context<never>): number => {
   return arrivedAt === undefined ? timeout : Math.max(0, timeout - (performance.now() - arrivedAt))
 }
 
-/** A connection counts as dead after this time without an answer. Every statement of a request ends earlier. */
+/**
+ * Time without an answer after which a connection counts as dead, unless its pool sets another time. Every statement with this
+ * limit ends earlier.
+ */
 const deadAfter = Duration.seconds(5)
 
 /** Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections and ends dead ones. */
@@ -85,7 +88,7 @@ const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Poo
   return {
     url,
     connectTimeout: requestTimeout,
-    // The URL has the same values, but the driver copies only separate options into the spans of statements.
+    // The URL also contains the database, but the driver copies only separate options into the spans of statements.
     database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
     // A URL without a host names a Unix socket. It needs no watching, because its server is on this machine.
     ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
@@ -141,8 +144,8 @@ export const clients = {
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
- * Whether a later attempt may succeed: PostgreSQL did not answer, has ended the session or is starting up (57P01 to 57P05), is out
- * of resources (class 53), or is no longer the primary (25006).
+ * Whether a later attempt may succeed: the connection failed, the statement timed out, or PostgreSQL has ended the session or is
+ * starting up (57P01 to 57P05), is out of resources (class 53) or is no longer the primary (25006).
  */
 export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
@@ -157,10 +160,12 @@ export class Contended extends Data.TaggedError("Contended") {}
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
   error._tag === "Contended" || contentions.has(error.reason._tag)
 
-/** After a unique violation, the retry finds the record that a concurrent statement has created. */
+/**
+ * Errors that concurrent statements cause. After a unique violation, the retry finds the record that was created concurrently.
+ */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 
-/** Maximum time that a mutation waits for a project file. The mutation has to be answered within 2 s (contract §12). */
+/** Maximum time that a mutation waits while its project is locked. The mutation has to be answered within 2 s (contract §12). */
 const projectFileTimeout = Duration.millis(1_750)
 
 /** A project file or a move locks the project. Nothing was changed, and no provider was called. */
@@ -174,9 +179,11 @@ const projectLocked = () =>
 const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.jittered)
 
 /**
- * Runs a request's statement. Fails with `ServiceUnavailable` if the database does not answer in time; any other failure of
- * SQL is a defect. Pipelined statements wait behind each other. So a statement that waits for a lock fails soon (NOWAIT,
- * `lock_timeout`), and is sent again, behind the statements that followed it, until the request has no time left.
+ * Runs a statement of a request. Fails with `ServiceUnavailable` if the database is unavailable or does not answer in time, or
+ * if the project is locked. Any other failure of SQL is a defect.
+ *
+ * A connection runs pipelined statements one after the other. So a statement that waits for a lock fails soon (NOWAIT,
+ * `lock_timeout`), and is sent again behind the statements that followed it, until the request has no time left.
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
@@ -196,8 +203,9 @@ export const retryContended = <A, R>(
   )
 
 /**
- * Fails with `ServiceUnavailable` if a later attempt may succeed or no connection can be opened (for example, because the password
- * has changed). Any other failure is a defect. The access log of the request has the reason; outside a request, it is logged here.
+ * Fails with `ServiceUnavailable` if a later attempt may succeed, or if no connection can be opened (for example, because the
+ * password has changed). Any other failure is a defect. In a request, the access log has the reason. Outside a request, this
+ * function logs the reason.
  */
 const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavailable> =>
   isUnavailable(error) || error.reason.operation === "connect"
@@ -211,7 +219,10 @@ const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavai
       })
     : Effect.die(error)
 
-/** Repeats a statement while it is contended; if the project is locked (`Contended`), for at most `projectFileTimeout`. */
+/**
+ * Repeats a statement while it is contended. If the project is locked (`Contended`), the repetition ends after
+ * `projectFileTimeout`.
+ */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {
     const end = monotonicMillis(clock) + Duration.toMillis(projectFileTimeout)
@@ -220,7 +231,7 @@ const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | 
     return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
   })
 
-/** Runs a statement like `retryContended`, but fails with `Contended` instead of a retry. */
+/** Runs a statement like `retryContended`, but without a retry: a contended statement fails with `Contended`. */
 export const once = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>

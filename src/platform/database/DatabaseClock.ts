@@ -4,13 +4,16 @@ import type { SqlClient, Statement } from "effect/sql"
 
 type Sql = SqlClient.SqlClient
 
-/** Returns the current time as an SQL expression. It is stable within a statement, so conditions on it can use an index. */
+/**
+ * Returns the current time as an SQL expression. The expression is stable within a statement, so a condition with it can use an
+ * index.
+ */
 export const DatabaseClock = Context.Reference<(sql: Sql) => Effect.Effect<Statement.Fragment>>(
   "developer-api/platform/database/DatabaseClock",
   { defaultValue: () => (sql) => Effect.succeed(sql`statement_timestamp()`) }
 )
 
-/** Returns the clock as an effect. A service resolves the clock when the service is built. */
+/** Resolves the clock once, when a service is built. Returns an effect that makes the SQL expression of the current time. */
 export const databaseNow = (sql: Sql): Effect.Effect<Effect.Effect<Statement.Fragment>> =>
   Effect.map(DatabaseClock, (clock) => Effect.suspend(() => clock(sql)))
 

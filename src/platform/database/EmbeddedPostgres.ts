@@ -30,7 +30,10 @@ export class EmbeddedPostgres extends Context.Service<
 
 const database = "developer_api"
 
-/** Finds the server or starts it, and joins it until the scope ends. Fails if it runs on a port other than `port`. */
+/**
+ * Finds the server or starts it, and joins it until the scope ends. Fails if `port` is given and the server runs on another
+ * port.
+ */
 const findOrStart = (
   cluster: Cluster.Cluster,
   port?: number
@@ -110,7 +113,10 @@ const leave = (session: PgConnection.PgConnection, { pid }: Server.Server): Effe
     )
   )
 
-/** Whether no other process has joined and no other client is connected. If true, no process can join until the session ends. */
+/**
+ * Whether no other process has joined and no other client is connected. If true, the session's exclusive lock prevents processes
+ * from joining until the session ends.
+ */
 const isUnused = Effect.fnUntraced(function* (session: PgConnection.PgConnection) {
   yield* session.query("select pg_advisory_unlock_shared(1)")
   if (!(yield* isTrue(session, "pg_try_advisory_lock(1)"))) return false

@@ -1,7 +1,7 @@
 /**
- * Codecs of PostgreSQL's times. Columns of times are `timestamptz`, which becomes a `Date`. Statements that read records select
- * a time as `timestamp` in UTC (see `Columns.ts`); no table has a column of this type. The codec of `timestamp` makes the text
- * of the contract (RFC 3339, UTC, milliseconds) without a `Date`.
+ * Codecs of PostgreSQL's times. Columns of times are `timestamptz`, which is decoded to a `Date`. Statements that read records
+ * select a time as `timestamp` in UTC (see `Columns.ts`). No table has a column of this type, so its codec can decode to the
+ * text of the contract (RFC 3339, UTC, milliseconds), without a `Date`.
  *
  * The codecs encode a `Date` exactly. The driver's own codec multiplies the milliseconds as a double, which is inexact from the
  * year 2255 on.
@@ -14,8 +14,8 @@ const postgresEpoch = 946_684_800_000
 const dayMillis = 86_400_000
 
 /**
- * The character codes of `YYYY-MM-DDThh:mm:ss.SSSZ` for each day since 1970-01-01. The digits of the time are overwritten for
- * each text. The map has few entries in use, because the times of a page fall on few days.
+ * The character codes of `YYYY-MM-DDThh:mm:ss.SSSZ`, by the number of days since 1970-01-01. The digits of the time are
+ * overwritten for each text. Few entries are in use, because the times of a page fall on few days.
  */
 const templates = new Map<number, Array<number>>()
 const maxTemplates = 1_024
@@ -39,7 +39,7 @@ const putTwo = (codes: Array<number>, at: number, number: number) => {
 
 /**
  * Formats milliseconds since 1970-01-01 like `Date.prototype.toISOString`, without a `Date` for each time. The text is made of
- * character codes. If it were concatenated, V8 would keep it as parts, and `JSON.stringify` would leave its fast path.
+ * character codes. V8 would keep a concatenated text as parts, and `JSON.stringify` would leave its fast path.
  */
 export const formatInstant = (millis: number): string => {
   const day = Math.floor(millis / dayMillis)
@@ -58,11 +58,17 @@ export const formatInstant = (millis: number): string => {
   return String.fromCharCode.apply(null, codes)
 }
 
-/** Reads the 8 bytes at `offset`: microseconds since 2000-01-01. The result is exact below 2^53; above, its error is up to 16. */
+/**
+ * Reads the 8 bytes at `offset`: microseconds since 2000-01-01. The result is exact below 2^53 (the year 2285). Until the year
+ * 9999, its error is at most 16.
+ */
 const microsAt = (bytes: Uint8Array, offset: number): number =>
   int32(bytes, offset) * 4_294_967_296 + (int32(bytes, offset + 4) >>> 0)
 
-/** Decodes a time to text. Columns hold whole milliseconds, so the rounded value is exact even if the microseconds are not. */
+/**
+ * Decodes a time to text. Columns hold whole milliseconds, so the rounded milliseconds are exact even if the microseconds are
+ * not.
+ */
 const read = (bytes: Uint8Array, offset: number): Result.Result<string> =>
   Result.succeed(formatInstant(Math.round(microsAt(bytes, offset) / 1_000) + postgresEpoch))
 

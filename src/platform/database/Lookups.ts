@@ -50,7 +50,7 @@ export const lookup = <Row extends { readonly id: string }>(
       (rows) => rows.map((row) => (row.id === null ? undefined : row))
     )
 
-  // A single look-up is faster in the plain form.
+  // A single look-up is faster without `unnest` and join.
   return coalesce(maxBatch, (keys) => {
     const [first] = keys
     return keys.length === 1 && first !== undefined ? one(first) : many(keys)
@@ -58,14 +58,14 @@ export const lookup = <Row extends { readonly id: string }>(
 }
 
 /**
- * A statement that looks up the keys in `key`, a FROM item with `project_id`, `id` and `ordinal`. It has the condition
- * `plannedOnce`, and returns one row for each key in the order of `ordinal`. The `id` of a missing record is null.
+ * A statement that looks up the keys in `key`, a FROM item with `project_id`, `id` and `ordinal`. The statement has the
+ * condition `plannedOnce`, and returns one row for each key in the order of `ordinal`. The `id` of a missing record is null.
  */
 export type LookupStatement<Row extends { readonly id: string }> = (
   key: Statement.Fragment
 ) => Statement.Statement<Row | { readonly id: null }>
 
-/** Makes a function like `lookup`, with a statement of the caller. */
+/** Makes a function like `lookup`, but with the caller's statement. */
 export const lookupBy = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
   found: LookupStatement<Row>
@@ -79,7 +79,10 @@ export const lookupBy = <Row extends { readonly id: string }>(
     )
   })
 
-/** Looks up one record by a statement of `lookupBy`, but at once, not in a batch. Commands of operators use it directly. */
+/**
+ * Looks up one record at once, not in a batch, by a statement that `lookupBy` could use. Commands of operators call this
+ * function directly.
+ */
 export const lookupOne = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
   found: LookupStatement<Row>,

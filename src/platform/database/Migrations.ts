@@ -21,7 +21,10 @@ const loader = fromFileSystem(directory)
 /** The key of the advisory lock that lets one process migrate at a time: "dev-api!" in ASCII. */
 const lock = 7_234_304_496_243_601_697n
 
-/** A statement that waits for a table's lock blocks all later ones on the table. So it fails after this time and is retried. */
+/**
+ * A statement that waits for a table's lock blocks all later statements on the table. So it fails after this time and is
+ * retried.
+ */
 const lockTimeout = "2s"
 const again = { schedule: Schedule.spaced(Duration.seconds(1)), times: 60 }
 
@@ -87,7 +90,9 @@ const apply = Effect.fnUntraced(function* (
   yield* Effect.mapError(Effect.andThen(dropInvalid(sql), Effect.all([...migration, record])), failed)
 })
 
-/** Drops the invalid indexes of failed CREATE INDEX CONCURRENTLY. With IF NOT EXISTS, a repetition would keep them. */
+/**
+ * Drops the invalid indexes that a failed CREATE INDEX CONCURRENTLY has left. A repetition with IF NOT EXISTS would keep them.
+ */
 const dropInvalid = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const indexes = yield* sql<{ name: string }>`
     SELECT indexrelid::regclass::text AS name FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
@@ -96,8 +101,8 @@ const dropInvalid = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
 })
 
 /**
- * Waits for the lock by repeated attempts. A single statement that waits would be a deadlock: CREATE INDEX CONCURRENTLY, run by
- * the holder of the lock, waits for all open transactions, the transaction of that statement included.
+ * Waits for the lock by repeated attempts. A single statement that waits would be a deadlock: its transaction stays open, and
+ * CREATE INDEX CONCURRENTLY, run by the holder of the lock, waits for all open transactions.
  */
 const takeLock = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const take = sql<{ taken: boolean }>`SELECT pg_try_advisory_lock(${lock}) AS taken`

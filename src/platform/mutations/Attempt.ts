@@ -1,4 +1,7 @@
-/** The statement of a mutation. It claims the keys of its commands, applies the changes, and returns a row per command. */
+/**
+ * The statement of a mutation. It stores the idempotency keys of its commands, applies the changes, and returns a row per
+ * command.
+ */
 import type { SqlClient, Statement } from "effect/sql"
 
 export interface Attempt<Returned> {
@@ -24,17 +27,20 @@ interface Parts {
   readonly decided: Statement.Fragment
   /** The columns of `decided` that `claim` needs. */
   readonly claim: Statement.Fragment
-  /** Common table expressions that apply the changes of `claim`: the commands whose keys this statement has inserted. */
+  /**
+   * Common table expressions that apply the changes of the commands in `claim`. `claim` has the commands whose keys this
+   * statement has inserted.
+   */
   readonly effect: Statement.Fragment
   /** An expression for a value that only the first run of a command returns; it is not stored. */
   readonly returning?: Statement.Fragment | undefined
 }
 
 /**
- * Returns a row for each command. A command has no row if a project file or a move locks its project, or has changed the
- * project since the statement began. `enter_project` takes the shared advisory lock that a project file takes exclusively, and
- * returns the current revision of the project. If the snapshot of the statement has another revision, all its reads may be
- * outdated. The statement never waits for that advisory lock, so a project file that waits for the lock goes first.
+ * Returns a row for each command. A command has no row if a project file or a move locks its project, or has changed the project
+ * since the statement began. `enter_project` takes the advisory lock of the project in shared mode, and returns the current
+ * revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. A project file
+ * takes the same lock exclusively. The statement never waits for this lock, so it does not overtake a project file that waits.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the

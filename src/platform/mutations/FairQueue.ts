@@ -1,8 +1,8 @@
-/** A queue that serves projects in turn, and never two items with a common name at once. */
+/** A queue that serves projects in turn. Two items with a common name are never in service at the same time. */
 
 /**
- * Number of waiting items at which the queue is full. It only bounds memory, so it is large. In an overload, items are refused
- * after a wait: callers who are refused at once retry at once, and refusals then take the CPU time of the work.
+ * Number of waiting items at which the queue is full. The limit only bounds memory, so it is large. In an overload, items are
+ * refused after a wait: callers who are refused at once also retry at once, and the refusals would take CPU time from the work.
  */
 export const capacity = 8_192
 
@@ -13,8 +13,8 @@ export interface Queued {
 }
 
 /**
- * Queue of items by project. `take` makes a new map each time. V8 would replace the table of a long-lived map every few changes,
- * and each old table keeps the next table, and all that both refer to, until the next major garbage collection.
+ * Queue of items by project. `take` makes a new map each time, because V8 replaces the table of a long-lived map every few
+ * changes. Each old table keeps the next table and the items of both in memory until the next major garbage collection.
  */
 export class FairQueue<Item extends Queued> {
   /** The waiting items of each project, in order of arrival. The projects are in the order of their turns. */
@@ -27,7 +27,10 @@ export class FairQueue<Item extends Queued> {
     return this.waiting.size === 0
   }
 
-  /** Whether the queue is full and the project has at least its equal share. A project with less may still add items. */
+  /**
+   * Whether the queue is full and the project has at least its equal share. A project with less than its share may still add
+   * items.
+   */
   isFullFor(projectId: string): boolean {
     const own = this.waiting.get(projectId)?.length ?? 0
     return this.size >= capacity && own >= capacity / this.waiting.size
@@ -56,8 +59,8 @@ export class FairQueue<Item extends Queued> {
   }
 
   /**
-   * Takes up to `max` items: one of each project, then another of each, and so on. A project goes to the end of the order if
-   * an item of it was taken. An item stays if it shares a name with an item in service, or with an earlier item that stays. So
+   * Takes up to `max` items: one of each project, then another of each, and so on. The projects of the taken items go to the end
+   * of the order. An item stays in the queue if it shares a name with an item in service, or with an earlier item that stays. So
    * items with a common name are served in order of arrival.
    */
   take(max: number): ReadonlyArray<Item> {

@@ -1,10 +1,11 @@
 /**
- * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one
- * command. A kind is written once, as SQL over a relation of commands. A single command is a group of one.
+ * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one command. A
+ * kind is written once, as SQL over a relation of commands. A single command is a group of one.
  *
- * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record. A command is
- * undecided if its record is locked, or if its outcome depends on other commands of the group. It then runs alone, in a
- * statement that waits. If the whole statement of a group fails although the database answers, all its commands run alone.
+ * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record. If the record
+ * of a command is locked, or if its outcome depends on other commands of the group, the command is undecided. An undecided
+ * command runs alone, in a statement that waits. If the statement of a group fails although the database answers, all its
+ * commands run alone.
  */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
@@ -17,11 +18,14 @@ import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 
-/** The parts of a statement that differ between its variants: for one command or many, and with or without waits. */
+/**
+ * The parts of a statement that differ between its variants: for one command or for many, and waiting for locked records or
+ * skipping them.
+ */
 export interface Form {
   /** What follows `FOR … UPDATE`: SKIP LOCKED, or nothing in the variant that waits. */
   readonly locked: Statement.Fragment
-  /** DISTINCT, or nothing for one command. It follows a SELECT to which several commands may give the same value. */
+  /** What follows SELECT where several commands may give the same value: DISTINCT, or nothing for one command. */
   readonly distinct: Statement.Fragment
   /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
@@ -31,7 +35,10 @@ export interface Form {
   readonly inOrder: Statement.Fragment
   /** The position of a command among the commands of its partition, from 1. */
   readonly rank: (partition: string) => Statement.Fragment
-  /** The failure of a command whose record was not found, or was skipped as locked. `record` is a query of the record. */
+  /**
+   * The failure of a command whose record was not found. In the variants that skip locked records, the command is undecided if
+   * `record`, a query without locks, finds the record. Otherwise the failure is `code`.
+   */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
   /** The failure of a command that is refused only if other commands of its group are applied. */
   readonly crowded: (code: string) => Statement.Fragment
@@ -126,8 +133,8 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
 ]
 
 /**
- * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits. The commands are
- * the only parameters.
+ * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
+ * records. The only parameters are the commands.
  */
 const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
   const code = (text: string) => sql.literal(`'${text}'`)
@@ -141,7 +148,7 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
   } as const
   const skipping = {
     locked: sql.literal("SKIP LOCKED"),
-    // This is not an EXISTS, because its plan could read all records.
+    // This is not an EXISTS, because the plan of an EXISTS could read all records.
     absent: (record: Statement.Fragment, otherwise: string) => sql`
       coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
     crowded: () => code(undecided)

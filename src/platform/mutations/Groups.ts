@@ -26,10 +26,12 @@ interface Waiting<Request, Answer> extends Queued {
 }
 
 /**
- * Makes the function that runs a request. `group` returns one answer for each request, in order, or undefined for an undecided
- * request. `group` needs no timeout. `alone` runs an undecided request. A request is sent at the end of the current turn of the
- * event loop (`setImmediate`), or with the next group if two groups are in flight. A caller waits at most for the time that its
- * context has left. A request that was sent runs to its end, even if its caller is interrupted.
+ * Makes the function that runs a request. `group` returns one answer for each request, in order; undefined stands for an
+ * undecided request. `group` needs no timeout of its own. `alone` runs an undecided request.
+ *
+ * A request is sent at the end of the current turn of the event loop (`setImmediate`), or with the next group if two groups are
+ * in flight. A caller waits at most for the time that its context has left. A request that was sent runs to its end, even if its
+ * caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,

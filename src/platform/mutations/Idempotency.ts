@@ -1,7 +1,7 @@
 /**
- * Idempotent mutations (contract §5). One statement stores the key, the effect and the outcome. So after a crash either all of
- * them are stored or none, and a retry finds the outcome instead of having a second effect. `Mutate.ts` runs one command in a
- * statement, `Grouped.ts` many.
+ * Idempotent mutations (contract §5). One statement stores the key, the effect and the outcome. After a crash, either all three
+ * are stored or none. So a retry finds the outcome, and has no second effect. `Mutate.ts` runs one command in a statement,
+ * `Grouped.ts` many.
  */
 import type { Statement } from "effect/sql"
 import { hash as oneShotHash } from "node:crypto"
@@ -45,9 +45,11 @@ export interface Outcome<Returned = null> {
   readonly returned: Returned | null
 }
 
-/** What a failed guard reports, for the problem that answers the command. */
+/** What a failed guard reports. The problem that answers the command is made from it. */
 export interface Refusal {
-  /** The version in the verdict. For a version guard, this is the current version of the record; null if there is none. */
+  /**
+   * The version in the verdict. A version guard reports the current version of the record. Null if the verdict has no version.
+   */
   readonly version: number | null
   /** The faults of the request: the words that follow the code in `failure`. */
   readonly faults: ReadonlyArray<string>
@@ -56,13 +58,13 @@ export interface Refusal {
 /** Makes the problem for each code that a `failure` can begin with. */
 export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
 
-/** A mutation for `mutate`, as SQL: common table expressions before the claim of the key (`verdict`) and after it (`effect`). */
+/** A mutation for `mutate`, as SQL: common table expressions before the key is stored (`verdict`) and after it (`effect`). */
 export interface Mutation<Problem> {
   readonly at: Date
   /**
-   * Locks the records, checks the guards, and ends in one row of `verdict (failure text, resource_id text, changed
-   * boolean, version int)`. `failure` is the code of a problem and the faults, separated by spaces; null if no guard failed. The
-   * project is in `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
+   * Locks the records, checks the guards, and ends in one row of `verdict (failure text, resource_id text, changed boolean,
+   * version int)`. `failure` is the code of a problem and the faults, separated by spaces; null if no guard failed. The
+   * expressions can read the project from `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
    */
   readonly verdict: Statement.Fragment
   /** Applies the change from `claim (changed boolean)`, which is empty when a guard failed or the key is taken. */

@@ -8,8 +8,8 @@ import type { MutationClient } from "./Mutations.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 
 /**
- * Runs a mutation once per key. If it is applied, it takes one round trip. Otherwise (a replay, a reused key or a failed
- * guard) it takes a second one, which reads the stored outcome of the key.
+ * Runs a mutation once per key. An applied mutation takes one round trip. A replay, a reused key or a failed guard takes another
+ * one, which reads the stored outcome of the key.
  */
 export const mutate = <Problem, Returned = null>(
   client: MutationClient,

@@ -1,4 +1,4 @@
-/** Provides the connections of mutations and the permits to use them, and looks up the outcomes that are stored under keys. */
+/** Provides the connections of mutations and the permits to use them, and looks up the stored outcomes of idempotency keys. */
 import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -29,7 +29,10 @@ export interface MutationClient {
    */
   readonly permits: PartitionedSemaphore.PartitionedSemaphore<ProjectId>
   readonly stored: (key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>
-  /** The keys under which this process has recently found or stored an outcome. A command with such a key is a repetition. */
+  /**
+   * The keys under which this process has recently found or stored an outcome. A command with such a key is probably a
+   * repetition.
+   */
   readonly keys: RecentKeys
 }
 
@@ -66,7 +69,8 @@ const recentKeys = 32_768
 
 /**
  * A bounded set of keys in a fixed amount of memory. The hash of a key determines its place, and a later key with the same place
- * replaces it. A key with an equal hash seems to be in the set; its command then costs an additional look-up.
+ * replaces it. A key whose hash equals the hash in its place seems to be in the set, and its command then costs an additional
+ * look-up.
  */
 class RecentKeys {
   private readonly hashes = new Int32Array(recentKeys)

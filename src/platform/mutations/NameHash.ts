@@ -14,7 +14,7 @@ export const hashOf = (...name: ReadonlyArray<string>): number => {
   let hash = seed
   for (const text of name) {
     for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), prime)
-    // This separates the texts: it is no UTF-16 code unit. So ["a", "bc"] and ["ab", "c"] have different hashes.
+    // 0x10000 separates the texts, because it is no UTF-16 code unit. So ["a", "bc"] and ["ab", "c"] have different hashes.
     hash = Math.imul(hash ^ 0x10000, prime)
   }
   // The low bits depend on fewer bits of the characters than the high bits, so the high bits are mixed into them.

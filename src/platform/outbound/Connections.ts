@@ -60,7 +60,7 @@ export interface Connections {
 /** Maximum size of an answer's header section, and of its trailers, in bytes. */
 const headerLimit = 16_384
 
-/** The next address is tried after this time in ms. The last address has the time until the deadline. */
+/** Time in ms that an address has before the next address is tried. The last address has the time until the deadline. */
 const attemptTimeout = 1_000
 
 /** Limits of idle connections: the time in ms, the number for each destination key, and the total number. */
@@ -80,7 +80,9 @@ export const destroy = ({ client, state }: Connection): void => {
 /** Opens a connection for each request, and closes it after the answer. */
 export const freshConnections: Connections = { take: (to) => open(to, false), keep: destroy }
 
-/** Keeps idle connections for later requests to the same origin at the same addresses. Closes them with the scope. */
+/**
+ * Keeps idle connections for later requests to the same origin at the same addresses. All connections are closed with the scope.
+ */
 export const keptConnections = Effect.acquireRelease(
   Effect.sync(() => {
     const idle = new Map<string, Array<Connection>>()
@@ -100,7 +102,7 @@ export const keptConnections = Effect.acquireRelease(
       destroy(connection)
     }
 
-    /** Closes idle connections beyond the limits, the least recently used first. */
+    /** Closes idle connections beyond the limits. Of each destination, the least recently used connections are closed first. */
     const trim = () => {
       trimming = undefined
       const before = performance.now() - trimAfter

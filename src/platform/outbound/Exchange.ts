@@ -22,7 +22,6 @@ export interface Answer {
   readonly status: number
   readonly retryAfter: Option.Option<string>
   readonly body: Uint8Array
-  /** False if the body was cut off. */
   readonly isWhole: boolean
 }
 
@@ -51,8 +50,8 @@ export const exchange = (
 const noBytes = Buffer.alloc(0)
 
 /**
- * A request in flight, which is the handler that undici calls. It is one object, because a closure for each event would cost more
- * than the work of the event. It resumes the caller once.
+ * A request in flight. The object is also the handler that undici calls, because a closure for each event would cost more than
+ * the work of the event. The caller is resumed once.
  */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly connections: Connections
@@ -141,7 +140,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     const { chunks, connection, connections, read, retryAfter, status } = this
     if (!this.ends()) return
     if (isWhole) connection.state.served++
-    // If the answer came before the whole request was written, the rest of the request is still in the socket.
+    // If the answer came before the whole request was written, the rest of the request is still in the socket. Such a connection
+    // is not kept.
     if (isWhole && connection.state.socket?.writableLength === 0) connections.keep(connection)
     else destroy(connection)
     this.resume(Effect.succeed({ status, retryAfter, body: read === 0 ? noBytes : Buffer.concat(chunks), isWhole }))
@@ -177,15 +177,15 @@ const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => 
   if (error.name === "HTTPParserError" || invalid.has(code) || /^bad (?:response|upgrade)$/.test(error.message)) {
     return "invalid_response"
   }
-  // A TLS 1.3 server, for example, may reject the client by an alert after the handshake.
+  // TLS can still fail after the handshake. For example, a TLS 1.3 server may then reject the client by an alert.
   return code.startsWith("ERR_SSL_") ? "tls_failed" : state.phase
 }
 
 export const userAgent = `developer-api/${manifest.version}`
 
 /**
- * Returns the delay of a `Retry-After` header, in seconds or as a date (RFC 9110, section 10.2.3). `now` is in milliseconds since
- * 1970. None for a header that can't be parsed.
+ * Returns the delay that a `Retry-After` header asks for, as seconds or as a date (RFC 9110, section 10.2.3). `now` is in
+ * milliseconds since 1970. Returns none if the header can't be parsed.
  */
 export const retryDelay = (header: Option.Option<string>, now: number): Option.Option<Duration.Duration> =>
   header.pipe(

@@ -1,6 +1,6 @@
 /**
- * Skips interim answers with status 100. A client must accept them even if it did not ask for them (RFC 9110, section 15.2),
- * but undici closes the connection.
+ * Skips interim answers with status 100. A client must accept them even if it did not ask for them (RFC 9110, section 15.2), but
+ * undici closes the connection when it receives one.
  */
 import type { Socket } from "node:net"
 
@@ -16,7 +16,10 @@ const one = 0x31
 /** Whether a non-empty text is, or may become, the beginning of an interim answer. */
 const isPart = (text: string) => text.length < limit && interim.test(text + start.slice(text.length))
 
-/** Removes complete interim answers from the front. `held` may be the beginning of another, and waits for more bytes. */
+/**
+ * Removes complete interim answers from the front. `held` is the part that may be the beginning of another interim answer. It
+ * waits for more bytes.
+ */
 const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer } => {
   const text = bytes.toString("latin1")
   let at = 0

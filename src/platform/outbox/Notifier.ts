@@ -1,5 +1,5 @@
 /**
- * Notifies the delivery workers of every replica that endpoints have new deliveries, or that a webhook has changed.
+ * Notifies the delivery workers of every replica of new deliveries, or of a webhook that has changed.
  *
  * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
  * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A notice
@@ -31,7 +31,10 @@ export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decod
 /** Maximum number of queued notices. The sweep finds the deliveries of a dropped notice. */
 const maxNotices = 10_000
 
-/** Maximum number of bytes of the installations in one payload. A payload has less than 8,000 bytes, its project's id included. */
+/**
+ * Maximum number of bytes of the installations in one payload. PostgreSQL accepts a payload of less than 8,000 bytes, and the
+ * payload also contains the project's id.
+ */
 const installationBytes = 6_500
 
 /** The notifier reports progress after this time without a notice. */
@@ -47,7 +50,7 @@ export class Notifier extends Context.Service<
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
     /** Calls `receive` for each notice of this process, until the scope is closed. */
     readonly subscribe: (receive: (notice: Notice) => void) => Effect.Effect<void, never, Scope.Scope>
-    /** Whether a notice came from this process, whose subscribers have received it. */
+    /** Whether this process sent the notice. If so, its subscribers have already received the notice. */
     readonly isOwn: (notice: Notice) => boolean
   }
 >()("developer-api/platform/outbox/Notifier") {

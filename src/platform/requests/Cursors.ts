@@ -1,6 +1,6 @@
 /**
- * Page cursors. A cursor is a position in a list. It is authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`, and
- * is bound to the project, operation and filters of the list. Cursors of `SECRET_KEY_PREVIOUS` are accepted, too.
+ * Page cursors. A cursor is a position in a list. It is authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`,
+ * and is bound to the project, operation and filters of the list. Cursors made with `SECRET_KEY_PREVIOUS` are accepted, too.
  */
 import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHash, createHmac, timingSafeEqual } from "node:crypto"
@@ -16,7 +16,7 @@ export interface Position {
   readonly id: string
 }
 
-/** The position in a cursor. The first characters and the SHA-256 of an id stand for an id that is too long. */
+/** The position in a cursor. An id that is too long is replaced by its first characters and its SHA-256. */
 export type Place = Position | { readonly createdAt: Date; readonly idStart: string; readonly idDigest: Uint8Array }
 
 /** The list that a cursor belongs to. `filters` contains the default of each filter that the request omits. */
@@ -26,17 +26,23 @@ export interface List {
   readonly filters: Record<string, string>
 }
 
-/** The MAC is cut to 128 bits. They can't be guessed, and leave space for long ids. */
+/** The MAC is cut to 16 bytes. An attacker can't guess 128 bits, and the rest of a cursor is left for a long id. */
 const macLength = 16
 const timeLength = 6
-/** Times count from year 1, so that none is negative. 48 bits last until 8920; a flag in the next byte is the 49th bit. */
+/**
+ * Times count in milliseconds from the year 1, so that none is negative. 48 bits last until the year 8920. `lateBit` is the 49th
+ * bit.
+ */
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 const timeRange = 2 ** (8 * timeLength)
 
-/** Maximum size of an id that is not cut. A cursor has up to 512 characters of base64url (384 bytes), an id up to 640 bytes. */
+/**
+ * Maximum size in bytes of an id that is not cut. A cursor has up to 512 characters of base64url (384 bytes), an id up to 640
+ * bytes.
+ */
 const longestId = 384 - macLength - timeLength - 1
 const digestLength = 32
-/** Flags in the byte after the time. */
+/** Flags in the byte after the time: the time exceeds 48 bits; the id is cut. */
 const lateBit = 2
 const cutBit = 4
 

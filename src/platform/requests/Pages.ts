@@ -10,7 +10,7 @@ export interface Page<Item> {
   readonly nextCursor: string | null
 }
 
-/** What the query of a list says about its page. */
+/** The query parameters that select a page of a list. */
 export interface PageQuery {
   readonly limit: number
   readonly cursor?: string | undefined
@@ -19,7 +19,7 @@ export interface PageQuery {
 /** The range of a page: up to `limit` records after `after`, in the order of the list. */
 export interface Window {
   readonly after: Place | undefined
-  /** One of a few numbers, because it is in the text of the statement (`pageLimit`). */
+  /** One of a few numbers, because each number makes another text of the statement (`pageLimit`). */
   readonly limit: number
 }
 
@@ -28,7 +28,10 @@ const byAge = (item: { readonly id: string; readonly createdAt: string }): Posit
   id: item.id
 })
 
-/** Returns the position of a record in a list that is sorted by id. Every cursor has a time, which such a list ignores. */
+/**
+ * Returns the position of a record in a list that is sorted by id. The time has no meaning in such a list, but every cursor has
+ * one.
+ */
 const byId = ({ id }: { readonly id: string }): Position => ({ createdAt: new Date(0), id })
 
 /** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */
@@ -80,8 +83,9 @@ export class Pages extends Context.Service<
 }
 
 /**
- * Returns conditions of a list, as `AND …`. One is the condition of the list's partial index (`migrations/0002_crm.ts`). The
- * other is that the records follow the position; the first page lacks it.
+ * Returns the conditions of a list, as `AND …`. The first is the condition of the list's partial index
+ * (`migrations/0002_crm.ts`). The second is that the records follow the position. The first page has no position and no second
+ * condition.
  *
  * The generic plan must look as cheap as a plan for the values of a call. Otherwise PostgreSQL plans the statement again for
  * each page, which takes a third of the time of a page of 50. So the position is in subqueries, whose values the planner does
@@ -98,7 +102,7 @@ export const pageCondition = (
   return sql`${sql.literal(listed)} AND (created_at, id) < ((SELECT ${after.createdAt}::timestamptz), ${id})`
 }
 
-/** Returns the condition `AND …` that the records of a list by ascending `id` follow the position. Empty for the first page. */
+/** Returns the condition, as `AND …`, that records follow the position in a list by ascending `id`. Empty for the first page. */
 export const pageConditionById = (
   sql: SqlClient.SqlClient,
   table: string,
@@ -107,7 +111,7 @@ export const pageConditionById = (
 ): Statement.Fragment =>
   after === undefined ? sql.literal("") : sql`AND id > ${placeById(sql, table, projectId, after, "ASC")}`
 
-/** Returns a query of the id after which a page of a list in this order of the ids starts. */
+/** Returns a query of the id after which a page starts. `order` is the order of the ids in the list. */
 export const placeById = (
   sql: SqlClient.SqlClient,
   table: string,
@@ -117,8 +121,8 @@ export const placeById = (
 ): Statement.Fragment => ("id" in after ? sql`(SELECT ${after.id}::text)` : longId(sql, table, projectId, after, order))
 
 /**
- * Returns a query of the whole id for a position that has only its start. If the record no longer exists, the query returns
- * a bound before all ids with this start. Records with the same start and time may then be repeated, but none is missed.
+ * Returns a query of the whole id, for a position that has only the start of the id. If the record no longer exists, the query
+ * returns a bound before all ids with this start. Records with the same start and time may then be repeated, but none is missed.
  */
 const longId = (
   sql: SqlClient.SqlClient,
@@ -139,6 +143,9 @@ const greatest = "\u{10ffff}".repeat(160)
 
 const listed = "AND created_at > '-infinity'"
 
-/** Returns the LIMIT of a list. The number is in the text of the statement, for the reason that `pageCondition` names. */
+/**
+ * Returns the LIMIT of a list. The number is in the text of the statement, so that the generic plan considers it (see
+ * `pageCondition`).
+ */
 export const pageLimit = (sql: SqlClient.SqlClient, { limit }: Window): Statement.Fragment =>
   sql.literal(`LIMIT ${limit}`)

@@ -23,7 +23,7 @@ interface ReplayHeader {
 
 export const replayHeader = (replayed: boolean): ReplayHeader => (replayed ? { "idempotent-replayed": "true" } : {})
 
-/** Answers the receipt of a command on a record without a version. */
+/** Returns the response with the receipt of a command on a record without a version. */
 export const unversionedReceiptAnswer = (outcome: Applied) =>
   HttpApiSchema.withHeaders({
     body: { resourceId: outcome.resourceId, changed: outcome.changed },

@@ -3,7 +3,7 @@ import { Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { type Opened, SecretBox, type SecretUnreadable } from "./SecretBox.ts"
 
-/** A place in the order of a table: by project, id and version. */
+/** A position in a table that is ordered by project, id and version. */
 interface Place {
   readonly projectId: string
   readonly id: string
@@ -27,13 +27,13 @@ interface Replacements {
 type Query<A> = Effect.Effect<A, SqlError.SqlError>
 
 export interface SealedTable {
-  /** The kind in the owner of each value: see `SealedValue`. */
+  /** The kind of the table's records, which is part of the owner of each secret (see `SecretBox`). */
   readonly kind: string
   /** Returns up to `limit` values in use that follow a place, in order. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
   /**
-   * Replaces the values that have not changed since they were read, and returns their number. Values of a project that another
-   * database serves are not replaced: a replacement would be replicated over the values in that database.
+   * Replaces the values that have not changed since they were read, and returns their number. Does not replace the values of a
+   * project that another database serves: the replication would overwrite the values in that database.
    */
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
@@ -63,7 +63,7 @@ const examine = (
   { id, projectId, sealed }: SealedValue
 ): Effect.Effect<Opened, SecretUnreadable> => box.examine([kind, projectId, id], sealed)
 
-/** Counts the values of each key. For this it opens every value of the tables. */
+/** Counts the values that each key opens, and lists the values that no key opens. Opens every value of the tables. */
 export const countByKey = Effect.fn("SealedValues.countByKey")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox

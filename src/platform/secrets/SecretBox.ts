@@ -20,9 +20,9 @@ type Owner = ReadonlyArray<string>
 
 export interface Opened {
   readonly secret: Redacted.Redacted
-  /** 0: `SECRET_KEY`; from 1: the keys of `SECRET_KEY_PREVIOUS`. */
+  /** The index of the key that opened the value. 0 is `SECRET_KEY`; from 1 on, the keys of `SECRET_KEY_PREVIOUS`. */
   readonly key: number
-  /** Whether the value has the id of the key. */
+  /** Whether the value contains the id of the key that opened it. */
   readonly identified: boolean
 }
 

@@ -64,7 +64,10 @@ const keyUnder = Effect.fnUntraced(function* (directory: string) {
   return Redacted.make(text)
 })
 
-/** Writes a new file. File and directory are flushed, because what the key has sealed can't be opened without the file. */
+/**
+ * Writes a new file and flushes it, because values that the key has sealed can't be opened without the file. The caller flushes
+ * the directory.
+ */
 const writeFlushed = Effect.fnUntraced(function* (fs: FileSystem.FileSystem, path: string, text: string) {
   const file = yield* fs.open(path, { flag: "wx", mode: 0o600 })
   yield* file.writeAll(Buffer.from(text))

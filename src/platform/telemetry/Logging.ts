@@ -35,8 +35,8 @@ const text = (part: unknown): string => {
 }
 
 /**
- * Returns the distinct messages of an error and of its causes. Only the last cause of an `SqlError` is PostgreSQL's message. An error
- * of several connection attempts has no message of its own.
+ * Returns the distinct messages of an error and of its causes. PostgreSQL's message is in the last cause of an `SqlError`. The
+ * error of several connection attempts has no message, so the error of the first attempt is used.
  */
 const messagesOf = (error: Error): ReadonlyArray<string> => {
   const messages = new Set<string>()

@@ -1,4 +1,7 @@
-/** Whether metrics are recorded: if an admin server runs (always with the embedded PostgreSQL), or if they are exported. */
+/**
+ * Whether metrics are recorded. They are if an admin server runs (always with the embedded PostgreSQL) or if an OTLP endpoint is
+ * set.
+ */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "../Settings.ts"
 

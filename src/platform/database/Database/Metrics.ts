@@ -1,4 +1,4 @@
-/** Measures the connections of each pool, and the statements of requests and background fibers. */
+/** Measures the connections of each pool, and the statements that `startWithTimeout` runs. */
 import { Context, Effect, Metric } from "effect"
 import type { Socket } from "node:net"
 import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
@@ -13,13 +13,13 @@ const inFlight = Metric.gauge("db_client_statements_in_flight", {
   description: "Statements that are sent or wait for a connection"
 })
 
-/** The boundaries are those that OpenTelemetry's semantic conventions advise for databases, in seconds. */
+/** The boundaries, in seconds, are those of OpenTelemetry's semantic conventions for databases. */
 const duration = Metric.histogram("db_client_operation_duration_seconds", {
   description: "Duration of statements, including the wait for a connection",
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
-/** Returns a function that counts a connection of the pool until it closes. */
+/** Returns a function that counts a connection in the pool's metrics until the connection closes. */
 export const countConnections = Effect.fnUntraced(function* (pool: string, max: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()

@@ -15,8 +15,8 @@ import type { Pool } from "../../Pools.ts"
 type Connection = PgConnection.PgConnection
 
 /**
- * Whether the pooler keeps prepared statements, as PgBouncer does from 1.21 on, unless `max_prepared_statements` is 0. It gives them names
- * of its own at the server, which show that it does.
+ * Whether the pooler keeps prepared statements. PgBouncer 1.21 and later do, unless `max_prepared_statements` is 0. PgBouncer
+ * renames the statements at the server, so this function looks for such a name.
  */
 const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlError.SqlError> =>
   Effect.map(
@@ -69,8 +69,8 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   const before = [begin, ...(configure === undefined ? [] : [configure])]
 
   /**
-   * Runs a statement in a transaction. The other parts are never prepared: the driver repeats a prepared statement that the
-   * pooler has lost, and would send the part again after the COMMIT.
+   * Runs a statement in a transaction. The parts around the statement are never prepared: if the pooler had lost a prepared
+   * part, the driver would send the part again, after the COMMIT.
    */
   const inTransaction = <A>(
     connection: Connection,
@@ -112,7 +112,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   const alone = (connection: Connection) =>
     connectionOf((wanted, statement) => run(connection, wanted, statement), connection)
 
-  /** Makes a connection for a transaction of several statements. The settings follow its BEGIN. */
+  /** Makes a connection for a transaction of several statements. The settings are sent after the BEGIN. */
   const reservedConnection = (connection: Connection) =>
     connectionOf(
       (_, statement, sql) =>
@@ -143,8 +143,8 @@ export const layer = (pool: Pool, connections: number, options: PgPool.Config) =
     SqlClient.SqlClient,
     make(pool, {
       ...options,
-      // All pools have one name. With different names, the pooler would have to set the name each time when a session goes
-      // to a client of another pool.
+      // All pools have the same name. Otherwise the pooler would set the name each time it gives a session to a client of
+      // another pool.
       applicationName: "developer-api",
       maxConnections: connections,
       idleTimeout: Duration.minutes(1)

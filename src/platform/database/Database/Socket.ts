@@ -5,8 +5,8 @@ import { connect, type Socket } from "node:net"
 const tick = Duration.seconds(1)
 
 /**
- * Time without traffic after which TCP asks whether the server is still there; after ten questions without an answer, a second apart,
- * the connection ends. So a listener, which writes nothing, notices that a network has dropped its idle connection.
+ * Time without traffic after which TCP sends keepalive probes, one per second. The connection ends after ten probes without an
+ * answer. So a listener, which writes nothing, notices that a network has dropped its idle connection.
  */
 const keepAliveAfter = Duration.seconds(10)
 
@@ -15,8 +15,9 @@ const closeTimeout = Duration.millis(250)
 
 /**
  * Connects, and destroys the connection when a write has had no answer for `deadAfter` (null: no limit). After a failover
- * without a TCP reset, TCP alone would retransmit for a quarter of an hour. A connection that the client has ended is
- * destroyed after `closeTimeout`: a server that hangs would not close it, and the process could not exit.
+ * without a TCP reset, TCP alone would retransmit for a quarter of an hour. If the server does not close a connection that the
+ * client has ended, the connection is destroyed after `closeTimeout`. Otherwise a server that hangs would keep this process from
+ * exiting.
  */
 export const watchedSocket = (host: string, port: number, deadAfter: Duration.Duration | null): Socket => {
   const keepAliveInitialDelay = Duration.toMillis(keepAliveAfter)
@@ -28,7 +29,7 @@ export const watchedSocket = (host: string, port: number, deadAfter: Duration.Du
   return socket
 }
 
-/** Watches a connection by its counts of bytes, which work with and without TLS. */
+/** Compares the connection's counts of bytes every second. The counts work with and without TLS. */
 const watch = (socket: Socket, deadAfter: Duration.Duration) => {
   const ticks = Duration.toMillis(deadAfter) / Duration.toMillis(tick)
   let answered = { read: 0, written: 0 }

@@ -82,8 +82,8 @@ const findPrograms = Effect.tryPromise((): Promise<unknown> => import(packageNam
 // The random part is needed because process ids are reused; in a container, the id is often 1 at every start.
 const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
 
-// Creates the cluster in a staging directory and then renames it, so that a crash leaves no partial cluster. Of two concurrent
-// processes, the first one that renames its directory creates the cluster, and the other process uses it.
+// Creates the cluster in a staging directory and then renames the directory, so that a crash leaves no partial cluster. If two
+// processes do this concurrently, the cluster of the first rename stays, and both processes use it.
 const create = (place: Place) =>
   Effect.acquireUseRelease(
     attempt(`Cannot write to the data directory ${place.directory}`, () => {
@@ -144,7 +144,7 @@ const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Plac
   })
 })
 
-/** Removes the staging directories of processes that have ended, and of an earlier process with the id of this one. */
+/** Removes the staging directories of processes that have ended, and of an earlier process that had the id of this process. */
 const removeLeftovers = (directory: string): void => {
   for (const name of Fs.readdirSync(directory)) {
     const maker = Number(/^postgres\.init-(\d+)-/.exec(name)?.[1])

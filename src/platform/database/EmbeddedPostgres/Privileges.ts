@@ -1,4 +1,6 @@
-/** The user that PostgreSQL runs as. PostgreSQL refuses to run as root, so a process of root runs it as another user. */
+/**
+ * The user that PostgreSQL runs as. PostgreSQL refuses to run as root, so a process that runs as root starts it as another user.
+ */
 import { Effect } from "effect"
 import { execFileSync } from "node:child_process"
 import { statSync } from "node:fs"
@@ -13,15 +15,15 @@ interface Account {
 export interface Privileges {
   /** Makes PostgreSQL's user the owner of a directory and its content. Does nothing if that user owns the directory already. */
   readonly give: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
-  /** Words that are put before a command to run it as PostgreSQL's user. */
+  /** The words before a command that run it as PostgreSQL's user. Empty if PostgreSQL runs as the user of this process. */
   readonly prefix: ReadonlyArray<string>
 }
 
 /**
- * Finds the user that runs PostgreSQL: the user of this process, unless that is root. For a process of root, the first of:
- *  - the owner of `data`, the directory of the cluster, if the directory exists;
- *  - the user `postgres`;
- *  - the user `nobody`.
+ * Finds the user that runs PostgreSQL: the user of this process or, if that is root, the first of:
+ * - the owner of `data`, the directory of the cluster, if `data` exists and its owner is not root;
+ * - the user `postgres`;
+ * - the user `nobody`.
  *
  * `programs` is the directory with the programs of PostgreSQL.
  */
@@ -42,7 +44,8 @@ export const resolve = Effect.fnUntraced(function* (
   )
   const user = [`--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups"]
   return {
-    // `chown` changes the directory itself last. So after an interruption root still owns it, and the change is repeated.
+    // `chown` changes the directory itself last. So after an interruption root still owns the directory, and the next call
+    // repeats the change.
     give: (directory) =>
       attempt(`Cannot give ${directory} to user ${account.uid}`, () => {
         if (statSync(directory).uid === account.uid) return
@@ -52,10 +55,10 @@ export const resolve = Effect.fnUntraced(function* (
   }
 })
 
-// If the checkout or the data is below a directory that is closed to other users (/root, `mktemp -d`), PostgreSQL's user cannot
-// reach it without the capability dac_override. (dac_read_search would do, but containers often lack it.) PostgreSQL looks for
-// its own program with access(2), which ignores the capabilities of a non-root user unless no_setuid_fixup is set. Only the
-// ambient capability survives exec.
+// Lets PostgreSQL's user reach the checkout and the data below a directory that is closed to other users (/root, `mktemp -d`).
+// The capability dac_override is needed for this; dac_read_search would do, but containers often lack it. Only an ambient
+// capability survives exec. PostgreSQL looks for its own program with access(2), which ignores the capabilities of a non-root
+// user unless no_setuid_fixup is set.
 const throughClosedDirectories = [
   "--inh-caps=+dac_override",
   "--ambient-caps=+dac_override",

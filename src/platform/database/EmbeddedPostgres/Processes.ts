@@ -16,7 +16,7 @@ export class EmbeddedPostgresError extends Schema.TaggedError<EmbeddedPostgresEr
   cause: Schema.optionalKey(Schema.Defect())
 }) {}
 
-/** Runs short synchronous system calls. `what` describes the failure; the message of the error begins with it. */
+/** Runs short synchronous system calls. `what` describes what failed, and is the beginning of the error's message. */
 export const attempt = <A>(what: string, run: () => A): Effect.Effect<A, EmbeddedPostgresError> =>
   Effect.try({
     try: run,
@@ -78,7 +78,7 @@ export const signal = (pid: number, name: NodeJS.Signals | 0): boolean => {
  */
 export const isRunning = (pid: number): boolean => {
   const state = textOf(`/proc/${pid}/stat`)
-  // The format is `pid (name) S …`. The name may contain brackets, so the state is what follows the last bracket.
+  // The format is `pid (name) S …`. The name may contain parentheses, so the state is what follows the last one.
   return signal(pid, 0) && !/^\) [ZX]/.test(state.slice(state.lastIndexOf(")")))
 }
 

@@ -23,8 +23,8 @@ export const find = Effect.fnUntraced(function* (
   const { isReady, pid, port } = parse(text)
   if (!isRunning(pid)) return undefined
   if (!worksIn(pid, cluster.data)) {
-    // PostgreSQL replaces only the lock of a dead process, so this lock has to be removed here. Its text is compared
-    // before the removal, because another process may have removed the lock and started a server in the meantime.
+    // PostgreSQL replaces only a lock whose process id is not in use. Here, another program has the id, so the lock is removed.
+    // Its text is compared first, because another process may have removed the lock and started a server in the meantime.
     if (textOf(path) === text) rmSync(path, { force: true })
     return undefined
   }
@@ -116,8 +116,8 @@ const parse = (text: string) => {
 }
 
 /**
- * Whether the working directory of a process is `data`. This is true for the server of `data`. If it is false, the server is
- * dead and another program has its process id. Returns true if the system does not show the working directory.
+ * Whether the working directory of a process is `data`, as it is for the server of `data`. Otherwise the server is dead, and
+ * another program has its process id. Returns true if the system does not show the working directory.
  */
 const worksIn = (pid: number, data: string): boolean => {
   try {
@@ -127,8 +127,8 @@ const worksIn = (pid: number, data: string): boolean => {
   }
 }
 
-// What PostgreSQL logs if another process has started it already, if sessions of a killed server still hold shared memory, or
-// if the port is taken.
+// What PostgreSQL logs at a temporary failure: another process has started the server, sessions of a killed server still hold
+// shared memory, or the port is taken.
 const busy =
   /lock file "postmaster\.pid" (already exists|is empty)|shared memory block .* is still in use|could not create any TCP/
 

@@ -87,8 +87,8 @@ export class ApiKeys extends Context.Service<
     readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
 
     /**
-     * Issues a key with the same rights and the same lifetime, which starts now. The old key expires after `grace`, or earlier
-     * if its own lifetime ends before.
+     * Issues a key with the rights and the lifetime of the old key. The lifetime starts now. The old key expires after `grace`,
+     * or at its own expiry if that is earlier.
      */
     readonly rotate: (
       keyId: KeyId,
@@ -176,7 +176,8 @@ export class ApiKeys extends Context.Service<
             const { keyId: newKeyId, token } = yield* Token.generate(cell)
             const millis = yield* Clock.currentTimeMillis
             const now = new Date(millis)
-            // A grace beyond the maximum lifetime has no effect, and its end might not be a valid date.
+            // A grace beyond the maximum lifetime has no effect, because the key expires earlier. The end of such a grace might
+            // not be a valid date.
             const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, maxLifetime)))
             const [verdict] = yield* sql<RotationVerdict>`
             WITH project AS MATERIALIZED (

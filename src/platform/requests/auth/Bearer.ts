@@ -42,7 +42,7 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
     }
 )
 
-/** Verifies a token as `Authenticate` does, and checks its right to an operation. */
+/** Verifies a token like `Authenticate`, and checks that the token may use an operation. */
 type Authorize = (
   authorization: string | undefined,
   connection: object,

@@ -26,7 +26,7 @@ export interface Credential {
   readonly timeZone: string
 }
 
-/** A credential. Until the monotonic time `until`, in milliseconds, its key need not be read again. */
+/** A credential, and the monotonic time in milliseconds until which its key need not be read again. */
 export interface Verified {
   readonly credential: Credential
   readonly until: number

@@ -1,7 +1,7 @@
 /**
- * Reads API keys from the database. Keys that this process has found recently are read immediately. Other keys are unknown, and
- * each invented token has an unknown key. So that invented tokens do not cost a statement each, only a burst of unknown keys is
- * read immediately. Beyond the burst, unknown keys wait for the next read, which is one statement for all waiting keys.
+ * Reads API keys from the database. A key that this process has found recently is read immediately. All other keys are unknown,
+ * also the keys of invented tokens. Only a burst of unknown keys is read immediately. Beyond the burst, unknown keys wait for
+ * the next read, which is one statement for all waiting keys. So invented tokens do not cost a statement each.
  *
  * Each network that callers connect from has its own burst and an equal share of the waiting keys. So invented tokens of one
  * network do not delay or refuse new tokens of other networks. Behind a load balancer, all callers share one address and so one
@@ -32,15 +32,18 @@ const atOnceInAll = { limit: 200, windowSeconds: 2 }
 const pause = Duration.millis(50)
 
 /**
- * While this many keys wait, a network that already has its equal share of them is refused. A process gets fewer requests in
- * `pause`, so only a flood reaches the limit.
+ * While this many keys wait, a network that already has its equal share of the waiting keys is refused. Ordinary load brings
+ * fewer requests in `pause`, so only a flood reaches the limit.
  */
 const maxWaiting = 5_000
 
 const tooMany = () =>
   new ServiceUnavailable({ detail: "Too many unknown tokens are sent from this address. Send the request again." })
 
-/** Returns the network of an address: an IPv4 address itself, or the /64 of an IPv6 address, because one caller has a /64. */
+/**
+ * Returns the network of an address: an IPv4 address itself, or the /64 of an IPv6 address, because a single caller may have a
+ * whole /64.
+ */
 export const networkOf = (address: string): string => {
   const [host = ""] = address.split("%")
   const parsed = NetAddress.ipv6FromString(host)

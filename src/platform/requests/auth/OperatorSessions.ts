@@ -19,8 +19,8 @@ const idleTimeout = Duration.toMillis(Duration.hours(1))
 const maxDuration = Duration.toMillis(Duration.hours(8))
 
 /**
- * What an action has done. The page to which the answer of the action redirects shows it once. It has a cookie of its own, named after
- * the page, so that an answer to another tab of the browser neither shows nor removes it.
+ * What an action has done. The answer of the action redirects to a page, and this page shows the notice once. Each notice has
+ * its own cookie, named after the page, so that an answer to another tab of the browser neither shows nor removes the notice.
  */
 export interface Notice {
   readonly title: string
@@ -30,7 +30,10 @@ export interface Notice {
 /** Time for which a notice waits for its page. */
 const noticeAge = Duration.toMillis(Duration.minutes(1))
 
-/** Returns the name of the cookie of a page's notice. A path with two long ids would be too long for a name. */
+/**
+ * Returns the name of the cookie for a page's notice. The name contains a hash, because a path with two long ids would be too
+ * long.
+ */
 const noticeCookie = (page: string): string =>
   `${cookie}_${createHash("sha256").update(page).digest("base64url").slice(0, 16)}`
 
@@ -57,7 +60,10 @@ export class OperatorSessions extends Context.Service<
   {
     /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
     readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
-    /** Returns the session of the cookies of a request to `url`; none if it has ended or its signature is invalid. */
+    /**
+     * Returns the session in the cookies of a request to `url`. None if the session has ended or expired, or if the signature is
+     * invalid.
+     */
     readonly find: (
       cookies: Readonly<Record<string, string | undefined>>,
       url: string
@@ -80,7 +86,9 @@ export class OperatorSessions extends Context.Service<
       const mac = (text: string) => createHmac("sha256", key).update(text).digest()
       const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
 
-      /** Signs the value of a cookie. `label` is the name of the cookie of a notice, and empty for the session. */
+      /**
+       * Signs the value of a cookie for this cookie alone. `label` is the cookie's name for a notice, and empty for the session.
+       */
       const sign = (label: string, value: string) => {
         const text = Buffer.from(value).toString("base64url")
         return `${text}.${mac(label + text).toString("base64url")}`

@@ -1,6 +1,6 @@
 /**
- * API tokens (contract §3): `dk_`, the key id (12 characters), `_`, the secret (32 characters), and the CRC-32 of all this (6
- * characters). Because of the checksum, a mistyped token is refused without a statement.
+ * API tokens (contract §3): `dk_`, the key id (12 characters), `_`, the secret (32 characters), and the CRC-32 of everything
+ * before it (6 characters). Because of the checksum, a mistyped token is refused without a statement.
  */
 import { Effect, Option, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
@@ -40,7 +40,7 @@ export const generate = (
     return { keyId, token: Redacted.make(body + checksum(body)) }
   })
 
-/** What is left of a presented token: the id of its key, and the hash of the token. */
+/** What is kept of a presented token: the id of its key, and the hash of the token. */
 export interface Presented {
   readonly keyId: KeyId
   readonly hash: Uint8Array
@@ -54,7 +54,7 @@ export const present = (text: string): Presented | undefined => {
     : undefined
 }
 
-/** Returns the SHA-256 of the whole token. The database stores it instead of the token. */
+/** Returns the SHA-256 of the whole token. The database stores this hash instead of the token. */
 export const hash = (token: Redacted.Redacted): Uint8Array => hashOf(Redacted.value(token))
 
 const hashOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")

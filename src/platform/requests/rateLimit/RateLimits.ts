@@ -10,7 +10,7 @@ import { monotonicMillis } from "../../MonotonicTime.ts"
 import { Settings } from "../../Settings.ts"
 import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
 
-/** The shared store of the buckets did not answer in time. */
+/** The shared store of the buckets failed or did not answer in time. */
 export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
 /** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
@@ -83,7 +83,10 @@ const takeLocal = (): Take => {
   return (bucket, now) => Effect.succeed(buckets.take(bucket.key, bucket, now))
 }
 
-/** Takes from the buckets in Redis. The Redis client is loaded only if it is used: it has more modules than the rest of the process. */
+/**
+ * Takes from the buckets in Redis. The Redis client is loaded only with `REDIS_URL`, because the client has more modules than
+ * the rest of the process.
+ */
 const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { makeTake } = yield* Effect.promise(() => import("./RedisStore.ts"))
   const take = yield* makeTake(url, storeTimeout)

@@ -16,9 +16,10 @@ const options = {
 }
 
 /**
- * Takes one token of a bucket if there is one. The keys have its tokens, and the time of the last refill in milliseconds. The time
- * is that of Redis, because the clocks of replicas differ and can be set back. If the clock of Redis was set back, the bucket is
- * refilled from now on. Returns whether a token was taken, the number that is left, and the time until the next one.
+ * Takes one token of a bucket if there is one. The first key has the number of tokens, the second key the time of the last
+ * refill in milliseconds. The time is from the clock of Redis, because the clocks of replicas differ and can be set back. If the
+ * clock of Redis was set back, the bucket is refilled from now on. Returns whether a token was taken, the number of tokens left,
+ * and the milliseconds until the next token.
  */
 const takeToken = defineScript({
   NUMBER_OF_KEYS: 2,
@@ -57,10 +58,13 @@ const clusterAt = (url: string) =>
 
 const serverAt = (url: string) => createClient({ ...options, url, scripts })
 
-/** Milliseconds for closing a client, which waits for outstanding answers. A Redis that hangs, or has gone, sends none. */
+/**
+ * Maximum time in milliseconds for closing a client. Closing waits for outstanding answers, and a Redis that hangs or is gone
+ * sends none.
+ */
 const closeTimeout = 500
 
-/** Opens a client while the scope is open. The client of a server retries without a limit until it is connected. */
+/** Opens a client, and closes it with the scope. The client of a single server retries without a limit until it is connected. */
 const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof serverAt | typeof clusterAt>>(
   client: Client
 ) {
@@ -76,7 +80,9 @@ const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof ser
   return client
 })
 
-/** Whether a server is a node of a cluster. If the user may not ask it, the server is used as a single server. */
+/**
+ * Whether a server is a node of a cluster. If the user has no right to ask this by INFO, the server is used as a single server.
+ */
 const isInCluster = (url: string) =>
   Effect.flatMap(opened(serverAt(url)), (server) =>
     Effect.promise(() =>
@@ -90,7 +96,7 @@ const isInCluster = (url: string) =>
     Effect.map((info) => /^cluster_enabled:1\r?$/m.test(info))
   )
 
-/** Connects while the scope is open, and returns the function that takes a token. A failure is a defect. */
+/** Connects, and returns the function that takes a token. The connection is closed with the scope. A failure is a defect. */
 export const connect = Effect.fnUntraced(function* (redacted: Redacted.Redacted) {
   const url = Redacted.value(redacted)
   const client = yield* opened((yield* isInCluster(url)) ? clusterAt(url) : serverAt(url))

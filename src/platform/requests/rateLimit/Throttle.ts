@@ -13,7 +13,10 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
   incremental: true
 })
 
-/** Takes a token by `RateLimits.take`, and adds the headers of the bucket to the answer. Refuses a request without a token. */
+/**
+ * Takes a token by `RateLimits.take`, and adds the headers of the bucket to the answer. Refuses the request if the bucket has no
+ * token left.
+ */
 type Throttle = (
   bucket: Bucket,
   request: CurrentRequestShape,

@@ -17,7 +17,7 @@ interface Bucket {
   readonly limit: number
 }
 
-/** While there are fewer buckets than this, full ones are kept. A full bucket is the same as a new one. */
+/** Number of buckets below which full buckets are kept. A full bucket can be dropped, because it is the same as a new bucket. */
 const minSweep = 10_000
 
 export class TokenBuckets {

@@ -35,9 +35,9 @@ export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgume
   }))
 
 /**
- * Samples every span with a sampled parent. `root` decides for a span without a parent, and for a span with an unsampled remote
- * parent, so that callers of a public API can't disable its traces; the trace id is kept. A span that continues an unsampled
- * trace from our own queues gets the same decision again, because `root` decides by the trace id alone.
+ * Samples every span with a sampled parent. `root` decides for a span without a parent. `root` also decides for a span with an
+ * unsampled remote parent, so that callers of the public API can't disable its traces. The trace id is kept. If queued work
+ * continues an unsampled trace, `root` makes the same decision again, because it decides by the trace id alone.
  */
 const parentBased = (root: Sampler) => new ParentBasedSampler({ root, remoteParentNotSampled: root })
 
