@@ -1,9 +1,9 @@
 /** Segments: named lists of clients for campaigns (contract §9). Project files create them. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Segment } from "../api/campaigns/Campaigns.ts"
+import { Segment } from "../api/campaigns/Campaigns.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { selectList } from "../platform/database/Columns.ts"
+import { columnsOf, selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
@@ -17,14 +17,7 @@ export const makeListSegments = Effect.gen(function* () {
     )
 })
 
-const record = selectList({
-  id: "id",
-  name: "name",
-  description: "description",
-  contactCount: ["contact_count", "integer"],
-  createdAt: ["created_at", "timestamptz"],
-  updatedAt: ["updated_at", "timestamptz"]
-})
+const record = selectList(columnsOf(Segment.fields, { contactCount: "integer" }))
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Segment>`
   SELECT ${sql.literal(record)} FROM segments

@@ -1,32 +1,14 @@
 /** The columns of clients, by who can set them. */
 import { Struct } from "effect"
-import { type Client, setByPatch } from "../api/crm/Clients.ts"
-import type { Columns } from "../platform/database/Columns.ts"
+import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
+import { columnsOf } from "../platform/database/Columns.ts"
+
+export const columns = columnsOf(Client.fields, { tags: "text[]", version: "integer" })
 
 /** The columns that a patch can set. */
-export const writable = {
-  displayName: "display_name",
-  firstName: "first_name",
-  lastName: "last_name",
-  email: "email",
-  phone: "phone",
-  tags: ["tags", "text[]"],
-  externalId: "external_id",
-  organizationId: "organization_id",
-  responsibleMemberId: "responsible_member_id",
-  status: "status"
-} as const
+export const writable = Struct.pick(columns, Struct.keys(clientFields))
 
 export const creatable = Struct.omit(writable, setByPatch)
-
-export const columns = {
-  id: "id",
-  ...writable,
-  version: ["version", "integer"],
-  createdAt: ["created_at", "timestamptz"],
-  updatedAt: ["updated_at", "timestamptz"],
-  archivedAt: ["archived_at", "timestamptz"]
-} as const satisfies Columns<keyof Client>
 
 /** The columns that a project file can set. The client record of the API lacks consent, merging and loyalty. */
 export const fileColumns = {

@@ -1,39 +1,19 @@
 /** The columns of deals, by who can set them, and the deals in events. */
 import { Struct } from "effect"
-import { type Deal, setByPatch } from "../api/crm/Deals.ts"
-import { alteredObject, type Columns, jsonObject } from "../platform/database/Columns.ts"
+import { Deal, dealFields, setByPatch } from "../api/crm/Deals.ts"
+import { alteredObject, columnsOf, jsonObject } from "../platform/database/Columns.ts"
+
+export const columns = columnsOf(Deal.fields, { amountMinor: "bigint", expectedCloseDate: "date", version: "integer" })
 
 /** The columns that a patch can set. */
-export const writable = {
-  title: "title",
-  clientId: "client_id",
-  organizationId: "organization_id",
-  pipelineId: "pipeline_id",
-  stageId: "stage_id",
-  status: "status",
-  lifecycle: "lifecycle",
-  amountMinor: ["amount_minor", "bigint"],
-  currency: "currency",
-  expectedCloseDate: ["expected_close_date", "date"],
-  responsibleMemberId: "responsible_member_id",
-  lostReason: "lost_reason"
-} as const
+export const writable = Struct.pick(columns, Struct.keys(dealFields))
 
 export const creatable = Struct.omit(writable, setByPatch)
 
-export const columns = {
-  id: "id",
-  ...writable,
-  closedAt: ["closed_at", "timestamptz"],
-  version: ["version", "integer"],
-  createdAt: ["created_at", "timestamptz"],
-  updatedAt: ["updated_at", "timestamptz"]
-} as const satisfies Columns<keyof Deal>
-
 /** The columns that a patch can alter, without `version` and `updatedAt`, which every change alters. */
-const alterable = { ...writable, closedAt: columns.closedAt } as const
+const alterable = { ...writable, closedAt: columns.closedAt }
 
-export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) } as const
+export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) }
 
 /** Returns the member `deal` of an event's data, for json_build_object. `row` names a row that a create or a patch returns. */
 export const eventDeal = (row: string) => `'deal', ${jsonObject(columns, row)}`

@@ -1,18 +1,10 @@
 /** Deals, which are on the stages of pipelines (contract §7). */
-import { Context, Effect, Layer, Predicate } from "effect"
+import { Effect, Predicate } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
 import { details } from "../api/Details.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
-import {
-  type CursorInvalid,
-  DealNotFound,
-  type DealReferenceNotFound,
-  type DealStatusInvalid,
-  type IdempotencyKeyReused,
-  type ServiceUnavailable,
-  type ValidationFailed
-} from "../api/Problems.ts"
+import { DealNotFound, type DealReferenceNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -22,95 +14,61 @@ import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { pageCondition, pageLimit, type Page, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
 
-export class Deals extends Context.Service<
-  Deals,
-  {
+interface Filters {
+  readonly lifecycle: DealLifecycleFilter
+  readonly status: DealStatusFilter
+}
+
+/** Makes the operations on deals. */
+export const makeDeals = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const mutations = yield* Mutations
+  const pages = yield* Pages
+  const notifier = yield* Notifier
+  const find = lookup<Deal>(sql, "deals", columns)
+  const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
+  const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
+  /** Runs a mutation, then notifies the delivery workers of the deliveries that it has appended. A replay appends none. */
+  const notifyAfter = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
+    Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
+
+  return {
     /** Lists deals, newest first, up to `limit` on a page. */
-    readonly list: (
-      projectId: ProjectId,
-      query: PageQuery & { readonly lifecycle: DealLifecycleFilter; readonly status: DealStatusFilter }
-    ) => Effect.Effect<Page<Deal>, CursorInvalid | ServiceUnavailable>
-
-    readonly get: (projectId: ProjectId, id: DealId) => Effect.Effect<Deal, DealNotFound | ServiceUnavailable>
-
+    list: (projectId: ProjectId, { lifecycle, status, ...query }: PageQuery & Filters) =>
+      pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
+        statement(list(sql, projectId, { lifecycle, status }, window))
+      ),
+    get: (projectId: ProjectId, id: DealId) =>
+      Effect.filterOrFail(
+        find({ projectId, id }),
+        Predicate.isNotUndefined,
+        () => new DealNotFound({ detail: details.deal_not_found })
+      ),
     /**
      * Creates an open deal. The default of `pipelineId` is the project's default pipeline. The default of `stageId` is the
      * first stage of the pipeline.
      */
-    readonly create: (
-      command: Command,
-      deal: DealCreate
-    ) => Effect.Effect<Outcome<Appended>, IdempotencyKeyReused | DealReferenceNotFound | ServiceUnavailable>
-
+    create: Effect.fnUntraced(function* (command: Command, deal: DealCreate) {
+      const { at, traceparent } = yield* eventContext(command.projectId)
+      const id = DealId.make(yield* newId("deal"))
+      return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...deal }))
+    }),
     /** Changes the fields of the patch, subject to `dealStatuses` and `dealRules`. */
-    readonly patch: (
-      command: Command,
-      id: DealId,
-      patch: DealPatch
-    ) => Effect.Effect<
-      Outcome<Appended>,
-      | IdempotencyKeyReused
-      | DealNotFound
-      | DealReferenceNotFound
-      | DealStatusInvalid
-      | ValidationFailed
-      | ServiceUnavailable
-    >
-  }
->()("developer-api/crm/Deals") {
-  static readonly layer = Layer.effect(
-    Deals,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      const pages = yield* Pages
-      const notifier = yield* Notifier
-      const find = lookup<Deal>(sql, "deals", columns)
-      const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
-      const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
-      /** Runs a mutation, then notifies the delivery workers of the deliveries that it has appended. A replay appends none. */
-      const notifyAfter = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
-        Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
-
-      return {
-        list: (projectId, { lifecycle, status, ...query }) =>
-          pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
-            statement(list(sql, projectId, lifecycle, status, window))
-          ),
-        get: (projectId, id) =>
-          Effect.filterOrFail(
-            find({ projectId, id }),
-            Predicate.isNotUndefined,
-            () => new DealNotFound({ detail: details.deal_not_found })
-          ),
-        create: Effect.fnUntraced(function* (command, deal) {
-          const { at, traceparent } = yield* eventContext(command.projectId)
-          const id = DealId.make(yield* newId("deal"))
-          return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...deal }))
-        }),
-        patch: Effect.fnUntraced(function* (command, id, p) {
-          const { at, traceparent } = yield* eventContext(command.projectId)
-          return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))
-        })
-      }
+    patch: Effect.fnUntraced(function* (command: Command, id: DealId, p: DealPatch) {
+      const { at, traceparent } = yield* eventContext(command.projectId)
+      return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))
     })
-  )
-}
+  }
+})
 
 const record = selectList(columns)
 
-const list = (
-  sql: SqlClient.SqlClient,
-  projectId: ProjectId,
-  lifecycle: DealLifecycleFilter,
-  status: DealStatusFilter,
-  window: Window
-) => {
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { lifecycle, status }: Filters, window: Window) => {
   const ofOne = (lifecycle: Exclude<DealLifecycleFilter, "all">) => sql`
     (SELECT * FROM deals
      WHERE project_id = ${projectId} AND lifecycle = ${lifecycle}

@@ -1,13 +1,13 @@
 import { Effect } from "effect"
 import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
-import { Clients } from "./Clients.ts"
-import { Deals } from "./Deals.ts"
+import { makeClients } from "./Clients.ts"
+import { makeDeals } from "./Deals.ts"
 import { makeNotes } from "./Notes.ts"
 import { makeListPipelines } from "./Pipelines.ts"
 import { makeRateTicket } from "./Tickets.ts"
 
 export const clients = handlersOf("clients", (define) =>
-  Effect.map(Clients, (clients) =>
+  Effect.map(makeClients, (clients) =>
     define({
       listClients: pageHandler((projectId, { query: { status = "all", ...query } }) =>
         clients.list(projectId, { status, ...query })
@@ -26,7 +26,7 @@ export const pipelines = handlersOf("pipelines", (define) =>
 )
 
 export const deals = handlersOf("deals", (define) =>
-  Effect.map(Deals, (deals) =>
+  Effect.map(makeDeals, (deals) =>
     define({
       listDeals: pageHandler((projectId, { query }) => deals.list(projectId, query)),
       createDeal: commandHandler((command, { payload }) => deals.create(command, payload)),

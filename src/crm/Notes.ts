@@ -1,11 +1,11 @@
 /** Notes on deals. A patch or a removal names the version of the note that the caller has read (contract §7). */
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Note, NoteCreate, NotePatch } from "../api/crm/Notes.ts"
+import { Note, type NoteCreate, type NotePatch } from "../api/crm/Notes.ts"
 import { detailOf, details } from "../api/Details.ts"
 import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/Ids.ts"
 import { DealNotFound, NoteNotFound, VersionConflict } from "../api/Problems.ts"
-import { selectList } from "../platform/database/Columns.ts"
+import { columnsOf, selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped, type Kind } from "../platform/mutations/Grouped.ts"
 import type { Command, Mutation, Refusal } from "../platform/mutations/Idempotency.ts"
@@ -51,17 +51,7 @@ export const makeNotes = Effect.gen(function* () {
   }
 })
 
-const columns = {
-  id: "id",
-  dealId: "deal_id",
-  body: "body",
-  authorKeyId: "author_key_id",
-  version: ["version", "integer"],
-  createdAt: ["created_at", "timestamptz"],
-  updatedAt: ["updated_at", "timestamptz"]
-} as const
-
-const record = selectList(columns)
+const record = selectList(columnsOf(Note.fields, { version: "integer" }))
 
 /** Reads the notes after a position, and whether the deal exists. A deal without such notes gives one row of nulls. */
 const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>

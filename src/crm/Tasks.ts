@@ -1,8 +1,9 @@
 /** Tasks. Operators create and complete tasks with commands, which emit events (contract §7, §13). */
 import { Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"
+import { Task } from "../api/integrations/Events.ts"
 import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/schema/Ids.ts"
-import { jsonObject } from "../platform/database/Columns.ts"
+import { columnsOf, jsonObject } from "../platform/database/Columns.ts"
 import { newId } from "../platform/NewId.ts"
 import {
   append,
@@ -60,16 +61,7 @@ export const completeTask = Effect.fn("completeTask")(function* (projectId: Proj
   yield* (yield* Notifier).appended(projectId, verdict.appended)
 })
 
-const columns = {
-  id: "id",
-  title: "title",
-  dealId: "deal_id",
-  clientId: "client_id",
-  assigneeId: "assignee_id",
-  dueAt: ["due_at", "timestamptz"],
-  completedAt: ["completed_at", "timestamptz"],
-  createdAt: ["created_at", "timestamptz"]
-} as const
+const columns = columnsOf(Task.fields, {})
 
 /** The `data` of the two task events, from the rows `created` and `completed` of the statements. */
 const createdData = `json_build_object('task', ${jsonObject(columns, "created")})`

@@ -11,7 +11,7 @@ import { command } from "../platform/mutations/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { pageAnswer, replayHeader } from "../platform/requests/Responses.ts"
 import { makeGetReceipt, receiptOf } from "./Receipts.ts"
-import { type Sent, Sending } from "./Sending.ts"
+import { makeSend, type Sent } from "./Sending.ts"
 import { makeSources } from "./Sources.ts"
 
 /** Runs an operation for the caller's project. Fails if the request expects another project. */
@@ -29,7 +29,7 @@ export const handlers = handlersOf(
   "messaging",
   Effect.fn(function* (define) {
     const sources = yield* makeSources
-    const sending = yield* Sending
+    const send = yield* makeSend
     const receipt = yield* makeGetReceipt
     return define({
       listSources: ({ query: { expectedProjectId, ...query }, request }) =>
@@ -41,7 +41,7 @@ export const handlers = handlersOf(
       sendMessage: (request) =>
         inProject(request.payload.expectedProjectId, (projectId) =>
           Effect.flatMap(
-            sending.send(command(projectId, request), request.params.conversationId, request.payload.text),
+            send(command(projectId, request), request.params.conversationId, request.payload.text),
             answerOf
           )
         ),

@@ -1,13 +1,8 @@
 /** Text replies. A message is sent once; a repeated request returns its state (contract §8). */
-import { Context, Duration, Effect, Layer, Option, Schedule } from "effect"
+import { Duration, Effect, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/schema/Ids.ts"
-import {
-  type ConversationNotFound,
-  type IdempotencyKeyReused,
-  ProviderOutcomeUnknown,
-  type ServiceUnavailable
-} from "../api/Problems.ts"
+import { type ConversationNotFound, ProviderOutcomeUnknown, type ServiceUnavailable } from "../api/Problems.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command } from "../platform/mutations/Idempotency.ts"
@@ -33,89 +28,70 @@ export interface Sent {
   readonly replayed: boolean
 }
 
-export class Sending extends Context.Service<
-  Sending,
-  {
-    /** Creates the message and calls the provider. A repeated command makes no call, and waits for a call in flight. */
-    readonly send: (
-      command: Command,
-      conversationId: ConversationId,
-      text: string
-    ) => Effect.Effect<Sent, IdempotencyKeyReused | ConversationNotFound | ProviderOutcomeUnknown | ServiceUnavailable>
-  }
->()("developer-api/messaging/Sending") {
-  static readonly layer = Layer.effect(
-    Sending,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      const calls = yield* Calls
-      const { providerTimeout } = yield* Settings
-      const now = yield* databaseNow(sql)
+/**
+ * Makes the command that creates a message and calls the provider. A repeated command makes no call, and waits for a call in
+ * flight.
+ */
+export const makeSend = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const mutations = yield* Mutations
+  const calls = yield* Calls
+  const { providerTimeout } = yield* Settings
+  const now = yield* databaseNow(sql)
 
-      /** Reads a message. The preceding call may have used up the time of the request, so the read has its own time. */
-      const current = (projectId: ProjectId, id: MessageId) =>
-        now.pipe(
-          Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
-          Effect.flatMap(([message]) =>
-            message === undefined ? Effect.die(new Error(`Message ${id} is gone`)) : Effect.succeed(message)
-          ),
-          withOwnTime
-        )
+  /** Reads a message. The preceding call may have used up the time of the request, so the read has its own time. */
+  const current = (projectId: ProjectId, id: MessageId) =>
+    now.pipe(
+      Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
+      Effect.flatMap(([message]) =>
+        message === undefined ? Effect.die(new Error(`Message ${id} is gone`)) : Effect.succeed(message)
+      ),
+      withOwnTime
+    )
 
-      /** Waits until the first call of a message has ended, in any process, and returns its state. */
-      const settled = Effect.fnUntraced(function* (projectId: ProjectId, id: MessageId) {
-        return yield* current(projectId, id).pipe(
-          Effect.repeat({
-            schedule: Schedule.spaced(Duration.millis(100)),
-            while: isCalling
-          })
-        )
-      })
+  /** Waits until the first call of a message has ended, in any process, and returns its state. */
+  const settled = (projectId: ProjectId, id: MessageId) =>
+    Effect.repeat(current(projectId, id), { schedule: Schedule.spaced(Duration.millis(100)), while: isCalling })
 
-      // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
-      const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-      // The process that created the message set the creation time by its own clock, which may be ahead. So the end of the
-      // lease, by the database's clock, is checked as well.
-      const leaseLeft = Duration.toMillis(calls.lease) - longestWait
-      const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
-        deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft
+  // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
+  const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
+  // The process that created the message set the creation time by its own clock, which may be ahead. So the end of the
+  // lease, by the database's clock, is checked as well.
+  const leaseLeft = Duration.toMillis(calls.lease) - longestWait
+  const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
+    deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft
 
-      return {
-        // Uninterruptible until the call is started, so that a message has its call even if the caller disconnects during
-        // the commit.
-        send: Effect.fnUntraced(function* (command, conversationId, text) {
-          const { projectId } = command
-          const context = yield* eventContext(projectId)
-          const messageId = MessageId.make(yield* newId("msg"))
-          const leaseEnd = later(sql, yield* now, Duration.toMillis(calls.lease))
-          const { replayed, resourceId, returned } = yield* mutate<ConversationNotFound, Destination>(
-            mutations,
-            command,
-            create(sql, context, { id: messageId, conversationId, text }, leaseEnd)
-          )
-          if (replayed || returned === null) {
-            const id = MessageId.make(resourceId)
-            return { message: yield* withMessageId(id, Effect.interruptible(settled(projectId, id))), replayed }
-          }
-          const state = current(projectId, messageId)
-          if (returned.status === "revoked") return { message: yield* withMessageId(messageId, state), replayed }
-          const call = calls.make({
-            projectId,
-            messageId,
-            conversationId,
-            campaignId: null,
-            ...returned,
-            config: Buffer.from(returned.config, "hex"),
-            text,
-            number: 1,
-            inDoubt: false,
-            traceparent: context.traceparent
-          })
-          const recorded = Effect.flatMap(call, Option.match({ onNone: () => state, onSome: Effect.succeed }))
-          return { message: yield* withMessageId(messageId, recorded), replayed }
-        }, Effect.uninterruptible)
-      }
+  // Uninterruptible until the call is started, so that a message has its call even if the caller disconnects during the
+  // commit.
+  return Effect.fnUntraced(function* (command: Command, conversationId: ConversationId, text: string) {
+    const { projectId } = command
+    const context = yield* eventContext(projectId)
+    const messageId = MessageId.make(yield* newId("msg"))
+    const leaseEnd = later(sql, yield* now, Duration.toMillis(calls.lease))
+    const { replayed, resourceId, returned } = yield* mutate<ConversationNotFound, Destination>(
+      mutations,
+      command,
+      create(sql, context, { id: messageId, conversationId, text }, leaseEnd)
+    )
+    if (replayed || returned === null) {
+      const id = MessageId.make(resourceId)
+      return { message: yield* withMessageId(id, Effect.interruptible(settled(projectId, id))), replayed }
+    }
+    const state = current(projectId, messageId)
+    if (returned.status === "revoked") return { message: yield* withMessageId(messageId, state), replayed }
+    const call = calls.make({
+      projectId,
+      messageId,
+      conversationId,
+      campaignId: null,
+      ...returned,
+      config: Buffer.from(returned.config, "hex"),
+      text,
+      number: 1,
+      inDoubt: false,
+      traceparent: context.traceparent
     })
-  )
-}
+    const recorded = Effect.flatMap(call, Option.match({ onNone: () => state, onSome: Effect.succeed }))
+    return { message: yield* withMessageId(messageId, recorded), replayed }
+  }, Effect.uninterruptible)
+})

@@ -2,10 +2,7 @@
 import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
-import { Clients } from "../crm/Clients.ts"
-import { Deals } from "../crm/Deals.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
-import { Sending } from "../messaging/Sending.ts"
 import * as Console from "../console/Console.ts"
 import * as Database from "../platform/database/Database.ts"
 import * as Discovery from "./pages/Discovery.ts"
@@ -36,7 +33,7 @@ const api = (publicUrl: string, mcp: boolean) =>
       yield* router.addAll(routes)
       if (mcp) yield* Mcp.addRoute(router, publicUrl, compiled, compile)
     })
-  ).pipe(Layer.provide([Clients.layer, Deals.layer, preview, Sending.layer]))
+  ).pipe(Layer.provide(preview))
 
 /** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */
 const routerConfig = {

@@ -11,7 +11,7 @@ import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
 import { Messages } from "../../src/messaging/Messages.ts"
 import { Providers } from "../../src/messaging/providers/Providers.ts"
-import { Sending } from "../../src/messaging/Sending.ts"
+import { makeSend } from "../../src/messaging/Sending.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../src/platform/background/Worker.ts"
 import { command } from "../../src/platform/mutations/Idempotency.ts"
@@ -60,11 +60,12 @@ const soleWorker = Layer.succeed(Worker, {
 })
 
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
-export const engine = Layer.mergeAll(Sending.layer, MessageLoop.layer, Messages.layer).pipe(
-  Layer.provide([Calls.layer, Circuits.layer, soleWorker]),
+export const engine = Layer.mergeAll(MessageLoop.layer, Messages.layer).pipe(
+  Layer.provideMerge(Calls.layer),
+  Layer.provide([Circuits.layer, soleWorker]),
   Layer.provide([Supervisor.layer, databaseClock]),
   Layer.provideMerge(providers),
-  Layer.provide(settings),
+  Layer.provideMerge(settings),
   Layer.provideMerge(services)
 )
 
@@ -80,10 +81,10 @@ const channelOf = (provider: Provider, status: "active" | "revoked" = "active"):
 
 /** Creates a project with one conversation; returns its operations. */
 export const openProject = Effect.fnUntraced(function* (provider: Provider) {
-  const [sql, projects, sending, messages] = [
+  const [sql, projects, send, messages] = [
     yield* SqlClient.SqlClient,
     yield* Projects,
-    yield* Sending,
+    yield* makeSend,
     yield* Messages
   ]
   const projectId = ProjectId.make(`prj_${randomBytes(6).toString("hex")}`)
@@ -107,9 +108,7 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
   return {
     projectId,
     /** Sends the same request each time, under the same key. */
-    send: Effect.suspend(() =>
-      sending.send(command(projectId, request), conversationId, payload.text).pipe(Effect.orDie)
-    ),
+    send: Effect.suspend(() => send(command(projectId, request), conversationId, payload.text).pipe(Effect.orDie)),
     settle: (id: string, as: "sent" | "failed") => messages.settle(projectId, id, as),
     revoke: apply(channelOf(provider, "revoked")),
     restore: apply(channelOf(provider)),

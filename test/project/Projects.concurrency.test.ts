@@ -4,13 +4,12 @@ import { Deferred, Effect, Fiber, Queue } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
 import { ClientId, DealId, ProjectId, StageId } from "../../src/api/schema/Ids.ts"
-import { Clients } from "../../src/crm/Clients.ts"
-import { Deals } from "../../src/crm/Deals.ts"
 import { exportProject } from "../../src/project/Exports.ts"
 import {
   apply,
   commandOf,
   configOf,
+  Crm,
   faultsOf,
   type File,
   manyClients,
@@ -22,7 +21,7 @@ import {
 
 /** Creates a client through the API; returns whether it was created. */
 const create = Effect.fnUntraced(function* (projectId: string, key: string) {
-  const clients = yield* Clients
+  const { clients } = yield* Crm
   return yield* clients.create(commandOf(projectId, key), { displayName: "API" }).pipe(
     Effect.as(true),
     Effect.catchTag("contact_capacity_exhausted", () => Effect.succeed(false))
@@ -31,7 +30,7 @@ const create = Effect.fnUntraced(function* (projectId: string, key: string) {
 
 /** Patches a client through the API; returns whether it was patched. */
 const patch = Effect.fnUntraced(function* (projectId: string, key: string, id: string, changes: ClientPatch) {
-  const clients = yield* Clients
+  const { clients } = yield* Crm
   return yield* clients.patch(commandOf(projectId, key), ClientId.make(id), changes).pipe(
     Effect.as(true),
     Effect.catchTag(["contact_capacity_exhausted", "client_archived"], () => Effect.succeed(false))
@@ -135,7 +134,7 @@ layer(withCrm, { excludeTestServices: true })("a concurrent apply", (it) => {
       pipelines: [{ id: "p", name: "P", stages }],
       deals: [{ id: "d", title: "old", pipelineId: "p" }]
     })
-    const deals = yield* Deals
+    const { deals } = yield* Crm
     const changes = { stageId: StageId.make("b"), status: "lost", lostReason: "R" } as const
     const [[faults]] = yield* waitingFor(
       Effect.all([
@@ -178,8 +177,7 @@ layer(withCrm, { excludeTestServices: true })("an export beside mutations", (it)
       pipelines: [{ id: "p", name: "p", stages: [{ id: "s", name: "s" }] }],
       clients: manyClients(3_000)
     })
-    const clients = yield* Clients
-    const deals = yield* Deals
+    const { clients, deals } = yield* Crm
     let text = ""
     let made = 0
     /** Creates a client and then a deal of it: a file that has the deal has the client, in whatever order they are read. */

@@ -1,10 +1,10 @@
 /** Project files and a database for the tests of this folder. */
-import { DateTime, Effect, Layer, Redacted } from "effect"
+import { Context, DateTime, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
-import { Clients } from "../../src/crm/Clients.ts"
-import { Deals } from "../../src/crm/Deals.ts"
+import { makeClients } from "../../src/crm/Clients.ts"
+import { makeDeals } from "../../src/crm/Deals.ts"
 import { command } from "../../src/platform/mutations/Idempotency.ts"
 import { Notifier } from "../../src/platform/outbox/Notifier.ts"
 import { Pages } from "../../src/platform/requests/Pages.ts"
@@ -24,8 +24,12 @@ export const services = Projects.layer.pipe(
   Layer.provideMerge(TestDatabase.layer)
 )
 
-/** Together with the commands of clients and deals. */
-export const withCrm = Layer.mergeAll(Clients.layer, Deals.layer).pipe(
+/** The commands of clients and deals, made once, so that concurrent ones are a group. */
+export class Crm extends Context.Service<Crm>()("developer-api/test/project/Crm", {
+  make: Effect.all({ clients: makeClients, deals: makeDeals })
+}) {}
+
+export const withCrm = Layer.effect(Crm, Crm.make).pipe(
   Layer.provide(Layer.mock(Pages)({})),
   Layer.provide(Notifier.layerInline),
   Layer.provideMerge(services)

@@ -6,7 +6,7 @@ import { CreatedAt, Timestamp } from "../schema/Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../schema/Ids.ts"
 
 /** A task. Tasks have no endpoint; operators create and complete them with commands. */
-const Task = Schema.Struct({
+export const Task = Schema.Struct({
   id: TaskId,
   title: taskFields.title,
   dealId: Schema.NullOr(DealId).annotate({

@@ -25,6 +25,25 @@ export type Columns<Member extends string = string> = Readonly<
   Record<Member, string | readonly [column: string, type: ColumnType]>
 >
 
+type Fields = Readonly<Record<string, { readonly Type: unknown }>>
+
+/** The types of columns by member. A member whose values are not strings needs one. */
+type Types<F extends Fields> = { readonly [M in keyof F]?: ColumnType } & {
+  readonly [M in keyof F as F[M]["Type"] extends string | null ? never : M]: ColumnType
+}
+
+/**
+ * Returns the columns of a schema's fields: the column of `createdAt` is `created_at`. A column that `types` lacks is
+ * `timestamptz` if the member ends in `At`, otherwise `text`.
+ */
+export const columnsOf = <F extends Fields>(fields: F, types: Types<F>): Columns<keyof F & string> => {
+  const members: Readonly<Record<keyof F & string, unknown>> = fields
+  return Record.map(members, (_, member) => [
+    member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    types[member] ?? (member.endsWith("At") ? "timestamptz" : "text")
+  ])
+}
+
 export interface Column {
   readonly member: string
   readonly column: string

@@ -5,9 +5,8 @@ import { SqlClient } from "effect/sql"
 import fc from "fast-check"
 import { ClientId, MemberId, OrganizationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import type { ClientPatch } from "../../../src/api/crm/Clients.ts"
-import { Clients } from "../../../src/crm/Clients.ts"
 import type { Outcome } from "../../../src/platform/mutations/Idempotency.ts"
-import { apply, commandOf, withCrm } from "../../project/Projects.support.ts"
+import { apply, commandOf, Crm, withCrm } from "../../project/Projects.support.ts"
 
 const clientNames = ["ada", "bob", "cyd", "dan"]
 
@@ -57,7 +56,7 @@ const steps: fc.Arbitrary<ReadonlyArray<Step>> = fc
 
 /** Runs a step; returns its result without the generated id: a receipt, or the code of a problem. */
 const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {
-  const clients = yield* Clients
+  const { clients } = yield* Crm
   const { create, key, patch } = step
   const own = commandOf(projectId, key, { create, patch })
   const sent: Effect.Effect<Outcome, { readonly _tag: string }> =
