@@ -6,7 +6,7 @@ import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/database/DatabaseClock.ts"
 import { limitTables, shareOf } from "../providers/ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
-import { columns, inDoubt, instant, type Message, startedAttempt, uncalledAttempts } from "./Record.ts"
+import { columns, endedLog, inDoubt, instant, type Message, startedAttempt, uncalledAttempts } from "./Record.ts"
 import { after, attemptAfter, before, givenUp } from "./States.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
@@ -97,7 +97,8 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ${due(sql, terms)},
   ${chosen(sql, terms)},
   given_up AS (
-    UPDATE messages SET status = ${givenUp(sql, "in_doubt")}, available_at = NULL, updated_at = ${terms.now}
+    UPDATE messages SET status = ${givenUp(sql, "in_doubt")}, available_at = NULL, updated_at = ${terms.now},
+      attempt_log = ${sql.literal(endedLog)}
     FROM chosen
     WHERE NOT reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
   ),
