@@ -4,16 +4,7 @@ import { SqlClient } from "effect/sql"
 import type { CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
 import type { CampaignCommand, CommandOf } from "../api/campaigns/Commands.ts"
 import { AudienceId, CampaignId, type ProjectId } from "../api/schema/Ids.ts"
-import {
-  CampaignNotFound,
-  type CampaignNotReady,
-  type CampaignReferenceNotFound,
-  type CampaignStateConflict,
-  type IdempotencyKeyReused,
-  type ScheduleInvalid,
-  type ServiceUnavailable,
-  type VersionConflict
-} from "../api/Problems.ts"
+import type { IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.ts"
 import { LongRunning } from "../platform/mutations/LongRunning.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
@@ -27,18 +18,10 @@ import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling, type Start } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { current, duplicate, remove } from "./Campaigns/Repo.ts"
-import { campaign_not_found } from "./Campaigns/Target.ts"
+import { campaign_not_found, type Conflict } from "./Campaigns/Target.ts"
 import { instantOf } from "./Schedule.ts"
 
-type Conflict =
-  | IdempotencyKeyReused
-  | CampaignNotFound
-  | CampaignReferenceNotFound
-  | CampaignStateConflict
-  | CampaignNotReady
-  | VersionConflict
-  | ScheduleInvalid
-  | ServiceUnavailable
+type Problem = Conflict | IdempotencyKeyReused | ServiceUnavailable
 
 /** Makes the operations on campaigns. */
 export const makeCampaigns = Effect.gen(function* () {
@@ -53,7 +36,7 @@ export const makeCampaigns = Effect.gen(function* () {
     id: CampaignId,
     body: CommandOf<"schedule">,
     timeZone: string
-  ): Effect.Effect<Outcome, Conflict> =>
+  ): Effect.Effect<Outcome, Problem> =>
     Effect.gen(function* () {
       const cause = yield* eventContext(command.projectId)
       const scheduled = scheduling(body, startOf(body.scheduledForLocal, timeZone, cause.at))
@@ -95,7 +78,7 @@ export const makeCampaigns = Effect.gen(function* () {
       id: CampaignId,
       body: CampaignCommand,
       timeZone: string
-    ): Effect.fn.Return<Outcome, Conflict> {
+    ): Effect.fn.Return<Outcome, Problem> {
       const { projectId } = command
       switch (body.operation) {
         case "delete":

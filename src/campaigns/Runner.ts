@@ -46,9 +46,7 @@ export const layer = Layer.effectDiscard(
 
     const collected = untraced(statement(collect(sql)))
 
-    const next = messages.take((terms, blocked) =>
-      release(sql, { ...terms, until: later(sql, terms.now, horizonMillis), blocked })
-    )
+    const next = messages.take((terms) => release(sql, { ...terms, until: later(sql, terms.now, horizonMillis) }))
 
     // When the process ends, collects the outcomes of its last messages.
     yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.timeoutOption(collected, lastTimeout)))

@@ -4,7 +4,7 @@
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { workerOf, type Terms } from "./Messages/Attempts.ts"
-import { inDoubt, instant, startedAttempt, uncalledAttempts } from "./Messages/Record.ts"
+import { endedLog, inDoubt, instant, startedAttempt, uncalledAttempts } from "./Messages/Record.ts"
 import { givenUp, isWaiting } from "./Messages/States.ts"
 
 type Sql = SqlClient.SqlClient
@@ -32,7 +32,9 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
 
 /** Ends the waiting messages of the rows of `abandoned`: no attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
-  UPDATE messages SET status = ${givenUp(sql, `abandoned.in_doubt OR messages.${inDoubt}`)}, updated_at = ${now} FROM abandoned
+  UPDATE messages SET status = ${givenUp(sql, `abandoned.in_doubt OR messages.${inDoubt}`)}, updated_at = ${now},
+    attempt_log = ${sql.literal(endedLog)}
+  FROM abandoned
   WHERE messages.project_id = abandoned.project_id AND messages.id = abandoned.message_id
     AND NOT attempting AND ${isWaiting(sql, "messages.status")}`
 

@@ -25,28 +25,18 @@ import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
-import * as Slots from "../platform/background/Slots.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { databaseNow } from "../platform/database/DatabaseClock.ts"
 import { statement } from "../platform/database/Database.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { Calls, type Guard } from "./Calls.ts"
-import { withCircuits } from "./providers/ChannelLimits.ts"
-import { type Channel, Circuits } from "./providers/Circuits.ts"
+import * as ChannelLimits from "./providers/ChannelLimits.ts"
 import { isUnanswered } from "./providers/Outcomes.ts"
 import { type Claim, claim, endLeasesOfDead, type Terms } from "./Messages/Attempts.ts"
 import * as Metrics from "./MessageMetrics.ts"
 import { outcomes } from "./providers/Providers.ts"
 
-/** Maximum numbers of attempts in flight, or about to start, in one process. */
-const permits: Slots.Options = {
-  total: 512,
-  perKey: 128,
-  initial: 4,
-  failingShare: 0.25,
-  slowAfter: Duration.seconds(1)
-}
 const claimEvery = Duration.millis(250)
 const takeoverEvery = Duration.millis(500)
 const measureEvery = Duration.seconds(15)
@@ -54,11 +44,8 @@ const stalledAfter = Duration.seconds(30)
 
 export type { Claim as ReleasedMessage, Terms as MessageTerms } from "./Messages/Attempts.ts"
 
-/** Leases attempts within the limits. The circuits of the `blocked` channels admit no call now. */
-export type Source = (
-  terms: Terms,
-  blocked: ReadonlyArray<Channel>
-) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
+/** Leases attempts within the limits. */
+export type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
 
 export class MessageLoop extends Context.Service<
   MessageLoop,
@@ -73,26 +60,28 @@ export class MessageLoop extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const calls = yield* Calls
-      const circuits = yield* Circuits
       const worker = yield* Worker
       const clock = yield* databaseNow(sql)
-      const slots = yield* Slots.make(permits)
+      const channels = yield* ChannelLimits.make
       const taking = yield* Semaphore.make(1)
       let mode: "taking" | "draining" | "ending" = "taking"
       const fibers = yield* FiberSet.make()
 
       /** Makes the call at its time, with a permit of its channel. If the channel's circuit is open, no call is made. */
       const guardOf =
-        (claim: Claim, permit: Slots.Permit): Guard =>
-        (call) =>
-          Effect.sleep(Duration.millis(Math.max(0, claim.delayMillis))).pipe(
-            Effect.andThen(circuits.guard(claim, Effect.andThen(Effect.sync(permit.begin), call))),
-            Effect.tap((outcome) => Effect.sync(() => permit.end(isUnanswered(outcome) ? "failed" : "succeeded"))),
-            Effect.catchTag("CircuitOpen", () => Effect.succeed(outcomes.circuitOpen))
+        (claim: Claim, permit: ChannelLimits.Permit): Guard =>
+        (call) => {
+          const ended = Effect.tap(call, (outcome) =>
+            Effect.sync(() => permit.end(isUnanswered(outcome) ? "unanswered" : "answered"))
           )
+          return Effect.delay(
+            Effect.suspend(() => (permit.begin() ? ended : Effect.succeed(outcomes.circuitOpen))),
+            Duration.millis(Math.max(0, claim.delayMillis))
+          )
+        }
 
       const attempt = (claim: Claim) => {
-        const permit = slots.take(claim.projectId, claim.channelId)
+        const permit = channels.take(claim)
         return (claim.lost ? calls.lose(claim) : calls.make(claim, guardOf(claim, permit))).pipe(
           Effect.catchCause((cause) => Effect.logWarning("An attempt was not recorded", cause)),
           Effect.ensuring(Effect.sync(() => permit.end("unused"))),
@@ -107,10 +96,9 @@ export class MessageLoop extends Context.Service<
         )
 
       // Uninterruptible, so that each leased attempt is made or given back.
-      const take = (source: Source, waitsForCircuits = true) =>
+      const take = (source: Source, circuits: boolean) =>
         Effect.gen(function* () {
-          const open = yield* circuits.open
-          const { free, ...limits } = waitsForCircuits ? withCircuits(slots.limits(), open) : slots.limits()
+          const { free, ...limits } = channels.limits({ circuits })
           if (mode !== "taking" || free === 0) return
           const terms = {
             now: yield* clock,
@@ -119,8 +107,7 @@ export class MessageLoop extends Context.Service<
             // Half of the free permits, so that the other source finds some.
             limits: { ...limits, free: Math.ceil(free / 2) }
           }
-          const blocked = open.filter(({ admits }) => admits === 0)
-          const claims = yield* untraced(statement(source(terms, blocked)))
+          const claims = yield* untraced(statement(source(terms)))
           // The process may have begun to end during the statement.
           const handle = isEnding() ? giveBack : attempt
           yield* Effect.forEach(claims, handle, { discard: true, concurrency: "unbounded" })
@@ -143,7 +130,7 @@ export class MessageLoop extends Context.Service<
       // back.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {
-        take: (source: Source) => take(source),
+        take: (source: Source) => take(source, true),
         drain: Effect.suspend(() => {
           if (mode === "taking") mode = "draining"
           // No attempts are taken after the statement in progress.

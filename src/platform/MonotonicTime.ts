@@ -1,6 +1,6 @@
 /**
- * Monotonic time. Durations are measured with monotonic time, because the time of day can be set back. Parts of Effect that
- * measure durations with the time of day are used through this module. A test clock controls both times.
+ * Monotonic time. Durations are measured with monotonic time, because the time of day can be set back. A test clock controls both
+ * times.
  */
 import { Cache, Clock, Duration, Effect, Exit, Option } from "effect"
 
@@ -50,17 +50,3 @@ export const cachedFor = <Key, A, E>(
             )
       })
   })
-
-/** Runs an effect whose clock returns monotonic time as the time of day. The effect may use the clock only for durations. */
-export const byMonotonicTime = <A, E, R>(part: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.clockWith((clock) => Effect.provideService(part, Clock.Clock, monotonicClock(clock)))
-
-const monotonicClock = (clock: Clock.Clock): Clock.Clock => ({
-  currentTimeMillisUnsafe: () => monotonicMillis(clock),
-  currentTimeMillis: Effect.sync(() => monotonicMillis(clock)),
-  currentTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe(),
-  currentTimeNanos: clock.monotonicTimeNanos,
-  monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe(),
-  monotonicTimeNanos: clock.monotonicTimeNanos,
-  sleep: (duration) => clock.sleep(duration)
-})

@@ -9,7 +9,6 @@ import { Sender } from "../integrations/endpoints/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
 import { Calls } from "../messaging/Calls.ts"
 import * as MoveSlots from "../cells/MoveSlots.ts"
-import { Circuits } from "../messaging/providers/Circuits.ts"
 import { Providers } from "../messaging/providers/Providers.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import * as MessagePruner from "../messaging/MessagePruner.ts"
@@ -86,7 +85,7 @@ const background = Layer.mergeAll(
   Layer.provide(Database.clients.background),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.clients.deliveries])),
   Layer.merge(Replayer.layer),
-  Layer.provide([Worker.layer, Circuits.layer])
+  Layer.provide(Worker.layer)
 )
 
 /** The HTTP server of a role on `HOST:PORT`. With `ADMIN_PORT` or the embedded database, also the admin server. */

@@ -119,7 +119,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         INSERT INTO messages (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address, text,
           status, attempts, attempting, attempt_log, available_at, traceparent, created_at, updated_at)
         VALUES ('c', ${ends + position}, 'cancelled', 'cancelled', ${position}::int, 'channel', 'sandbox', 'a', 'Text', ${status},
-          1, false, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying" }])}::jsonb,
+          1, false, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying", nextAttemptAt: status === "sent" ? null : at(0) }])}::jsonb,
           NULL, '', now(), now())`
         yield* sql`
         UPDATE campaign_recipients SET message_id = ${ends + position}
@@ -142,11 +142,11 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         yield* sql`SELECT eligible_count AS count FROM audiences WHERE project_id = 'c' AND id = 'completed'`
       assert.deepStrictEqual(audience, { count: 1_500 })
 
-      const messages = yield* sql<{ readonly id: string; readonly status: string }>`
-      SELECT id, status FROM messages WHERE project_id = 'c' ORDER BY position`
+      const messages = yield* sql<{ readonly status: string; readonly next: string | null }>`
+      SELECT status, attempt_log -> -1 ->> 'nextAttemptAt' AS next FROM messages WHERE project_id = 'c' ORDER BY position`
       assert.deepStrictEqual(
-        messages.map(({ status }) => status),
-        messagesOfRecipients.map(({ ends }) => ends)
+        messages,
+        messagesOfRecipients.map(({ ends }) => ({ status: ends, next: null }))
       )
 
       yield* TestClock.adjust(Duration.minutes(15))

@@ -26,8 +26,7 @@ export const termsOf = (sql: TestServer["Service"]["sql"], at: number, until = a
   until: timeOf(sql, new Date(until)),
   leaseMillis: lease,
   workerId: null,
-  limits: limitsOf(free),
-  blocked: []
+  limits: limitsOf(free)
 })
 
 /** Creates a campaign to one recipient, at one send a millisecond. Times are in milliseconds. */

@@ -136,8 +136,13 @@ const run = Effect.fnUntraced(function* (provider: Provider, turns: ReadonlyArra
     const last = row.log.at(-1)
     const next = known.next === null ? null : new Date(Date.parse(String(last?.finishedAt)) + known.next)
     assert.deepStrictEqual(
-      { status: row.status, log: row.log.map(({ status }) => status), next: row.availableAt },
-      { status: known.status, log: known.log, next }
+      {
+        status: row.status,
+        log: row.log.map(({ status }) => status),
+        next: row.availableAt,
+        shown: last?.nextAttemptAt
+      },
+      { status: known.status, log: known.log, next, shown: next?.toISOString() ?? null }
     )
     assert.isFalse(row.attempting)
     assert.strictEqual(calls.length - from, known.log.length)

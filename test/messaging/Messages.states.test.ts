@@ -37,13 +37,14 @@ describe("the state machine of messages", () => {
 const minute = 60_000
 const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
 const ended = (status: AttemptStatus) => ({ ...begun, status, finishedAt: new Date(0).toISOString(), errorCode: "x" })
+const followed = (status: AttemptStatus) => ({ ...ended(status), nextAttemptAt: new Date(minute).toISOString() })
 
 /** The possible states of a message. `availableIn` is a minute: the statements run at the due time or end of the lease. */
 const places = {
   pending: { status: "pending", attempting: true, availableIn: minute, attempt: begun },
-  "retrying, waiting": { status: "retrying", availableIn: minute, attempt: ended("retrying") },
+  "retrying, waiting": { status: "retrying", availableIn: minute, attempt: followed("retrying") },
   "retrying, under way": { status: "retrying", attempting: true, availableIn: minute, attempt: begun },
-  "unknown, waiting": { status: "unknown", availableIn: minute, attempt: ended("unknown") },
+  "unknown, waiting": { status: "unknown", availableIn: minute, attempt: followed("unknown") },
   "unknown, under way": { status: "unknown", attempting: true, availableIn: minute, attempt: begun },
   "unknown, for good": { status: "unknown", attempt: ended("unknown") },
   sent: { status: "sent" },
@@ -162,7 +163,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
         if (!isUnknown(place)) return assert.deepStrictEqual(yield* shop.everything, before)
         const row = yield* shop.row(shop.id)
         assert.deepInclude(row, { status: as, attempts: 1, attempting: false, availableAt: null })
-        assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null })
+        assert.deepInclude(row.log[0], { status: "unknown", providerMessageId: null, nextAttemptAt: null })
         assert.isNotNull(row.log[0]?.finishedAt)
         // The outcome of the call in flight is ignored, and no other call is made.
         const after = yield* shop.everything
@@ -231,7 +232,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
         }
         assert.deepStrictEqual(claims, [])
         const status = isUnknown(place) ? "unknown" : "failed"
-        assert.deepInclude(yield* shop.row(shop.id), { status, attempts: 1, attempting: false, availableAt: null })
+        const row = yield* shop.row(shop.id)
+        assert.deepInclude(row, { status, attempts: 1, attempting: false, availableAt: null })
+        assert.isNull(row.log[0]?.nextAttemptAt)
       }
     })
   }

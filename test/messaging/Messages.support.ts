@@ -6,7 +6,6 @@ import { TestClock } from "effect/testing"
 import { randomBytes } from "node:crypto"
 import { ConversationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { Calls } from "../../src/messaging/Calls.ts"
-import { Circuits } from "../../src/messaging/providers/Circuits.ts"
 import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
 import { Messages } from "../../src/messaging/Messages.ts"
@@ -62,7 +61,7 @@ const soleWorker = Layer.succeed(Worker, {
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
 export const engine = Layer.mergeAll(MessageLoop.layer, Messages.layer).pipe(
   Layer.provideMerge(Calls.layer),
-  Layer.provide([Circuits.layer, soleWorker]),
+  Layer.provide(soleWorker),
   Layer.provide([Supervisor.layer, databaseClock]),
   Layer.provideMerge(providers),
   Layer.provideMerge(settings),

@@ -5,7 +5,7 @@
 import { mutating } from "./Mutation.ts"
 
 const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
-const permits = mutating("platform/background/Slots.ts", "platform/background/Slots")
+const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
 const supervisor = mutating("platform/background/Supervisor.ts", "platform/background/Supervisor")
 const deadLetter = mutating(
   "integrations/deliveries/DeliveryMaintenance/DeadLetter.ts",
@@ -30,9 +30,10 @@ export const engine = [
   slots("factor * free[pool] - count", "factor * free[pool]"),
   slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
-  permits("Math.floor(total * failingShare) - suspects", "total"),
+  permits("Math.floor(total * suspectShare) - suspects", "total"),
   permits("?? 0) + entry.held", "?? 0) + 1"),
   permits("if (!taken) return", ""),
+  permits("if (changes !== entry.changes) return", ""),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
   mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(

@@ -46,10 +46,6 @@ export const platform = [
   ),
   mutating("platform/requests/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
   mutating("platform/MonotonicTime.ts", "integrations/endpoints/Sender/Names")("< entry.until", "< Infinity"),
-  mutating("messaging/providers/Circuits.ts", "messaging/providers/Circuits")(
-    "byMonotonicTime(store.admit(...args))",
-    "store.admit(...args)"
-  ),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),

@@ -9,13 +9,19 @@ import type { Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Slots
 import type { Named } from "../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import { resultOf } from "../../src/integrations/deliveries/DeliverySchedule.ts"
 import type { Outcome } from "../../src/integrations/endpoints/Sender.ts"
-import type { Limits } from "../../src/platform/background/Slots.ts"
+import type { Limits } from "../../src/messaging/providers/ChannelLimits.ts"
 
 /** Returns SQL for a time of the test, in place of the database's clock. */
 export const timeOf = (sql: SqlClient.SqlClient, at: Date) => sql`${at}::timestamptz`
 
 /** Returns limits with this number of permits in total, and for each channel. */
-export const limitsOf = (free: number): Limits => ({ free, keys: [], tenants: [], newKey: free })
+export const limitsOf = (free: number): Limits => ({
+  free,
+  channels: [],
+  projects: [],
+  newChannel: free,
+  blocked: []
+})
 
 /** Free slots for the attempts of deliveries, all of which any project may take. */
 export const roomsOf = (healthy: number, suspect: number): Rooms => ({

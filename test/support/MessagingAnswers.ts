@@ -31,7 +31,10 @@ const MessageReceiptShape = Schema.toEncoded(MessageReceipt).check(
     { expected: "the provider's id exactly when it took the message" }
   ),
   Schema.makeFilter(
-    ({ attempts }) => attempts.every(({ nextAttemptAt, status }) => status !== "retrying" || nextAttemptAt !== null),
+    ({ attempts, deliveryStatus }) =>
+      (deliveryStatus === "retrying" ? attempts : attempts.slice(0, -1)).every(
+        ({ nextAttemptAt, status }) => status !== "retrying" || nextAttemptAt !== null
+      ),
     { expected: "the time of the next attempt when it is to be made" }
   ),
   Schema.makeFilter(({ createdAt, updatedAt }) => createdAt <= updatedAt, { expected: "no change before it was made" })

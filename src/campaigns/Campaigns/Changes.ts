@@ -1,23 +1,13 @@
 /** The commands that change columns of a campaign. Each consists of the values that it sets, and of guards. */
 import { Data } from "effect"
 import type { SqlClient } from "effect/sql"
-import { detailOf } from "../../api/Details.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Operation } from "../../api/campaigns/States.ts"
 import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/schema/Ids.ts"
-import {
-  type CampaignNotFound,
-  type CampaignReferenceNotFound,
-  CampaignNotReady,
-  type CampaignStateConflict,
-  missingParts,
-  ScheduleInvalid,
-  type VersionConflict
-} from "../../api/Problems.ts"
 import { assignmentList, differ, patchList } from "../../platform/database/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
-import * as Target from "./Target.ts"
+import { commandOn, type Conflict, stateAfter, versionGuard } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -150,17 +140,8 @@ const lacking = `concat(
 
 const startConflicts = (sql: Sql, { fault, timeZone }: Start) => sql`
   WHEN project.time_zone <> ${timeZone}::text THEN 'zone_changed ' || project.time_zone
-  WHEN ${fault !== null}::boolean THEN 'schedule_invalid'
+  WHEN ${fault}::text IS NOT NULL THEN 'schedule_invalid ' || ${fault}::text
   WHEN ${sql.literal(lacking)} <> '' THEN 'campaign_not_ready' || ${sql.literal(lacking)}`
-
-type Conflict =
-  | CampaignNotFound
-  | CampaignReferenceNotFound
-  | CampaignStateConflict
-  | CampaignNotReady
-  | VersionConflict
-  | ScheduleInvalid
-  | ZoneChanged
 
 export const change = (
   sql: Sql,
@@ -168,49 +149,38 @@ export const change = (
   id: CampaignId,
   { expectedVersion, operation, references, start, values }: Change,
   { at, traceparent }: Pick<EventContext, "at" | "traceparent">
-): Mutation<Conflict> => ({
-  at,
-  verdict: sql`
-    patch AS (SELECT ${JSON.stringify(values)}::jsonb AS p),
-    ${Target.target(sql, id)},
-    next AS MATERIALIZED (
-      SELECT ${sql.literal(patchedValues)}, ${sql.literal(Target.stateAfter(operation))} AS status FROM target, patch
-    ),
-    ${Target.verdict(sql, projectId, id, operation, {
-      conflicts: sql`
-        ${expectedVersion === undefined ? none(sql) : Target.versionGuard(sql, expectedVersion)}
-        ${references === undefined ? none(sql) : referenceConflicts(sql, projectId, references)}
-        ${start === undefined ? none(sql) : startConflicts(sql, start)}`,
-      changed: sql.literal(differs),
-      version: sql`target.version + (${sql.literal(differs)})::int`,
-      from: sql`LEFT JOIN next ON true`
-    })}`,
-  effect: sql`
-    updated AS (
-      UPDATE campaigns SET ${sql.literal(assignments)},
-        paused_from = CASE WHEN next.status = 'paused' THEN coalesce(target.paused_from, target.status) END,
-        resumed_at = CASE
-          WHEN target.status = 'paused' AND next.status IN ('scheduled', 'running') THEN ${at}::timestamptz
-          ELSE campaigns.resumed_at
-        END,
-        traceparent = ${traceparent}::text,
-        version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
-      FROM claim, next, target
-      WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed
-    )`,
-  problems: {
-    campaign_not_found: Target.campaign_not_found,
-    campaign_state_conflict: Target.campaign_state_conflict(operation),
-    version_conflict: Target.version_conflict,
-    campaign_reference_not_found: Target.campaign_reference_not_found,
-    zone_changed: ({ faults: [timeZone = ""] }) => new ZoneChanged({ timeZone }),
-    schedule_invalid: () => new ScheduleInvalid({ detail: start?.fault ?? "" }),
-    campaign_not_ready
-  }
-})
-
-const campaign_not_ready = ({ faults }: Refusal) =>
-  new CampaignNotReady({
-    detail: detailOf.campaign_not_ready(faults),
-    missing: missingParts.filter((part) => faults.includes(part))
+): Mutation<Conflict | ZoneChanged> => {
+  const command = commandOn(sql, {
+    projectId,
+    id,
+    operation,
+    at,
+    before: sql`
+      patch AS (SELECT ${JSON.stringify(values)}::jsonb AS p),
+      next AS MATERIALIZED (
+        SELECT ${sql.literal(patchedValues)}, ${sql.literal(stateAfter(operation))} AS status FROM target, patch
+      ),`,
+    from: sql`LEFT JOIN next ON true`,
+    conflicts: sql`
+      ${expectedVersion === undefined ? none(sql) : versionGuard(sql, expectedVersion)}
+      ${references === undefined ? none(sql) : referenceConflicts(sql, projectId, references)}
+      ${start === undefined ? none(sql) : startConflicts(sql, start)}`,
+    changed: sql.literal(differs),
+    version: sql`target.version + (${sql.literal(differs)})::int`,
+    effect: sql`
+      updated AS (
+        UPDATE campaigns SET ${sql.literal(assignments)},
+          paused_from = CASE WHEN next.status = 'paused' THEN coalesce(target.paused_from, target.status) END,
+          resumed_at = CASE
+            WHEN target.status = 'paused' AND next.status IN ('scheduled', 'running') THEN ${at}::timestamptz
+            ELSE campaigns.resumed_at
+          END,
+          traceparent = ${traceparent}::text,
+          version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
+        FROM claim, next, target
+        WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed
+      )`
   })
+  const zone_changed = ({ faults: [timeZone = ""] }: Refusal) => new ZoneChanged({ timeZone })
+  return { ...command, problems: { ...command.problems, zone_changed } }
+}

@@ -2,10 +2,8 @@
 import type { SqlClient } from "effect/sql"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import type { CampaignNotFound, CampaignReferenceNotFound, CampaignStateConflict } from "../../api/Problems.ts"
-import type { Mutation } from "../../platform/mutations/Idempotency.ts"
 import { abandonAudience } from "./Repo.ts"
-import * as Target from "./Target.ts"
+import { commandOn } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -50,84 +48,79 @@ export const freeze = (
   audienceId: AudienceId,
   filter: AudienceFilter,
   at: Date
-): Mutation<CampaignNotFound | CampaignReferenceNotFound | CampaignStateConflict> => ({
-  at,
-  verdict: sql`
-    ${Target.target(sql, id)},
-    ${Target.verdict(sql, projectId, id, "freeze_audience", {
-      conflicts: sql`
-        WHEN ${filter.segmentId}::text IS NOT NULL AND NOT EXISTS (
-          SELECT FROM segments WHERE segments.project_id = ${projectId} AND segments.id = ${filter.segmentId}::text
-        ) THEN 'campaign_reference_not_found segmentId'`,
-      changed: sql`true`,
-      version: sql`target.version + 1`
-    })}`,
-  effect: sql`
-    candidate AS MATERIALIZED (
-      SELECT row_number() OVER (ORDER BY client.created_at, client.id)::int AS place, client.id,
-        CASE
-          WHEN merged_into_client_id IS NOT NULL THEN 'merged'
-          WHEN ${passes(sql, projectId, filter)} IS NOT TRUE THEN 'filter_mismatch'
-          WHEN NOT marketing_consent THEN 'consent_not_granted'
-          WHEN suppressed THEN 'suppressed'
-        END AS exclusion
-      FROM ${clients(sql, projectId, filter.segmentId)}
-      WHERE ${memberOf(sql, projectId, filter.segmentId)} AND (SELECT true FROM claim)
-    ),
-    reach AS (
-      SELECT place, dense_rank() OVER (ORDER BY channel_id, address)::int AS pair
-      FROM candidate, LATERAL (
-        SELECT channel_id, address FROM client_addresses WHERE project_id = ${projectId} AND client_id = candidate.id
-        OFFSET 0
-      ) AS reached
-      WHERE exclusion IS NULL AND CASE WHEN channel_id IN (
-        SELECT channels.id FROM channels
-        WHERE channels.project_id = ${projectId} AND channels.status = 'active'
-          AND (cardinality(${[...filter.providerTypes]}::text[]) = 0
-            OR channels.provider_type = ANY(${[...filter.providerTypes]}::text[]))
-      ) THEN true ELSE false END
-    ),
-    first AS MATERIALIZED (
-      SELECT first_come(
-        coalesce(array_agg(place ORDER BY place), '{}'), coalesce(array_agg(pair ORDER BY place), '{}'),
-        (SELECT count(*) FROM candidate)::int, coalesce(max(pair), 0)
-      ) AS verdicts
-      FROM reach
-    ),
-    classified AS MATERIALIZED (
-      SELECT place, id, coalesce(
-        exclusion,
-        CASE (SELECT verdicts FROM first)[place] WHEN 1 THEN 'eligible' WHEN 2 THEN 'duplicate' ELSE 'channel_unavailable' END
-      ) AS outcome
-      FROM candidate
-    ),
-    counted AS (
-      SELECT count(*) AS candidates, count(*) FILTER (WHERE outcome = 'eligible') AS eligible,
-        ${sql.literal(counted)}
-      FROM classified
-    ),
-    audience AS (
-      INSERT INTO audiences (project_id, id, filter, created_at,
-        candidate_count, eligible_count, ${sql.literal(exclusions.join(", "))})
-      SELECT ${projectId}::text, ${audienceId}::text, ${JSON.stringify(filter)}::json, ${at}::timestamptz, counted.*
-      FROM claim, counted
-      RETURNING project_id, id
-    ),
-    recipients AS (
-      INSERT INTO campaign_recipients (project_id, audience_id, position, client_id)
-      SELECT audience.project_id, audience.id, row_number() OVER (ORDER BY place) - 1, classified.id
-      FROM audience, classified WHERE outcome = 'eligible'
-    ),
-    updated AS (
-      UPDATE campaigns SET audience_id = ${audienceId}::text, version = campaigns.version + 1,
-        updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
-      FROM claim
-      WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}
-    ),
-    ${abandonAudience(sql, projectId, at)}`,
-  problems: {
-    campaign_not_found: Target.campaign_not_found,
-    campaign_state_conflict: Target.campaign_state_conflict("freeze_audience"),
-    campaign_reference_not_found: Target.campaign_reference_not_found
-  }
-})
+) =>
+  commandOn(sql, {
+    projectId,
+    id,
+    operation: "freeze_audience",
+    at,
+    conflicts: sql`
+      WHEN ${filter.segmentId}::text IS NOT NULL AND NOT EXISTS (
+        SELECT FROM segments WHERE segments.project_id = ${projectId} AND segments.id = ${filter.segmentId}::text
+      ) THEN 'campaign_reference_not_found segmentId'`,
+    changed: sql`true`,
+    version: sql`target.version + 1`,
+    effect: sql`
+      candidate AS MATERIALIZED (
+        SELECT row_number() OVER (ORDER BY client.created_at, client.id)::int AS place, client.id,
+          CASE
+            WHEN merged_into_client_id IS NOT NULL THEN 'merged'
+            WHEN ${passes(sql, projectId, filter)} IS NOT TRUE THEN 'filter_mismatch'
+            WHEN NOT marketing_consent THEN 'consent_not_granted'
+            WHEN suppressed THEN 'suppressed'
+          END AS exclusion
+        FROM ${clients(sql, projectId, filter.segmentId)}
+        WHERE ${memberOf(sql, projectId, filter.segmentId)} AND (SELECT true FROM claim)
+      ),
+      reach AS (
+        SELECT place, dense_rank() OVER (ORDER BY channel_id, address)::int AS pair
+        FROM candidate, LATERAL (
+          SELECT channel_id, address FROM client_addresses WHERE project_id = ${projectId} AND client_id = candidate.id
+          OFFSET 0
+        ) AS reached
+        WHERE exclusion IS NULL AND CASE WHEN channel_id IN (
+          SELECT channels.id FROM channels
+          WHERE channels.project_id = ${projectId} AND channels.status = 'active'
+            AND (cardinality(${[...filter.providerTypes]}::text[]) = 0
+              OR channels.provider_type = ANY(${[...filter.providerTypes]}::text[]))
+        ) THEN true ELSE false END
+      ),
+      first AS MATERIALIZED (
+        SELECT first_come(
+          coalesce(array_agg(place ORDER BY place), '{}'), coalesce(array_agg(pair ORDER BY place), '{}'),
+          (SELECT count(*) FROM candidate)::int, coalesce(max(pair), 0)
+        ) AS verdicts
+        FROM reach
+      ),
+      classified AS MATERIALIZED (
+        SELECT place, id, coalesce(
+          exclusion,
+          CASE (SELECT verdicts FROM first)[place] WHEN 1 THEN 'eligible' WHEN 2 THEN 'duplicate' ELSE 'channel_unavailable' END
+        ) AS outcome
+        FROM candidate
+      ),
+      counted AS (
+        SELECT count(*) AS candidates, count(*) FILTER (WHERE outcome = 'eligible') AS eligible,
+          ${sql.literal(counted)}
+        FROM classified
+      ),
+      audience AS (
+        INSERT INTO audiences (project_id, id, filter, created_at,
+          candidate_count, eligible_count, ${sql.literal(exclusions.join(", "))})
+        SELECT ${projectId}::text, ${audienceId}::text, ${JSON.stringify(filter)}::json, ${at}::timestamptz, counted.*
+        FROM claim, counted
+        RETURNING project_id, id
+      ),
+      recipients AS (
+        INSERT INTO campaign_recipients (project_id, audience_id, position, client_id)
+        SELECT audience.project_id, audience.id, row_number() OVER (ORDER BY place) - 1, classified.id
+        FROM audience, classified WHERE outcome = 'eligible'
+      ),
+      updated AS (
+        UPDATE campaigns SET audience_id = ${audienceId}::text, version = campaigns.version + 1,
+          updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
+        FROM claim
+        WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}
+      ),
+      ${abandonAudience(sql, projectId, at)}`
+  })

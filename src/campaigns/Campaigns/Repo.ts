@@ -3,9 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { Audience } from "../../api/campaigns/Audience.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import type { CampaignNotFound, CampaignStateConflict, VersionConflict } from "../../api/Problems.ts"
-import type { Mutation } from "../../platform/mutations/Idempotency.ts"
-import * as Target from "./Target.ts"
+import { commandOn, versionGuard } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -40,24 +38,19 @@ export const remove = (
   id: CampaignId,
   { expectedVersion, operation }: CommandOf<"delete">,
   at: Date
-): Mutation<CampaignNotFound | CampaignStateConflict | VersionConflict> => ({
-  at,
-  verdict: sql`
-    ${Target.target(sql, id)},
-    ${Target.verdict(sql, projectId, id, operation, {
-      conflicts: Target.versionGuard(sql, expectedVersion),
-      changed: sql`true`,
-      version: sql`target.version`
-    })}`,
-  effect: sql`
-    removed AS (DELETE FROM campaigns USING claim WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}),
-    ${abandonAudience(sql, projectId, at)}`,
-  problems: {
-    campaign_not_found: Target.campaign_not_found,
-    campaign_state_conflict: Target.campaign_state_conflict(operation),
-    version_conflict: Target.version_conflict
-  }
-})
+) =>
+  commandOn(sql, {
+    projectId,
+    id,
+    operation,
+    at,
+    conflicts: versionGuard(sql, expectedVersion),
+    changed: sql`true`,
+    version: sql`target.version`,
+    effect: sql`
+      removed AS (DELETE FROM campaigns USING claim WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}),
+      ${abandonAudience(sql, projectId, at)}`
+  })
 
 /** Creates the campaign `copy` as a draft with the same routes. */
 export const duplicate = (
@@ -67,26 +60,22 @@ export const duplicate = (
   copy: CampaignId,
   { name, operation }: CommandOf<"duplicate">,
   at: Date
-): Mutation<CampaignNotFound | CampaignStateConflict> => ({
-  at,
-  verdict: sql`
-    ${Target.target(sql, id)},
-    ${Target.verdict(sql, projectId, id, operation, {
-      changed: sql`true`,
-      version: sql`1`,
-      resourceId: copy
-    })}`,
-  effect: sql`
-    created AS (
-      INSERT INTO campaigns (project_id, id, name, primary_template_id, primary_template_version, primary_channel_id,
-        fallback_template_id, fallback_template_version, fallback_channel_id, created_at, updated_at)
-      SELECT ${projectId}::text, ${copy}::text, coalesce(${name ?? null}::text, left(name || ' copy', 160)),
-        primary_template_id, primary_template_version, primary_channel_id,
-        fallback_template_id, fallback_template_version, fallback_channel_id, ${at}::timestamptz, ${at}::timestamptz
-      FROM claim, target
-    )`,
-  problems: {
-    campaign_not_found: Target.campaign_not_found,
-    campaign_state_conflict: Target.campaign_state_conflict(operation)
-  }
-})
+) =>
+  commandOn(sql, {
+    projectId,
+    id,
+    operation,
+    at,
+    changed: sql`true`,
+    version: sql`1`,
+    resourceId: copy,
+    effect: sql`
+      created AS (
+        INSERT INTO campaigns (project_id, id, name, primary_template_id, primary_template_version, primary_channel_id,
+          fallback_template_id, fallback_template_version, fallback_channel_id, created_at, updated_at)
+        SELECT ${projectId}::text, ${copy}::text, coalesce(${name ?? null}::text, left(name || ' copy', 160)),
+          primary_template_id, primary_template_version, primary_channel_id,
+          fallback_template_id, fallback_template_version, fallback_channel_id, ${at}::timestamptz, ${at}::timestamptz
+        FROM claim, target
+      )`
+  })

@@ -1,6 +1,5 @@
 /** The campaigns that a release sends for, each with its pace and its routes. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { Channel } from "../../messaging/providers/Circuits.ts"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
@@ -9,8 +8,6 @@ type Sql = SqlClient.SqlClient
 export interface Terms extends MessageTerms {
   /** The end of the window: sends before this time are released. */
   readonly until: Statement.Fragment
-  /** Channels whose circuit admits no call now. */
-  readonly blocked: ReadonlyArray<Channel>
 }
 
 /** Pending recipients of a campaign. `isDue` selects recipients that are due again, or recipients without an attempt. */
@@ -65,7 +62,7 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
 const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
 
 /** The routes of paced campaigns, if their channel is active. `parts` is the text, split before and after each placeholder. */
-export const routes = (sql: Sql, { blocked }: Terms) => sql`
+export const routes = (sql: Sql, { limits: { blocked } }: Terms) => sql`
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
       channels.provider_type, channels.config,

@@ -9,9 +9,8 @@
 import type { SqlClient } from "effect/sql"
 import { stepOf } from "../../api/schema/States.ts"
 import { giveUpMessages, makeMessages } from "../../messaging/CampaignMessages.ts"
-import { limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
+import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
 import type { ReleasedMessage } from "../../messaging/MessageLoop.ts"
-import type { Limits } from "../../platform/background/Slots.ts"
 import { pacedCampaigns, routes, type Terms, text } from "./Campaigns.ts"
 import { candidates, checked } from "./Candidates.ts"
 import { recipients, stateAfter } from "./Recipients.ts"
@@ -93,7 +92,7 @@ const chosen = (sql: Sql, limits: Limits) => sql`
       row_number() OVER (PARTITION BY project_id, id ORDER BY rank) AS turn,
       row_number() OVER (PARTITION BY project_id ORDER BY rank, id) AS project_rank
     FROM within_quota LEFT JOIN channel_limit USING (project_id, channel_id)
-    WHERE channel_rank <= coalesce(free, ${limits.newKey}::int)
+    WHERE channel_rank <= coalesce(free, ${limits.newChannel}::int)
   ),
   chosen AS MATERIALIZED (
     SELECT within_channel.*, first_at + (turn - 1) * gap AS send_at

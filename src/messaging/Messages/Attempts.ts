@@ -2,11 +2,10 @@
 import type { SqlClient, Statement } from "effect/sql"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import type { Limits } from "../../platform/background/Slots.ts"
 import { later } from "../../platform/database/DatabaseClock.ts"
-import { limitTables, shareOf } from "../providers/ChannelLimits.ts"
+import { type Limits, limitTables, shareOf } from "../providers/ChannelLimits.ts"
 import type { Result } from "../RetrySchedule.ts"
-import { columns, inDoubt, instant, type Message, startedAttempt, uncalledAttempts } from "./Record.ts"
+import { columns, endedLog, inDoubt, instant, type Message, startedAttempt, uncalledAttempts } from "./Record.ts"
 import { after, attemptAfter, before, givenUp } from "./States.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
@@ -97,7 +96,8 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ${due(sql, terms)},
   ${chosen(sql, terms)},
   given_up AS (
-    UPDATE messages SET status = ${givenUp(sql, "in_doubt")}, available_at = NULL, updated_at = ${terms.now}
+    UPDATE messages SET status = ${givenUp(sql, "in_doubt")}, available_at = NULL, updated_at = ${terms.now},
+      attempt_log = ${sql.literal(endedLog)}
     FROM chosen
     WHERE NOT reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
   ),
@@ -154,7 +154,7 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
   admitted AS (
     SELECT due.*, row_number() OVER (PARTITION BY project_id ORDER BY channel_rank, available_at, id) AS rank
     FROM due LEFT JOIN channel_limit USING (project_id, channel_id)
-    WHERE attempting OR channel_rank <= coalesce(free, ${limits.newKey}::int)
+    WHERE attempting OR channel_rank <= coalesce(free, ${limits.newChannel}::int)
   ),
   chosen AS (
     SELECT admitted.project_id, admitted.id, attempting AS lost, in_doubt, channels.config,

@@ -43,6 +43,9 @@ export const startedAttempt = (sql: Sql, number: string, at: Statement.Fragment)
   'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at}, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
 
+/** The log of a message after whose last attempt none follows. */
+export const endedLog = "jsonb_set(attempt_log, '{-1,nextAttemptAt}', 'null')"
+
 /** Whether an attempt of a message may have been processed. */
 export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
 

@@ -3,6 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
 import { recordAction } from "../../platform/operators/Audit.ts"
+import { endedLog } from "./Record.ts"
 import { after, attemptAfter, before, type Move } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
@@ -35,7 +36,8 @@ export const settle = (
       UPDATE messages SET status = ${to}, attempting = false, worker_id = NULL, available_at = NULL,
         updated_at = greatest(messages.updated_at, ${at}::timestamptz),
         attempt_log = CASE WHEN attempting
-          THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb) ELSE attempt_log END
+          THEN jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || ${JSON.stringify(entry)}::jsonb)
+          ELSE ${sql.literal(endedLog)} END
       FROM target
       WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...before(move)]}::text[])
       RETURNING messages.project_id

@@ -1,34 +1,214 @@
-/** Limits of calls in flight, as the tables `channel_limit` and `project_share` in the statement of a claim. */
+/**
+ * Limits of the calls to the providers of channels, in this process.
+ *
+ * Permits. The limit of a channel is `initial` permits at first. If a call is answered while all permits of the channel are
+ * taken, the limit grows by one, up to `perChannel`. A call without an answer sets it back to `initial`. A channel is suspect from
+ * a call without an answer until its next answer, and while one of its calls has run for `slowAfter` or longer. Suspect channels
+ * get no new permits while together they hold `suspectShare` of all permits. So if a provider hangs, its channel gets only a
+ * share of the permits, and channels without recent failures still find some.
+ *
+ * Circuit breakers, one for each channel:
+ *
+ *   closed ── five calls in a row without an answer ──▶ open ── open period over ──▶ half-open
+ *      ▲                                                 ▲                             │
+ *      └──────────── the probe is answered ──────────────┼─────────────────────────────┤
+ *                                                        └── the probe is not answered ┘
+ *
+ * Any answer of the provider counts as a success, because the breaker only prevents calls to providers that hang or cannot be
+ * reached. A config that no key of this process opens counts as a call without an answer: recipients of campaigns wait, and
+ * other processes may have the key. An open circuit admits a probe after 5 s. Each failed probe doubles this period, up to a
+ * minute; so does a circuit that opens again before it was closed for as long as it was open.
+ */
+import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { Limits } from "../../platform/background/Slots.ts"
-import type { OpenCircuit } from "./Circuits.ts"
+import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
+import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 
-/** Adds the limits of open circuits: a channel with an open circuit has no permit, or one for its probe. */
-export const withCircuits = (limits: Limits, openCircuits: ReadonlyArray<OpenCircuit>): Limits => {
-  const admits = new Map(openCircuits.map((channel) => [nameOf(channel.projectId, channel.channelId), channel]))
-  const keys = limits.keys.map((limit) => {
-    const channel = admits.get(nameOf(limit.tenant, limit.key))
-    admits.delete(nameOf(limit.tenant, limit.key))
-    return channel === undefined ? limit : { ...limit, free: Math.min(limit.free, channel.admits) }
-  })
-  const others = [...admits.values()].map(({ admits, channelId, projectId }) => ({
-    tenant: projectId,
-    key: channelId,
-    free: admits
-  }))
-  return { ...limits, keys: [...keys, ...others] }
+/** Maximum numbers of attempts in flight, or about to start, in one process. */
+const total = 512
+const perChannel = 128
+const initial = 4
+const suspectShare = 0.25
+
+/** Times are in milliseconds. */
+const slowAfter = 1_000
+const failuresInARow = 5
+const firstOpenPeriod = 5_000
+const longestOpenPeriod = 60_000
+/** A channel is forgotten this long after the end of its last call and of its open period, if none of its permits is taken. */
+const forgetAfter = 600_000
+
+export interface Channel {
+  readonly projectId: ProjectId
+  readonly channelId: ChannelId
 }
 
-const nameOf = (projectId: string, channelId: string) => JSON.stringify([projectId, channelId])
+/** How a call ended. `unused` means that there was no call, or that it was interrupted: it has no effect on its channel. */
+export type End = "answered" | "unanswered" | "unused"
+
+export interface Permit {
+  /** Begins the call. Returns false if the channel's circuit admits no call now. */
+  readonly begin: () => boolean
+  /** Gives the permit back. A second call has no effect. */
+  readonly end: (how: End) => void
+}
+
+/** The numbers of free permits, and of the permits that projects hold. */
+export interface Limits {
+  readonly free: number
+  readonly channels: ReadonlyArray<Channel & { readonly free: number }>
+  readonly projects: ReadonlyArray<{ readonly projectId: ProjectId; readonly held: number }>
+  /** The number of free permits of a channel that is not listed. */
+  readonly newChannel: number
+  /** Channels whose circuit admits no call now. */
+  readonly blocked: ReadonlyArray<Channel>
+}
+
+export interface ChannelLimits {
+  /** Takes a permit. The caller has checked in `limits` that one is free. */
+  readonly take: (channel: Channel) => Permit
+  /** With `circuits`, a channel with an open circuit has no permit, or one for its probe. */
+  readonly limits: (options: { readonly circuits: boolean }) => Limits
+}
+
+interface Entry extends Channel {
+  /** The limit of the channel. */
+  size: number
+  held: number
+  /** Whether the last call was not answered. */
+  failed: boolean
+  endedAt: number
+  /** Start times of running calls, the oldest first. */
+  readonly running: Map<symbol, number>
+  /** Number of calls in a row that were not answered while the circuit is closed. */
+  failures: number
+  /** The end of the open period; null while the circuit is closed. */
+  openUntil: number | null
+  openPeriod: number
+  /** A circuit that opens from this time on has the first open period. */
+  steadyAt: number
+  probe: symbol | null
+  /** Number of times that the circuit has opened and closed. The result of a call that began before is no result of the circuit. */
+  changes: number
+}
+
+export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock) => {
+  const entries = new Map<string, Entry>()
+  const now = () => monotonicMillis(clock)
+  let held = 0
+
+  const entryOf = ({ channelId, projectId }: Channel) => {
+    const name = JSON.stringify([projectId, channelId])
+    const known = entries.get(name)
+    if (known !== undefined) return known
+    const permits = { size: initial, held: 0, failed: false, endedAt: now(), running: new Map() }
+    const circuit = { failures: 0, openUntil: null, openPeriod: 0, steadyAt: 0, probe: null, changes: 0 }
+    const entry = { projectId, channelId, ...permits, ...circuit }
+    entries.set(name, entry)
+    return entry
+  }
+
+  const isSuspect = ({ failed, running }: Entry, at: number) => {
+    const [oldest] = running.values()
+    return failed || (oldest !== undefined && at - oldest >= slowAfter)
+  }
+
+  /** The number of calls that the circuit admits. */
+  const admitted = ({ openUntil, probe }: Entry, at: number) => {
+    if (openUntil === null) return total
+    return probe === null && at >= openUntil ? 1 : 0
+  }
+
+  const open = (entry: Entry, at: number) => {
+    entry.openPeriod = at < entry.steadyAt ? Math.min(2 * entry.openPeriod, longestOpenPeriod) : firstOpenPeriod
+    entry.openUntil = at + entry.openPeriod
+    entry.steadyAt = Infinity
+    entry.changes++
+  }
+
+  const close = (entry: Entry, at: number) => {
+    entry.openUntil = null
+    entry.steadyAt = at + entry.openPeriod
+    entry.changes++
+  }
+
+  const ended = (entry: Entry, isAnswered: boolean, changes: number) => {
+    const at = now()
+    if (!isAnswered) entry.size = initial
+    else if (entry.held >= entry.size) entry.size = Math.min(perChannel, entry.size + 1)
+    entry.failed = !isAnswered
+    entry.endedAt = at
+    if (changes !== entry.changes) return
+    entry.failures = isAnswered ? 0 : entry.failures + 1
+    if (isAnswered && entry.openUntil !== null) close(entry, at)
+    else if (entry.failures >= failuresInARow) open(entry, at)
+  }
+
+  return {
+    take: (channel) => {
+      const entry = entryOf(channel)
+      const call = Symbol()
+      let changes = 0
+      let taken = true
+      entry.held++
+      held++
+      return {
+        begin: () => {
+          const at = now()
+          if (admitted(entry, at) === 0) return false
+          if (entry.openUntil !== null) entry.probe = call
+          entry.running.set(call, at)
+          changes = entry.changes
+          return true
+        },
+        end: (how) => {
+          if (!taken) return
+          taken = false
+          entry.running.delete(call)
+          if (entry.probe === call) entry.probe = null
+          if (how !== "unused") ended(entry, how === "answered", changes)
+          entry.held--
+          held--
+        }
+      }
+    },
+    limits: ({ circuits }) => {
+      const at = now()
+      const byProject = new Map<ProjectId, number>()
+      let suspects = 0
+      for (const [name, entry] of entries) {
+        const { endedAt, openUntil, projectId } = entry
+        if (entry.held === 0 && at - Math.max(endedAt, openUntil ?? 0) >= forgetAfter) entries.delete(name)
+        byProject.set(projectId, (byProject.get(projectId) ?? 0) + entry.held)
+        if (isSuspect(entry, at)) suspects += entry.held
+      }
+      const forSuspects = Math.max(0, Math.floor(total * suspectShare) - suspects)
+      const freeOf = (entry: Entry) => {
+        const free = Math.max(0, Math.min(isSuspect(entry, at) ? forSuspects : total, entry.size - entry.held))
+        return circuits ? Math.min(free, admitted(entry, at)) : free
+      }
+      const known = [...entries.values()]
+      return {
+        free: Math.max(0, total - held),
+        channels: known
+          .map((entry) => ({ projectId: entry.projectId, channelId: entry.channelId, free: freeOf(entry) }))
+          .filter(({ free }) => free !== initial),
+        projects: Array.from(byProject, ([projectId, held]) => ({ projectId, held })).filter(({ held }) => held > 0),
+        newChannel: initial,
+        blocked: known.filter((entry) => admitted(entry, at) === 0)
+      }
+    }
+  }
+})
 
 /** `channel_limit` and `project_share`, as the first common table expressions of a WITH. */
-export const limitTables = (sql: SqlClient.SqlClient, { keys, tenants }: Limits): Statement.Fragment => sql`
+export const limitTables = (sql: SqlClient.SqlClient, { channels, projects }: Limits): Statement.Fragment => sql`
   channel_limit (project_id, channel_id, free) AS MATERIALIZED (
-    SELECT * FROM unnest(${keys.map(({ tenant }) => tenant)}::text[], ${keys.map(({ key }) => key)}::text[],
-      ${keys.map(({ free }) => free)}::int[])
+    SELECT * FROM unnest(${channels.map(({ projectId }) => projectId)}::text[],
+      ${channels.map(({ channelId }) => channelId)}::text[], ${channels.map(({ free }) => free)}::int[])
   ),
   project_share (project_id, held) AS MATERIALIZED (
-    SELECT * FROM unnest(${tenants.map(({ tenant }) => tenant)}::text[], ${tenants.map(({ held }) => held)}::int[])
+    SELECT * FROM unnest(${projects.map(({ projectId }) => projectId)}::text[], ${projects.map(({ held }) => held)}::int[])
   )`
 
 /**
