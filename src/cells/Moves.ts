@@ -52,14 +52,6 @@ const longestFence = Duration.seconds(45)
 /** When fewer bytes than this of the source's log are unconfirmed by the target, the copy only waits for the rest. */
 const closeBehind = 1_000_000
 
-/** Fails while the project is being moved, and after the switch until the project is deleted at the source. */
-export const assertUnmoved = Effect.fnUntraced(function* (projectId: ProjectId) {
-  const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
-  if (mark !== undefined && mark.state !== null) {
-    return yield* refused(`Project ${projectId} is being moved: end that by \`project move\` at its source`)
-  }
-})
-
 /** Reads the mark of the project at the source. Fails if the project is unknown, or if it is moving to this database. */
 const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
@@ -95,7 +87,7 @@ const from = Effect.fnUntraced(function* (sides: Sides, { isDeleted, state }: Ma
     yield* release(sides)
     return moved
   }
-  if (isDeleted) return yield* refused(`Project ${projectId} is being deleted`)
+  if (isDeleted) return yield* isBeingDeleted(sides)
   yield* copy(sides, state, report)
   yield* report("rest", "waiting for what is in flight")
   yield* rest(sides)
@@ -112,6 +104,8 @@ const from = Effect.fnUntraced(function* (sides: Sides, { isDeleted, state }: Ma
   return { ...moved, rows, fencedMs: Math.round(Duration.toMillis(fenced)) }
 })
 
+const isBeingDeleted = ({ projectId }: Sides) => refused(`Project ${projectId} is being deleted`)
+
 const fenceAndVerify = (sides: Sides, report: Report) =>
   Effect.gen(function* () {
     yield* report("fence", `mutations are refused, for at most ${Duration.format(longestFence)}`)
@@ -124,13 +118,15 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   const { source } = sides
   if (state === null) {
     const { actor } = yield* Operator
-    yield* source`
+    const marked = yield* source`
       WITH begun AS (
         UPDATE projects SET move_state = 'copying', move_peer = ${sides.targetId}
         WHERE project_id = ${sides.projectId} AND move_state IS NULL AND deleted_at IS NULL RETURNING project_id
       ),
       ${recordAction(source, { actor, action: "project.move", target: sides.projectId, detail: { to: sides.targetId } }, "begun")}
       SELECT FROM begun`
+    // The deletion has begun after the state was read.
+    if (marked.length === 0) return yield* isBeingDeleted(sides)
   }
   if (state === "resting" || state === "fenced") yield* step(sides, "resumed")
   yield* report("copy", "making publication and subscription")
@@ -171,12 +167,12 @@ const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
     )
   }
   yield* report("clean", "deleting the project at the source")
-  yield* removeFrom(source, projectId, report)
+  yield* removeFrom(source, projectId, "switched", report)
   return { projectId, state: "cleaned", rows: null, fencedMs: null } satisfies Moved
 })
 
-const removeFrom = (sql: SqlClient.SqlClient, projectId: ProjectId, report: Report) =>
-  removeProject(projectId, (rows) => report("clean", `${rows} rows deleted`)).pipe(
+const removeFrom = (sql: SqlClient.SqlClient, projectId: ProjectId, state: State, report: Report) =>
+  removeProject(projectId, state, (rows) => report("clean", `${rows} rows deleted`)).pipe(
     Effect.provideService(SqlClient.SqlClient, sql)
   )
 
@@ -207,7 +203,7 @@ const undo = Effect.fnUntraced(function* (sides: Sides) {
   yield* step(sides, "abandoned")
   yield* Replication.drop(sides)
   const there = yield* markOf(target, projectId)
-  if (isArriving(there, sides)) yield* removeFrom(target, projectId, () => Effect.void)
+  if (isArriving(there, sides)) yield* removeFrom(target, projectId, "arriving", () => Effect.void)
   yield* source`
     WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
     ${recordAction(source, { actor, action: "project.move.abort", target: projectId }, "project")}

@@ -4,15 +4,23 @@
  *
  * An interrupted removal continues when it is run again. Concurrent removals share the work.
  */
-import { Effect, Option } from "effect"
+import { Data, Effect, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
+import type { State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { markDeleted, removeBatch, removeRow, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
 export { tablesOf }
 
 const batch = 2_000
+
+/** The project is being moved, or another database serves it. Nothing of it was removed. */
+class ProjectMoves extends Data.TaggedError("ProjectMoves")<{ readonly projectId: ProjectId }> {
+  override get message() {
+    return `Project ${this.projectId} is being moved: end that by \`project move\` at its source`
+  }
+}
 
 /** The number of removed rows by table. It does not include rows that earlier, interrupted runs removed. */
 interface Removal {
@@ -27,13 +35,14 @@ const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "Constra
 const isContended = ({ reason }: SqlError.SqlError) =>
   reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError"
 
-/** Removes a project. Calls `progress` with the number of removed rows after each batch. */
+/** Removes a project in a state of a move. Calls `progress` with the number of removed rows after each batch. */
 export const removeProject = Effect.fn("removeProject")(
-  function* (projectId: ProjectId, progress: (rows: number) => Effect.Effect<void>) {
+  function* (projectId: ProjectId, state: State | null, progress: (rows: number) => Effect.Effect<void>) {
     const sql = yield* SqlClient.SqlClient
     yield* Effect.annotateCurrentSpan("project.id", projectId)
-    const marked = yield* markDeleted(sql, projectId)
+    const marked = yield* markDeleted(sql, projectId, state)
     if (marked === "unknown") return yield* new ProjectUnknown({ projectId })
+    if (marked === "moved") return yield* new ProjectMoves({ projectId })
     const tables = yield* tablesOf(sql)
     if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
     const deleted: Record<string, number> = {}

@@ -7,11 +7,17 @@ import { TestClock } from "effect/testing"
 import type { ProjectId } from "../../src/api/schema/Ids.ts"
 import { check } from "../../src/cells/Checks.ts"
 import { fence, limited, rest } from "../../src/cells/Fence.ts"
+import { move } from "../../src/cells/Moves.ts"
 import { seeds, type Sides } from "../../src/cells/Sides.ts"
+import { Operator } from "../../src/platform/operators/Audit.ts"
 import type { SealedTable } from "../../src/platform/secrets/SealedValues.ts"
+import { removeProject } from "../../src/project/Offboarding.ts"
+import { untilBlocking } from "../support/Locks.ts"
 import { makeProject } from "../support/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
-import { TestDatabase } from "../support/TestDatabase.ts"
+import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
+
+const box = secretBox(Buffer.alloc(32).toString("base64"))
 
 /** Both sides of a move on one database. */
 const sidesOf = (projectId: ProjectId, sql: SqlClient.SqlClient): Sides => ({
@@ -124,14 +130,50 @@ layer(TestDatabase.layer)("a project at rest", (it) => {
   )
 })
 
+layer(TestDatabase.layer, { excludeTestServices: true })("a move and a deletion of one project", (it) => {
+  it.effect("exclude each other: a deletion that comes after the beginning of the move removes nothing", () =>
+    Effect.gen(function* () {
+      const { projectId, source } = yield* mover("moving")
+      const { message } = yield* Effect.flip(removeProject(projectId, null, () => Effect.void))
+      assert.strictEqual(message, "Project moving is being moved: end that by `project move` at its source")
+      assert.deepStrictEqual(
+        yield* source`SELECT move_state, deleted_at FROM projects WHERE project_id = ${projectId}`,
+        [{ move_state: "copying", deleted_at: null }]
+      )
+    })
+  )
+
+  it.effect("exclude each other: a move that read the project before its deletion makes nothing", () =>
+    Effect.gen(function* () {
+      const { projectId, source } = yield* mover("deleting")
+      yield* source`UPDATE projects SET move_state = NULL, move_peer = NULL WHERE project_id = ${projectId}`
+      yield* source`SELECT pg_advisory_unlock_all()`
+      const sql = yield* SqlClient.SqlClient
+      const options = {
+        projectId,
+        targetUrl: yield* makeDatabase(),
+        sourceUrl: (yield* TestDatabase).url,
+        report: () => Effect.void
+      }
+      const moving = yield* sql`UPDATE projects SET deleted_at = now() WHERE project_id = ${projectId}`.pipe(
+        Effect.andThen(
+          Effect.forkScoped(Effect.provideService(Effect.flip(move(options, [])), SqlClient.SqlClient, source))
+        ),
+        Effect.tap(untilBlocking(sql)),
+        sql.withTransaction
+      )
+      assert.strictEqual((yield* Fiber.join(moving)).message, "Project deleting is being deleted")
+      assert.deepStrictEqual(yield* sql`SELECT FROM pg_publication`, [])
+    }).pipe(Effect.provideService(Operator, { actor: "tester" }), Effect.provide(box))
+  )
+})
+
 /** A table with one value, which no key opens. */
 const foreign: SealedTable = {
   kind: "webhook",
   page: () => Effect.succeed([{ projectId: "other", id: "ins", version: 1, sealed: new Uint8Array(64) }]),
   replace: () => Effect.succeed(0)
 }
-const box = secretBox(Buffer.alloc(32).toString("base64"))
-
 layer(TestDatabase.layer)("what a move needs", (it) => {
   it.effect("is checked before anything is made: every right that the roles lack is named", () =>
     Effect.gen(function* () {

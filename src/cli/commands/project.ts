@@ -113,8 +113,7 @@ const remove = Command.make(
     if (confirm !== project) return yield* unconfirmed(confirm)
     const projectId = yield* Flags.projectId(project)
     let removed = 0
-    const removal = yield* Moves.assertUnmoved(projectId).pipe(
-      Effect.andThen(removeProject(projectId, (rows) => Effect.sync(() => void (removed = rows)))),
+    const removal = yield* removeProject(projectId, null, (rows) => Effect.sync(() => void (removed = rows))).pipe(
       withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
       onMigratedDatabase
     )

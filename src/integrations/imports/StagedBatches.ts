@@ -4,13 +4,19 @@ import type { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import * as Batches from "./Preview/Batches.ts"
-import { canonical, makeFingerprint, inCanonicalOrder, type PlacedRecord } from "./Preview/Fingerprint.ts"
-import { evaluate, type Evaluation, type Mappings, profileOf, type StagedRecord, tally } from "./Preview/Evaluation.ts"
+import { canonical, fingerprintOf, inCanonicalOrder } from "./Preview/Fingerprint.ts"
+import {
+  countsOf,
+  duplicatesOf,
+  evaluate,
+  type Mappings,
+  type PlacedRecord,
+  profileOf,
+  type StagedRecord,
+  unsupportedFields
+} from "./Preview/Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
-
-/** Maximum number of records that one statement writes or reads. */
-const portion = 1_000
 
 /** An installation with the records of its batch. Without `stagedRecords` the batch keeps its records. */
 interface Installation {
@@ -30,8 +36,9 @@ export const stage = Effect.fnUntraced(function* (
   const given = new Map(installations.map(({ id, stagedRecords }) => [id, stagedRecords]))
   for (const { digest, id, replaced, ...profile } of yield* Batches.lockOutdated(sql, projectId, [...given.keys()])) {
     const batch = { projectId, installationId: id }
-    if (replaced) yield* replace(sql, batch, digest, given.get(id) ?? [])
-    if (digest !== null) yield* evaluateBatch(sql, batch, profile)
+    const records = replaced ? inCanonicalOrder(given.get(id) ?? []) : yield* Batches.readRecords(sql, batch)
+    if (replaced) yield* Batches.replace(sql, batch, digest, records)
+    if (digest !== null) yield* evaluateBatch(sql, batch, profile, records)
   }
 })
 
@@ -43,64 +50,29 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
   return hash.digest("hex")
 }
 
-const replace = Effect.fnUntraced(function* (
-  sql: Sql,
-  batch: Batches.Batch,
-  digest: string | null,
-  records: ReadonlyArray<StagedRecord>
-) {
-  yield* Batches.remove(sql, batch)
-  if (digest === null) return
-  yield* Batches.create(sql, batch, digest)
-  const sorted = inCanonicalOrder(records)
-  for (let rank = 0; rank < sorted.length; rank += portion) {
-    yield* Batches.addRecords(sql, batch, rank, sorted.slice(rank, rank + portion))
-  }
-})
-
-/** Evaluates the stored records of a batch; without a profile, removes the evaluation. */
+/** Evaluates the records of a batch, which are in canonical order; without a profile, removes the evaluation. */
 const evaluateBatch = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batches.Batch,
-  { mappings, profileVersion }: { readonly profileVersion: number | null; readonly mappings: Mappings | null }
+  { mappings, profileVersion }: { readonly profileVersion: number | null; readonly mappings: Mappings | null },
+  records: ReadonlyArray<PlacedRecord>
 ) {
-  yield* Batches.removeContacts(sql, batch)
-  if (profileVersion === null || mappings === null) return yield* Batches.withdraw(sql, batch)
+  if (profileVersion === null || mappings === null) return yield* Batches.conclude(sql, batch, null, [])
   const profile = profileOf(mappings)
-  const fingerprint = makeFingerprint(batch.installationId, profileVersion)
-  const { add, counts, unsupportedFields } = tally()
-  for (let rank = 0, more = true; more; rank += portion) {
-    const records = yield* Batches.readRecords(sql, batch, rank, portion)
-    const evaluated = records.map((record) => ({ record, evaluation: evaluate(profile, record) }))
-    for (const { evaluation, record } of evaluated) {
-      fingerprint.add(record)
-      add(record, evaluation)
-    }
-    const contacts = evaluated.filter(({ record }) => record.entityType === "contact")
-    if (contacts.length > 0) yield* Batches.addContacts(sql, batch, contacts.map(mappedContact))
-    more = records.length === portion
-  }
-  yield* Batches.conclude(sql, batch, {
+  const evaluated = records.map((record) => ({ ...record, ...evaluate(profile, record) }))
+  const duplicates = duplicatesOf(evaluated)
+  const contacts = evaluated.flatMap(({ email, entityType, externalId, phone, position, values }) =>
+    entityType === "contact" && !duplicates.has(position)
+      ? [{ position, externalId, email, phone, mapped: Object.fromEntries(values) }]
+      : []
+  )
+  const verdict = {
     profileVersion,
     mappings,
-    counts: counts(),
-    unsupportedFields: unsupportedFields(),
-    fingerprint: fingerprint.digest()
-  })
+    counts: countsOf(records),
+    duplicateCount: duplicates.size,
+    unsupportedFields: unsupportedFields(evaluated),
+    fingerprint: fingerprintOf(batch.installationId, profileVersion, records)
+  }
+  yield* Batches.conclude(sql, batch, verdict, contacts)
 })
-
-const mappedContact = ({
-  evaluation: { values },
-  record: { externalId, position }
-}: {
-  readonly record: PlacedRecord
-  readonly evaluation: Evaluation
-}): Batches.MappedContact => ({
-  position,
-  external_id: externalId,
-  email: textOf(values.get("email"))?.toLowerCase() ?? null,
-  phone: textOf(values.get("phone")) ?? null,
-  mapped: Object.fromEntries(values)
-})
-
-const textOf = (value: unknown) => (typeof value === "string" ? value : undefined)

@@ -2,6 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
+import type { State } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -51,13 +52,16 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 
 /**
  * Marks a project as deleted, and ends its keys, deliveries and campaigns. The lock, which project files also take, waits for
- * mutations in flight. Returns `unknown` if there is no such project, `before` if an earlier run has marked it, otherwise `now`.
+ * mutations in flight. Returns `unknown` if there is no such project, `moved` if it is in another state of a move than `state`,
+ * `before` if an earlier run has marked it, otherwise `now`.
  */
-export const markDeleted = (sql: Sql, projectId: ProjectId) =>
+export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
   Effect.gen(function* () {
     yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
-    const [project] = yield* sql<{ readonly marked: boolean }>`
-      SELECT deleted_at IS NOT NULL AS marked FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+    const [project] = yield* sql<{ readonly marked: boolean; readonly state: State | null }>`
+      SELECT deleted_at IS NOT NULL AS marked, move_state AS state FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+    if (project === undefined) return "unknown" as const
+    if (project.state !== state) return "moved" as const
     yield* sql`
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
       WHERE project_id = ${projectId}`
@@ -66,7 +70,6 @@ export const markDeleted = (sql: Sql, projectId: ProjectId) =>
     // rows, no worker takes either.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
-    if (project === undefined) return "unknown" as const
     return project.marked ? ("before" as const) : ("now" as const)
   }).pipe(sql.withTransaction)
 

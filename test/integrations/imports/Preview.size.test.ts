@@ -1,4 +1,4 @@
-/** A batch of 20,000 records: evaluated in portions, and compared with as many clients by a statement that is not quadratic. */
+/** A batch of 20,000 records: written in portions, and compared with as many clients by a statement that is not quadratic. */
 import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Layer, Redacted } from "effect"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"

@@ -19,6 +19,13 @@ export interface StagedRecord {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
+export interface PlacedRecord extends StagedRecord {
+  /** Place, from 0, in canonical order. */
+  readonly rank: number
+  /** Place, from 0, in the batch. */
+  readonly position: number
+}
+
 /** The field or `restricted`, by entity type and external field. */
 export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
 
@@ -60,6 +67,9 @@ export const profileOf = (mappings: Mappings): Profile => {
 export interface Evaluation {
   /** The values that fit, by field. */
   readonly values: ReadonlyMap<string, unknown>
+  /** The email in lower case, and the phone, of a contact; null if it has none. */
+  readonly email: string | null
+  readonly phone: string | null
   readonly unsupported: ReadonlyArray<readonly [externalField: string, reason: UnsupportedReason]>
 }
 
@@ -77,29 +87,44 @@ export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord)
     else if (!target.fits(value)) unsupported.push([externalField, "unsupported_type"])
     else if (!values.has(target.field)) values.set(target.field, value)
   }
-  return { values, unsupported }
+  const text = (field: string) => {
+    const value = values.get(field)
+    return typeof value === "string" ? value : null
+  }
+  return { values, email: text("email")?.toLowerCase() ?? null, phone: text("phone"), unsupported }
 }
 
 const byName = ([one]: readonly [string, unknown], [other]: readonly [string, unknown]) => (one < other ? -1 : 1)
 
-/** Counts the records of a batch, and collects its unsupported fields. */
-export const tally = () => {
+export const countsOf = (records: ReadonlyArray<StagedRecord>): ImportPreview["counts"] => {
   const counts = { contact: 0, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 0 }
-  const reasons = new Map(entityTypes.map((type) => [type, new Map<string, UnsupportedReason>()]))
-  return {
-    add: ({ entityType }: StagedRecord, { unsupported }: Evaluation) => {
-      counts[entityType]++
-      for (const [externalField, reason] of unsupported) reasons.get(entityType)?.set(externalField, reason)
-    },
-    counts: (): ImportPreview["counts"] => counts,
-    /** Returns the unsupported fields, sorted by entity type and external field in UTF-16 code units. */
-    unsupportedFields: (): ReadonlyArray<UnsupportedField> =>
-      entityTypes
-        .toSorted()
-        .flatMap((entityType) =>
-          [...(reasons.get(entityType) ?? [])]
-            .toSorted(byName)
-            .map(([externalField, reason]) => ({ entityType, externalField, reason }))
-        )
-  }
+  for (const { entityType } of records) counts[entityType]++
+  return counts
 }
+
+/** Returns the unsupported fields, sorted by entity type and external field in UTF-16 code units. */
+export const unsupportedFields = (
+  evaluated: ReadonlyArray<PlacedRecord & Evaluation>
+): ReadonlyArray<UnsupportedField> =>
+  entityTypes.toSorted().flatMap((entityType) => {
+    const reasons = evaluated.flatMap((record) => (record.entityType === entityType ? record.unsupported : []))
+    return [...new Map(reasons)]
+      .toSorted(byName)
+      .map(([externalField, reason]) => ({ entityType, externalField, reason }))
+  })
+
+/** Returns the positions of the records that repeat any earlier record of the batch, also an earlier duplicate (contract §11). */
+export const duplicatesOf = (evaluated: ReadonlyArray<PlacedRecord & Evaluation>): ReadonlySet<number> => {
+  const seen = new Set<string>()
+  const duplicates = new Set<number>()
+  for (const { email, entityType, externalId, phone, position } of evaluated.toSorted(byPosition)) {
+    const keys = [`${entityType} ${externalId}`]
+    if (email !== null) keys.push(`email ${email}`)
+    if (phone !== null) keys.push(`phone ${phone}`)
+    if (keys.some((key) => seen.has(key))) duplicates.add(position)
+    for (const key of keys) seen.add(key)
+  }
+  return duplicates
+}
+
+const byPosition = (one: PlacedRecord, other: PlacedRecord) => one.position - other.position
