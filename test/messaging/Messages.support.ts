@@ -9,7 +9,7 @@ import { Calls } from "../../src/messaging/Calls.ts"
 import { Circuits } from "../../src/messaging/providers/Circuits.ts"
 import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
-import { Messages } from "../../src/messaging/Messages.ts"
+import { settleMessage } from "../../src/messaging/Messages.ts"
 import { Providers } from "../../src/messaging/providers/Providers.ts"
 import { Sending } from "../../src/messaging/Sending.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
@@ -60,7 +60,7 @@ const soleWorker = Layer.succeed(Worker, {
 })
 
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
-export const engine = Layer.mergeAll(Sending.layer, MessageLoop.layer, Messages.layer).pipe(
+export const engine = Layer.mergeAll(Sending.layer, MessageLoop.layer).pipe(
   Layer.provide([Calls.layer, Circuits.layer, soleWorker]),
   Layer.provide([Supervisor.layer, databaseClock]),
   Layer.provideMerge(providers),
@@ -80,12 +80,7 @@ const channelOf = (provider: Provider, status: "active" | "revoked" = "active"):
 
 /** Creates a project with one conversation; returns its operations. */
 export const openProject = Effect.fnUntraced(function* (provider: Provider) {
-  const [sql, projects, sending, messages] = [
-    yield* SqlClient.SqlClient,
-    yield* Projects,
-    yield* Sending,
-    yield* Messages
-  ]
+  const [sql, projects, sending] = [yield* SqlClient.SqlClient, yield* Projects, yield* Sending]
   const projectId = ProjectId.make(`prj_${randomBytes(6).toString("hex")}`)
   const apply = (channel: Channel) =>
     Effect.orDie(
@@ -110,7 +105,7 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
     send: Effect.suspend(() =>
       sending.send(command(projectId, request), conversationId, payload.text).pipe(Effect.orDie)
     ),
-    settle: (id: string, as: "sent" | "failed") => messages.settle(projectId, id, as),
+    settle: (id: string, as: "sent" | "failed") => settleMessage(projectId, id, as),
     revoke: apply(channelOf(provider, "revoked")),
     restore: apply(channelOf(provider)),
     /** Changes the channel to another provider. */
