@@ -12,13 +12,7 @@ const list = Command.make(
   Effect.fn(function* ({ json, project, ...range }) {
     const found = yield* listActions(yield* Flags.projectId(project), range)
     const items = found.items.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
-    const rows = items.map(({ action, actor, at, detail, target }) => [
-      at,
-      actor,
-      action,
-      target,
-      JSON.stringify(detail)
-    ])
+    const rows = items.map((item) => [item.at, item.actor, item.action, item.target, JSON.stringify(item.detail)])
     yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No actions" : table([head, ...rows]))
   }, onMigratedDatabase)
 ).pipe(
