@@ -1,5 +1,5 @@
 /** The commands with which operators pause, resume and cancel campaigns (contract §13). */
-import { Context, Data, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { campaigns } from "../api/campaigns/States.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
@@ -10,7 +10,8 @@ import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookupOne } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
-import { type ProjectUnknown, requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { lacks, Refused } from "../platform/operators/Refused.ts"
 import { details, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 
@@ -21,57 +22,34 @@ export type Operation = (typeof operations)[number]
 export const operationsIn = (status: Listed["status"]): ReadonlyArray<Operation> =>
   operations.filter((operation) => (campaigns.moves[operation][status] ?? status) !== status)
 
-/** A campaign does not exist, or its state does not allow the command. */
-export class CampaignRefused extends Data.TaggedError("CampaignRefused")<{ readonly message: string }> {}
+export const showCampaign = Effect.fn("showCampaign")(function* (projectId: ProjectId, id: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  const found = yield* lookupOne(sql, details(sql), { projectId, id })
+  return found ?? (yield* lacks(projectId, "campaign", id))
+})
 
-export class CampaignControl extends Context.Service<
-  CampaignControl,
-  {
-    readonly get: (projectId: ProjectId, id: string) => Effect.Effect<Listed, ProjectUnknown | CampaignRefused>
-    /** Runs a command for the operator, and records it in the audit. */
-    readonly run: (
-      projectId: ProjectId,
-      id: string,
-      operation: Operation
-    ) => Effect.Effect<void, ProjectUnknown | CampaignRefused, Operator>
-  }
->()("developer-api/campaigns/CampaignControl") {
-  static readonly layer = Layer.effect(
-    CampaignControl,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const mutations = yield* Mutations
-      return {
-        get: Effect.fn("CampaignControl.get")(function* (projectId, id) {
-          yield* requireProject(sql, projectId)
-          const found = yield* Effect.orDie(lookupOne(sql, details(sql), { projectId, id }))
-          return found ?? (yield* new CampaignRefused({ message: `Project "${projectId}" has no campaign "${id}"` }))
-        }),
-        run: Effect.fn("CampaignControl.run")(function* (projectId, id, operation) {
-          const { actor } = yield* Operator
-          yield* requireProject(sql, projectId)
-          const changed = change(
-            sql,
-            projectId,
-            CampaignId.make(id),
-            changeOf({ operation }),
-            yield* eventContext(projectId)
-          )
-          const effect = sql`${changed.effect},
-            commanded AS (SELECT project_id FROM project, claim WHERE claim.changed),
-            ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
-          const request = command(projectId, {
-            endpoint: { identifier: `operator.${operation}` },
-            headers: { "idempotency-key": yield* newId("opr") },
-            params: { id }
-          })
-          yield* mutate(mutations, request, { ...changed, effect }).pipe(
-            Effect.mapError((refused) => new CampaignRefused({ message: messageOf(refused) }))
-          )
-        })
-      }
-    })
+/** Runs a command for the operator, and records it in the audit. */
+export const commandCampaign = Effect.fn("commandCampaign")(function* (
+  projectId: ProjectId,
+  id: string,
+  operation: Operation
+) {
+  const sql = yield* SqlClient.SqlClient
+  const { actor } = yield* Operator
+  yield* requireProject(sql, projectId)
+  const changed = change(sql, projectId, CampaignId.make(id), changeOf({ operation }), yield* eventContext(projectId))
+  const effect = sql`${changed.effect},
+    commanded AS (SELECT project_id FROM project, claim WHERE claim.changed),
+    ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
+  const request = command(projectId, {
+    endpoint: { identifier: `operator.${operation}` },
+    headers: { "idempotency-key": yield* newId("opr") },
+    params: { id }
+  })
+  yield* mutate(yield* Mutations, request, { ...changed, effect }).pipe(
+    Effect.mapError((refused) => new Refused({ message: messageOf(refused) }))
   )
-}
+})
 
 const messageOf = (refused: object) => ("detail" in refused ? String(refused.detail) : "The campaign was not changed.")

@@ -4,13 +4,15 @@ import { userInfo } from "node:os"
 import { Operator } from "../platform/operators/Audit.ts"
 import * as Database from "../platform/database/Database.ts"
 import { assertMigrated, migrate } from "../platform/database/Migrations.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { Settings } from "../platform/Settings.ts"
 import { signalled } from "./Runner.ts"
 
 /** The actor of commands in the audit is the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
-const database = Database.clients.operator.pipe(
+const database = Notifier.layerInline.pipe(
+  Layer.provideMerge(Database.clients.operator),
   Layer.provideMerge(Database.DatabaseUrl.layer),
   Layer.provideMerge(Settings.layer),
   Layer.merge(operator)

@@ -66,8 +66,9 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   // The presenter has already reported wrong usage.
   if (Cause.hasInterruptsOnly(cause) || isWrongUsage(error)) return
   yield* Console.error(faultLines(error).map(printable).join("\n"))
-  // The stack trace of a defect is only useful for debugging.
-  if (Cause.hasDies(cause) && (yield* logLevel) === "debug") yield* Console.error(Cause.pretty(cause))
+  // The stack trace of a defect or of a failed statement is only useful for debugging.
+  const isTraced = Cause.hasDies(cause) || error instanceof SqlError.SqlError
+  if (isTraced && (yield* logLevel) === "debug") yield* Console.error(Cause.pretty(cause))
 })
 
 const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")

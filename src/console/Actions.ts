@@ -1,15 +1,26 @@
-/** The actions of the console's forms. Each calls the same service as the corresponding command. */
-import { Effect, Option, Record, Result, Schema } from "effect"
+/** The actions of the console's forms. Each calls the same function as the corresponding command. */
+import { Effect, Option, Record, Schema } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
 import { Instant } from "../api/schema/Instant.ts"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
 import { ProjectId } from "../api/schema/Ids.ts"
-import { CampaignControl, operations } from "../campaigns/CampaignControl.ts"
-import { Deliveries } from "../integrations/deliveries/Deliveries.ts"
-import { filterNames, highestPace, newReplayId, ReplayId, Replays } from "../integrations/deliveries/Replays.ts"
-import { TestEvents } from "../integrations/TestEvents.ts"
-import { WebhookControl } from "../integrations/WebhookControl.ts"
-import { Messages } from "../messaging/Messages.ts"
+import { commandCampaign, operations, showCampaign } from "../campaigns/CampaignControl.ts"
+import { retryDelivery, showDelivery } from "../integrations/deliveries/Deliveries.ts"
+import {
+  cancelReplay,
+  filterNames,
+  highestPace,
+  newReplayId,
+  ReplayId,
+  startReplay
+} from "../integrations/deliveries/Replays.ts"
+import { sendTestEvent } from "../integrations/TestEvents.ts"
+import { disableWebhook, enableWebhook, showWebhook } from "../integrations/WebhookControl.ts"
+import { settleMessage } from "../messaging/Messages.ts"
+import { LongRunning } from "../platform/mutations/LongRunning.ts"
+import type { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
+import type { Refused } from "../platform/operators/Refused.ts"
 import { plural } from "../platform/operators/Search.ts"
 import { href } from "./Html.ts"
 
@@ -29,6 +40,9 @@ export interface ActionResult {
   /** Fields that only the form of the confirmation has. */
   readonly hidden?: Readonly<Record<string, string>>
 }
+
+/** Why an action was not carried out. */
+export type ActionError = ProjectUnknown | Refused | Schema.SchemaError | SqlError.SqlError
 
 interface Parts {
   readonly form: URLSearchParams
@@ -62,18 +76,24 @@ const retry = action(
   "/console/delivery",
   ["id"],
   Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
-    const deliveries = yield* Deliveries
     const id = text("id")
     if (isConfirmed) {
-      const retried = yield* Effect.result(deliveries.retry(projectId, id))
       const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
-      if (Result.isSuccess(retried)) return done("The delivery is retried", message)
-      // If the form was sent twice, the first one has retried the delivery. The second is refused: the delivery is not dead.
-      const { status } = yield* deliveries.show(projectId, id)
-      if (status === "dead") return yield* retried.failure
-      return done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
+      return yield* retryDelivery(projectId, id).pipe(
+        Effect.as(done("The delivery is retried", message)),
+        // If the form was sent twice, the first one has retried the delivery. The second is refused: the delivery is not dead.
+        Effect.catchTag("Refused", (refused) =>
+          Effect.flatMap(showDelivery(projectId, id), ({ status }) =>
+            status === "dead"
+              ? Effect.fail(refused)
+              : Effect.succeed(
+                  done(`The delivery is ${status} already`, "It is not dead any more, so it is not retried again.")
+                )
+          )
+        )
+      )
     }
-    const { attempts, eventType, installationId } = yield* deliveries.show(projectId, id)
+    const { attempts, eventType, installationId } = yield* showDelivery(projectId, id)
     const message = `Its event ${eventType} is sent to the webhook of ${installationId} again. It has had ${plural(attempts, "attempt", "attempts")}.`
     return ask(`Retry the delivery ${id}?`, message, "Retry the delivery")
   })
@@ -85,11 +105,11 @@ const test = action(
   Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
     const installation = text("installation")
     if (!isConfirmed) {
-      const { endpointUrl } = yield* WebhookControl.use((webhooks) => webhooks.show(projectId, installation))
+      const { endpointUrl } = yield* showWebhook(projectId, installation)
       const message = `One signed event without data is sent to ${endpointUrl} now. Nothing is stored of it.`
       return ask(`Send a test event to ${installation}?`, message, "Send the test event")
     }
-    const { durationMs, errorCode, status } = yield* TestEvents.use((events) => events.send(projectId, installation))
+    const { durationMs, errorCode, status } = yield* sendTestEvent(projectId, installation)
     const isDelivered = status !== null && status >= 200 && status <= 299
     const result = status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
     return done(`The test event was ${isDelivered ? "" : "not "}delivered`, `${result}, after ${durationMs} ms.`)
@@ -97,12 +117,11 @@ const test = action(
 )
 
 const enable = action("/console/webhook", ["installation"], ({ projectId, text }) =>
-  WebhookControl.use((webhooks) => webhooks.enable(projectId, text("installation"))).pipe(
-    Effect.as(
-      done(
-        "The webhook is enabled",
-        "Its endpoint is tried at once. What was dead-lettered meanwhile can be replayed on the page of the webhook."
-      )
+  Effect.as(
+    enableWebhook(projectId, text("installation")),
+    done(
+      "The webhook is enabled",
+      "Its endpoint is tried at once. What was dead-lettered meanwhile can be replayed on the page of the webhook."
     )
   )
 )
@@ -111,14 +130,17 @@ const disable = action(
   "/console/webhook",
   ["installation"],
   Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
-    const webhooks = yield* WebhookControl
     const installation = text("installation")
     if (isConfirmed) {
-      const { deadLettered } = yield* webhooks.disable(projectId, installation)
+      // There may be millions of pending deliveries to count, so this statement has the pool of long ones.
+      const { mutations } = yield* LongRunning
+      const { deadLettered } = yield* disableWebhook(projectId, installation).pipe(
+        Effect.provideService(SqlClient.SqlClient, mutations.sql)
+      )
       const message = `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Enable the webhook and replay them to send them after all.`
       return done("The webhook is disabled", message)
     }
-    const { pending } = yield* webhooks.show(projectId, installation)
+    const { pending } = yield* showWebhook(projectId, installation)
     const count = `${pending >= pendingMax ? "at least " : ""}${plural(pending, "pending delivery", "pending deliveries")}`
     const message = `Nothing more is sent to its endpoint, and ${count} will be dead-lettered.`
     return ask(`Disable the webhook of ${installation}?`, message, "Disable the webhook")
@@ -132,7 +154,7 @@ const settle = action(
     const as = yield* Schema.decodeUnknownEffect(Schema.Literals(["sent", "failed"]))(form.get("as"))
     const id = text("id")
     if (isConfirmed) {
-      yield* Messages.use((messages) => messages.settle(projectId, id, as))
+      yield* settleMessage(projectId, id, as)
       return done(`The message is settled as ${as}`, `Callers see the message ${id} as ${as} now.`)
     }
     const message = "This is final: the message is not sent again, and its callers see this state."
@@ -151,14 +173,13 @@ const command = action(
   "/console/campaign",
   ["id"],
   Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
-    const campaigns = yield* CampaignControl
     const operation = yield* Schema.decodeUnknownEffect(Schema.Literals(operations))(form.get("operation"))
     const [effect, result] = commands[operation]
-    const { eligible, name, progress } = yield* campaigns.get(projectId, text("id"))
+    const { eligible, name, progress } = yield* showCampaign(projectId, text("id"))
     const { failed, pending, recipients, sent, skipped } = progress
     const left = plural(recipients === 0 ? (eligible ?? 0) : pending, "recipient", "recipients")
     if (isConfirmed) {
-      yield* campaigns.run(projectId, text("id"), operation)
+      yield* commandCampaign(projectId, text("id"), operation)
       return done(`The campaign is ${result}`, `${left} had not been settled before.`)
     }
     const message = `Of its recipients ${sent} were sent to, ${failed} failed and ${skipped} were skipped. The remaining ${left} ${effect}.`
@@ -193,12 +214,11 @@ const replay = action(
   "/console/webhook",
   ["installation"],
   Effect.fnUntraced(function* ({ form, isConfirmed, projectId, text }) {
-    const replays = yield* Replays
     const { csrf: _, ...fields } = Object.fromEntries(form)
     const faults = faultsOf(form)
     if (faults.length > 0) return { page: href("/console/webhook", { ...fields, faulty: faults.join(",") }) }
     const { pace, replayId, since, status, type, until } = yield* Schema.decodeUnknownEffect(ReplayForm)(fields)
-    const { matched } = yield* replays.start({
+    const { matched } = yield* startReplay({
       projectId,
       installationId: text("installation"),
       since: new Date(since),
@@ -217,7 +237,7 @@ const replay = action(
   })
 )
 
-const cancelReplay = action(
+const cancel = action(
   "/console/replays",
   [],
   Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
@@ -225,7 +245,7 @@ const cancelReplay = action(
       const message = "Its deliveries that were not sent yet are dead-lettered. A cancelled replay cannot be resumed."
       return ask("Cancel this replay?", message, "Cancel the replay")
     }
-    yield* Replays.use((replays) => replays.cancel(projectId, text("replay")))
+    yield* cancelReplay(projectId, text("replay"))
     return {}
   })
 )
@@ -238,5 +258,5 @@ export const actions = {
   "/console/settle": settle,
   "/console/campaign-command": command,
   "/console/replay": replay,
-  "/console/cancel-replay": cancelReplay
+  "/console/cancel-replay": cancel
 }

@@ -1,9 +1,9 @@
 /** The responses that are not pages of their own: what an action will do, and errors. */
-import { Effect, Schema } from "effect"
+import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import type { OperatorSessions, Session } from "../platform/requests/auth/OperatorSessions.ts"
-import type { ActionResult } from "./Actions.ts"
+import type { ActionError, ActionResult } from "./Actions.ts"
 import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
 
@@ -33,28 +33,24 @@ interface Parts {
  * Shows what an action will do, or redirects to its page, which says what was done. A form whose answer is a page would be sent
  * again when the operator reloads it.
  */
-export const actionResponse = <E extends { readonly message: string }>(
+export const actionResponse = <R>(
   { form, notify, path, session }: Parts,
-  action: Effect.Effect<ActionResult, E>
-) =>
-  Effect.matchEffect(action, {
-    onSuccess: ({ ask, done, hidden, page }) => {
-      if (ask === undefined) {
-        const response = HttpServerResponse.redirect(page, { status: 303 })
-        return Effect.succeed(done === undefined ? response : notify(response, page, done))
-      }
-      const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
-      return pageResponse({ session, project: form.get("project") ?? undefined, title: ask.title }, [
-        html`<p>${ask.message}</p>`,
-        html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
-        html`<p><a href="${page}">Back, without a change</a></p>`
-      ])
-    },
-    onFailure: (error) =>
-      errorPage(
-        "Not done",
-        Schema.isSchemaError(error) ? "A field of the form is missing or invalid." : error.message,
-        409,
-        session
-      )
-  })
+  action: Effect.Effect<ActionResult, ActionError, R>
+) => {
+  const notDone = (message: string) => errorPage("Not done", message, 409, session)
+  return Effect.flatMap(action, ({ ask, done, hidden, page }) => {
+    if (ask === undefined) {
+      const response = HttpServerResponse.redirect(page, { status: 303 })
+      return Effect.succeed(done === undefined ? response : notify(response, page, done))
+    }
+    const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
+    return pageResponse({ session, project: form.get("project") ?? undefined, title: ask.title }, [
+      html`<p>${ask.message}</p>`,
+      html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
+      html`<p><a href="${page}">Back, without a change</a></p>`
+    ])
+  }).pipe(
+    Effect.catchTag(["ProjectUnknown", "Refused"], ({ message }) => notDone(message)),
+    Effect.catchTag("SchemaError", () => notDone("A field of the form is missing or invalid."))
+  )
+}

@@ -27,7 +27,7 @@ export const attemptCharts = Effect.fnUntraced(function* (
 ) {
   const period = (yield* choiceOf(request, "period", names)) ?? "1 hour"
   const { minutes, slices } = periods[period]
-  const counted = yield* Effect.orDie(read(sql, projectId, periods[period]))
+  const counted = yield* read(sql, projectId, periods[period])
   const links = names.map((name) =>
     name === period ? html`<strong>${name}</strong>` : link(request.path, { project: projectId, period: name }, name)
   )

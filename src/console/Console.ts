@@ -1,20 +1,18 @@
 /** The operators' console: pages on the admin port, rendered by the server, without JavaScript. */
 import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { SqlClient, SqlError } from "effect/sql"
-import { CampaignControl } from "../campaigns/CampaignControl.ts"
-import { Deliveries } from "../integrations/deliveries/Deliveries.ts"
-import { Replays } from "../integrations/deliveries/Replays.ts"
+import { SqlClient, type SqlError } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
-import { TestEvents } from "../integrations/TestEvents.ts"
-import { WebhookControl } from "../integrations/WebhookControl.ts"
-import { Messages } from "../messaging/Messages.ts"
-import { Audit, Operator } from "../platform/operators/Audit.ts"
+import { LongRunning } from "../platform/mutations/LongRunning.ts"
+import { Mutations } from "../platform/mutations/Mutations.ts"
+import { Operator } from "../platform/operators/Audit.ts"
 import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
+import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { clients, once, statement } from "../platform/database/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
-import { actions, type ActionResult } from "./Actions.ts"
+import { type ActionError, actions, type ActionResult } from "./Actions.ts"
 import { actionResponse, errorPage, foreignForm, foreignSignIn, unavailable } from "./Answers.ts"
 import { pageResponse } from "./Layout.ts"
 import { signInPath } from "../platform/requests/auth/SignInLinks.ts"
@@ -36,13 +34,12 @@ import { OperatorSessions, type Session, withoutCookie } from "../platform/reque
 import { style } from "./Style.ts"
 
 type Services =
-  | Audit
-  | Deliveries
-  | Replays
-  | TestEvents
-  | WebhookControl
-  | Messages
-  | CampaignControl
+  | SqlClient.SqlClient
+  | Mutations
+  | LongRunning
+  | Notifier
+  | Sender
+  | SecretBox
   | ApiKeys
   | Settings
   | Operator
@@ -50,7 +47,7 @@ type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest
 ) => Effect.Effect<Content, PageError | SqlError.SqlError, Services>
-type Action = (form: URLSearchParams) => Effect.Effect<ActionResult, { readonly message: string }, Services>
+type Action = (form: URLSearchParams) => Effect.Effect<ActionResult, ActionError, Services>
 type Response = HttpServerResponse.HttpServerResponse
 
 const pages = {
@@ -102,7 +99,6 @@ const routes = HttpRouter.use(
         page(reports, { path, session, query: queryOf(request.url) }).pipe(
           Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
           provideServices,
-          failingStatements,
           (content) => statement(inReadTransaction(reports, content)),
           Effect.flatMap(({ body, elsewhere, project, status, title }) =>
             elsewhere === undefined
@@ -136,10 +132,7 @@ const routes = HttpRouter.use(
         "POST",
         `/${path.slice(1)}`,
         formRoute((form, session) =>
-          once(failingStatements(Effect.result(provideServices(action(form))))).pipe(
-            Effect.flatMap((result) =>
-              actionResponse({ path, form, session, notify: sessions.notify }, Effect.fromResult(result))
-            ),
+          once(provideServices(actionResponse({ path, form, session, notify: sessions.notify }, action(form)))).pipe(
             Effect.catchTags({
               Contended: () =>
                 errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session),
@@ -211,40 +204,17 @@ const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
 const formOf = (request: HttpServerRequest.HttpServerRequest) =>
   Effect.map(Effect.option(request.text), Option.map(paramsOf))
 
-/** Services make failures of their statements defects. Makes them failures again. */
-const failingStatements = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.catchDefect(effect, (defect) =>
-    defect instanceof SqlError.SqlError ? Effect.fail(defect) : Effect.die(defect)
-  )
-
 const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 
 /** Parses a query or a form, and drops values that PostgreSQL cannot store: no record has them. */
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-/** `disable` counts the pending deliveries of a webhook. There may be millions, so it has the pool of long statements. */
-const webhookControl = Layer.effect(
-  WebhookControl,
-  Effect.gen(function* () {
-    const long = yield* Layer.build(Layer.provide(Layer.fresh(WebhookControl.layer), clients.longRunning))
-    const { disable } = Context.get(long, WebhookControl)
-    return { ...Context.get(yield* Layer.build(WebhookControl.layer), WebhookControl), disable }
-  })
-)
-
 export const layer = routes.pipe(
   Layer.provide([
     OperatorSessions.layer,
-    Deliveries.layer,
-    Replays.layer,
-    TestEvents.layer,
-    webhookControl,
-    Messages.layer,
-    CampaignControl.layer,
     ApiKeys.layer,
+    Sender.layerOfSettings,
     Layer.succeed(Operator, { actor: "console session" })
-  ]),
-  Layer.provide(Sender.layerOfSettings),
-  Layer.provide(Audit.layer)
+  ])
 )

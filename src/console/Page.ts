@@ -1,6 +1,6 @@
 /** The request and the content of pages, and the transaction that reads the content. */
 import { Data, Effect, Option, Schema } from "effect"
-import { SqlClient } from "effect/sql"
+import { type SqlClient, SqlError } from "effect/sql"
 import { Instant } from "../api/schema/Instant.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
@@ -57,7 +57,7 @@ interface Parts {
 /** Makes a page of the project that the query names. */
 export const projectPage =
   <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
-  (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError, R> =>
+  (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError | SqlError.SqlError, R> =>
     Effect.flatMap(projectOf(sql, request), (project) =>
       Effect.map(
         content({ sql, request, project, range: rangeOf(request), time: timeSince(request.session.now) }),
@@ -128,10 +128,9 @@ export const traceUrlOf = (traceparent: string) =>
 const projectOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   request: PageRequest
-): Effect.fn.Return<Project, PageError> {
+): Effect.fn.Return<Project, PageError | SqlError.SqlError> {
   const id = textOf(request, "project")
-  const rows = yield* Effect.orDie(sql<Project>`
-    SELECT project_id AS id, name FROM projects WHERE project_id = ${id}::text`)
+  const rows = yield* sql<Project>`SELECT project_id AS id, name FROM projects WHERE project_id = ${id}::text`
   return rows[0] ?? (yield* notFound("project", id))
 })
 
@@ -161,8 +160,11 @@ export const timeOf = (request: PageRequest, name: string) => {
 
 /** Turns what a service does not find, such as a project that another cell serves, into the error of a page. */
 export const orNotFound = <A, R>(
-  effect: Effect.Effect<A, { readonly message: string }, R>
-): Effect.Effect<A, PageError, R> => Effect.mapError(effect, ({ message }) => new PageError({ status: 404, message }))
+  effect: Effect.Effect<A, { readonly message: string } | SqlError.SqlError, R>
+): Effect.Effect<A, PageError | SqlError.SqlError, R> =>
+  Effect.mapError(effect, (error) =>
+    error instanceof SqlError.SqlError ? error : new PageError({ status: 404, message: error.message })
+  )
 
 export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })

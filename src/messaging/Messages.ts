@@ -1,68 +1,50 @@
 /** The commands with which operators list and settle messages (contract §13). */
-import { Context, Data, DateTime, Effect, Layer } from "effect"
+import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
 import { Operator } from "../platform/operators/Audit.ts"
-import { requireProject, type ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
-import { complete, type Found, type Range } from "../platform/operators/Search.ts"
-import { exists, find, type Listed, needsDecision } from "./MessageList.ts"
+import { requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { lacks, Refused } from "../platform/operators/Refused.ts"
+import { complete, type Range } from "../platform/operators/Search.ts"
+import { exists, find, needsDecision } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 
-/** A message does not exist, or its state does not allow the command. */
-export class MessageRefused extends Data.TaggedError("MessageRefused")<{ readonly message: string }> {}
-
-const messageUnknown = (projectId: ProjectId, id: string) =>
-  new MessageRefused({ message: `Project "${projectId}" has no message "${id}"` })
-
-export class Messages extends Context.Service<
-  Messages,
-  {
-    /** Lists the messages of a project, optionally of one status, newest first. */
-    readonly list: (
-      projectId: ProjectId,
-      status: MessageStatus | null,
-      range: Range
-    ) => Effect.Effect<Found<Listed>, ProjectUnknown | MessageRefused>
-
-    /** Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged. */
-    readonly settle: (
-      projectId: ProjectId,
-      id: string,
-      as: "sent" | "failed"
-    ) => Effect.Effect<void, ProjectUnknown | MessageRefused, Operator>
-  }
->()("developer-api/messaging/Messages") {
-  static readonly layer = Layer.effect(
-    Messages,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      return {
-        list: Effect.fn("Messages.list")(function* (projectId, status, range) {
-          const { after: messageId } = range
-          yield* requireProject(sql, projectId)
-          if (messageId !== null && !(yield* Effect.orDie(exists(sql, projectId, messageId)))) {
-            return yield* messageUnknown(projectId, messageId)
-          }
-          const search = (range: Range) => Effect.orDie(find(sql, projectId, status, range))
-          return yield* complete(search, range, (message) => message.messageId)
-        }),
-        settle: Effect.fn("Messages.settle")(function* (projectId, messageId, as) {
-          yield* requireProject(sql, projectId)
-          const { actor } = yield* Operator
-          const at = yield* DateTime.nowAsDate
-          const [found] = yield* Effect.orDie(settle(sql, projectId, messageId, `settled_${as}`, at, actor))
-          if (found === undefined) return yield* messageUnknown(projectId, messageId)
-          if (!found.settled && found.status !== as) {
-            const message = `Message "${messageId}" is ${found.status}: only one whose outcome is unknown can be settled`
-            return yield* new MessageRefused({ message })
-          }
-        })
-      }
-    })
+/** Lists the messages of a project, optionally of one status, newest first. */
+export const listMessages = Effect.fn("listMessages")(function* (
+  projectId: ProjectId,
+  status: MessageStatus | null,
+  range: Range
+) {
+  const { after } = range
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  if (after !== null && !(yield* exists(sql, projectId, after))) return yield* lacks(projectId, "message", after)
+  return yield* complete(
+    (range) => find(sql, projectId, status, range),
+    range,
+    ({ messageId }) => messageId
   )
-}
+})
+
+/** Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged. */
+export const settleMessage = Effect.fn("settleMessage")(function* (
+  projectId: ProjectId,
+  messageId: string,
+  as: "sent" | "failed"
+) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  const { actor } = yield* Operator
+  const at = yield* DateTime.nowAsDate
+  const [found] = yield* settle(sql, projectId, messageId, `settled_${as}`, at, actor)
+  if (found === undefined) return yield* lacks(projectId, "message", messageId)
+  if (!found.settled && found.status !== as) {
+    const message = `Message "${messageId}" is ${found.status}: only one whose outcome is unknown can be settled`
+    return yield* new Refused({ message })
+  }
+})
 
 /**
  * Counts two kinds of messages of all projects: messages that wait for an operator (up to 10,000; `project` is one of their

@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto"
 import { createServer } from "node:http"
 import { json } from "../../src/cli/Flags.ts"
 import { answer, table } from "../../src/cli/Output.ts"
-import { Replays } from "../../src/integrations/deliveries/Replays.ts"
+import { cancelReplay, startReplay } from "../../src/integrations/deliveries/Replays.ts"
 import { Operator } from "../../src/platform/operators/Audit.ts"
 import { open } from "./deliveries/Ours.ts"
 import { installationId, projectId } from "./deliveries/Work.ts"
@@ -96,8 +96,8 @@ export const measure = Effect.fnUntraced(function* ({ events, pace, rounds, stor
   const token = yield* open(sql, projectId, [to.url], { subscribed: 1 })
   yield* store(sql, { projectId, count: stored, days: 28, installations: 1, deadEvery: 2 })
   const server = yield* start(service("ours"), url, { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
-  const replays = yield* Replays.pipe(
-    Effect.provide(Replays.layer.pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql))))
+  const operate = Effect.provide(
+    Layer.merge(Layer.succeed(SqlClient.SqlClient, sql), Layer.succeed(Operator, { actor: "bench" }))
   )
   const live = flow(server, token, to, events)
   yield* live
@@ -115,23 +115,21 @@ export const measure = Effect.fnUntraced(function* ({ events, pace, rounds, stor
   for (let n = 0; n < rounds; n++) {
     alone.push(yield* live)
     const now = Date.now()
-    const { matched, replayId } = yield* replays
-      .start({
-        projectId,
-        installationId: installationId(0),
-        since: new Date(now - 40 * 86_400_000),
-        until: new Date(now),
-        eventTypes: [],
-        filter: "all",
-        pace,
-        dryRun: false
-      })
-      .pipe(Effect.provideService(Operator, { actor: "bench" }))
+    const { matched, replayId } = yield* startReplay({
+      projectId,
+      installationId: installationId(0),
+      since: new Date(now - 40 * 86_400_000),
+      until: new Date(now),
+      eventTypes: [],
+      filter: "all",
+      pace,
+      dryRun: false
+    }).pipe(operate)
     yield* Effect.sleep("1500 millis")
     const before = { at: Date.now(), hits: to.hits.length }
     beside.push(yield* live)
     speeds.push(((to.hits.length - before.hits - events) * 1000) / (Date.now() - before.at))
-    yield* replays.cancel(projectId, replayId ?? "").pipe(Effect.provideService(Operator, { actor: "bench" }))
+    yield* cancelReplay(projectId, replayId ?? "").pipe(operate)
     yield* Effect.sleep("1 second")
     yield* progress(`replay: ${matched} matched, p95 ${beside[n]?.p95} ms beside, ${alone[n]?.p95} ms alone`)
   }

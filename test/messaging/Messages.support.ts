@@ -8,7 +8,7 @@ import { ConversationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { Calls } from "../../src/messaging/Calls.ts"
 import type { Outcome } from "../../src/messaging/providers/Outcomes.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
-import { Messages } from "../../src/messaging/Messages.ts"
+import { settleMessage } from "../../src/messaging/Messages.ts"
 import { Providers } from "../../src/messaging/providers/Providers.ts"
 import { makeSend } from "../../src/messaging/Sending.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
@@ -59,7 +59,7 @@ const soleWorker = Layer.succeed(Worker, {
 })
 
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
-export const engine = Layer.mergeAll(MessageLoop.layer, Messages.layer).pipe(
+export const engine = MessageLoop.layer.pipe(
   Layer.provideMerge(Calls.layer),
   Layer.provide(soleWorker),
   Layer.provide([Supervisor.layer, databaseClock]),
@@ -80,12 +80,7 @@ const channelOf = (provider: Provider, status: "active" | "revoked" = "active"):
 
 /** Creates a project with one conversation; returns its operations. */
 export const openProject = Effect.fnUntraced(function* (provider: Provider) {
-  const [sql, projects, send, messages] = [
-    yield* SqlClient.SqlClient,
-    yield* Projects,
-    yield* makeSend,
-    yield* Messages
-  ]
+  const [sql, projects, send] = [yield* SqlClient.SqlClient, yield* Projects, yield* makeSend]
   const projectId = ProjectId.make(`prj_${randomBytes(6).toString("hex")}`)
   const apply = (channel: Channel) =>
     Effect.orDie(
@@ -108,7 +103,7 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
     projectId,
     /** Sends the same request each time, under the same key. */
     send: Effect.suspend(() => send(command(projectId, request), conversationId, payload.text).pipe(Effect.orDie)),
-    settle: (id: string, as: "sent" | "failed") => messages.settle(projectId, id, as),
+    settle: (id: string, as: "sent" | "failed") => settleMessage(projectId, id, as),
     revoke: apply(channelOf(provider, "revoked")),
     restore: apply(channelOf(provider)),
     /** Changes the channel to another provider. */

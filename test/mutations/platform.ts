@@ -97,8 +97,8 @@ export const platform = [
   ),
   mutating("platform/secrets/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
-  listening('verified.startsWith("not") ? 401', "false ? 401"),
-  listening("json && status !== 401", "json"),
+  listening("isRefused ? 401", "false ? 401"),
+  listening("json && !isRefused", "json"),
   listening("oneLine(redactSecrets(", "(("),
   outbox("webhooks.enabled AND ", ""),
   outbox("AND event.type = ANY(webhooks.event_types)", "")

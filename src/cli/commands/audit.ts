@@ -1,7 +1,7 @@
 /** `audit`: the actions of operators. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { Audit } from "../../platform/operators/Audit.ts"
+import { listActions } from "../../platform/operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answerPage, cli, table } from "../Output.ts"
@@ -9,22 +9,12 @@ import { answerPage, cli, table } from "../Output.ts"
 const list = Command.make(
   "list",
   { json: Flags.json, project: Flags.project, ...Flags.range },
-  Effect.fn(
-    function* ({ json, project, ...range }) {
-      const audit = yield* Audit
-      const found = yield* audit.list(yield* Flags.projectId(project), range)
-      const items = found.items.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
-      const rows = items.map(({ action, actor, at, detail, target }) => [
-        at,
-        actor,
-        action,
-        target,
-        JSON.stringify(detail)
-      ])
-      yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No actions" : table([head, ...rows]))
-    },
-    (command) => command.pipe(Effect.provide(Audit.layer), onMigratedDatabase)
-  )
+  Effect.fn(function* ({ json, project, ...range }) {
+    const found = yield* listActions(yield* Flags.projectId(project), range)
+    const items = found.items.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
+    const rows = items.map((item) => [item.at, item.actor, item.action, item.target, JSON.stringify(item.detail)])
+    yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No actions" : table([head, ...rows]))
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the actions of operators in a project, the newest first"),
   Command.withExamples([{ command: `${cli} audit list --project demo` }])

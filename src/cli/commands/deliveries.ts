@@ -1,18 +1,15 @@
 /** `deliveries`: the deliveries of events to the webhooks of a project. */
-import { Effect, Layer, Option } from "effect"
+import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { eventTypes } from "../../api/integrations/Events.ts"
-import { Deliveries, type Delivery, states } from "../../integrations/deliveries/Deliveries.ts"
+import { listDeliveries, retryDelivery, showDelivery, states } from "../../integrations/deliveries/Deliveries.ts"
 import { attemptsOf } from "../../integrations/deliveries/DeliveryDetails.ts"
-import { Notifier } from "../../platform/outbox/Notifier.ts"
+import type { Delivery } from "../../integrations/deliveries/DeliveryList.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, table } from "../Output.ts"
 import * as Replays from "./deliveries/replays.ts"
-
-const onDeliveries = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Deliveries.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
 
 const list = Command.make(
   "list",
@@ -31,7 +28,6 @@ const list = Command.make(
     until: Flags.time("until", "Only deliveries that were created before this time").pipe(Flag.optional)
   },
   Effect.fn(function* ({ after, installationId, json, limit, project, since, status, type, until }) {
-    const deliveries = yield* Deliveries
     const filter = {
       installationId: Option.getOrNull(installationId),
       status: Option.getOrNull(status),
@@ -39,10 +35,10 @@ const list = Command.make(
       since: Option.getOrNull(since),
       until: Option.getOrNull(until)
     }
-    const page = yield* deliveries.list(yield* Flags.projectId(project), filter, { after, limit })
+    const page = yield* listDeliveries(yield* Flags.projectId(project), filter, { after, limit })
     const text = page.items.length === 0 ? "No deliveries" : table([head, ...page.items.map(row)])
     yield* answerPage(json, { items: page.items.map(itemOf), next: page.next }, text)
-  }, onDeliveries)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the deliveries of a project, the newest first"),
   Command.withExamples([
@@ -56,8 +52,7 @@ const show = Command.make(
   "show",
   { json: Flags.json, project: Flags.project, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
-    const deliveries = yield* Deliveries
-    const found = yield* deliveries.show(yield* Flags.projectId(project), delivery)
+    const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
     const attempts = attemptsOf(found)
     const lines = attempts.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
       String(number),
@@ -73,7 +68,7 @@ const show = Command.make(
       { ...itemOf(found), replayOf: found.replayOf, attemptLog: attempts.map(entryOf) },
       `${table([head, row(found)])}${replay}\n\n${attempts.length === 0 ? "No attempts yet" : log}`
     )
-  }, onDeliveries)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Show a delivery and its attempts"),
   Command.withExamples([
@@ -85,10 +80,9 @@ const retry = Command.make(
   "retry",
   { json: Flags.json, project: Flags.project, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
-    const deliveries = yield* Deliveries
-    yield* deliveries.retry(yield* Flags.projectId(project), delivery)
+    yield* retryDelivery(yield* Flags.projectId(project), delivery)
     yield* answer(json, { deliveryId: delivery, status: "pending" }, `Delivery ${delivery} is pending again`)
-  }, onDeliveries)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Return a dead delivery to the queue, with a new retry schedule"),
   Command.withExamples([

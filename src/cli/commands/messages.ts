@@ -2,13 +2,10 @@
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
-import { Messages } from "../../messaging/Messages.ts"
+import { listMessages, settleMessage } from "../../messaging/Messages.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, table } from "../Output.ts"
-
-const onMessages = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Messages.layer), onMigratedDatabase)
 
 const list = Command.make(
   "list",
@@ -22,8 +19,7 @@ const list = Command.make(
     )
   },
   Effect.fn(function* ({ json, project, status, ...range }) {
-    const messages = yield* Messages
-    const found = yield* messages.list(yield* Flags.projectId(project), Option.getOrNull(status), range)
+    const found = yield* listMessages(yield* Flags.projectId(project), Option.getOrNull(status), range)
     const items = found.items.map(({ conversationId, createdAt, deliveryStatus, messageId }) => ({
       messageId,
       conversationId,
@@ -32,7 +28,7 @@ const list = Command.make(
     }))
     const rows = items.map((item) => [item.messageId, item.conversationId ?? "-", item.deliveryStatus, item.createdAt])
     yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No messages" : table([head, ...rows]))
-  }, onMessages)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the messages of a project, the newest first"),
   Command.withExamples([
@@ -49,10 +45,9 @@ const settle = Command.make(
     as: Flag.Literals("as", ["sent", "failed"]).pipe(Flag.withDescription("The outcome of the message (required)"))
   },
   Effect.fn(function* ({ as, json, message, project }) {
-    const messages = yield* Messages
-    yield* messages.settle(yield* Flags.projectId(project), message, as)
+    yield* settleMessage(yield* Flags.projectId(project), message, as)
     yield* answer(json, { messageId: message, deliveryStatus: as }, `Message ${message} is ${as}`)
-  }, onMessages)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Record the outcome of a message whose outcome is unknown, after checking at the provider"),
   Command.withExamples([

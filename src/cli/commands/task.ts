@@ -5,13 +5,9 @@ import { taskFields } from "../../api/crm/Tasks.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
 import { Instant } from "../../api/schema/Instant.ts"
 import { completeTask, createTask, TaskReferenceUnknown } from "../../crm/Tasks.ts"
-import { Notifier } from "../../platform/outbox/Notifier.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
-
-const onTasks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Notifier.layerInline), onMigratedDatabase)
 
 const create = Command.make(
   "create",
@@ -40,7 +36,7 @@ const create = Command.make(
       dueAt: Option.getOrNull(due)
     })
     yield* answer(json, { taskId }, `Task ${taskId} is created`)
-  }, onTasks)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Create a task and emit crm.task.created.v1"),
   Command.withExamples([
@@ -60,7 +56,7 @@ const complete = Command.make(
     const taskId = yield* namedIn(projectId)("task", TaskId, task)
     yield* completeTask(projectId, taskId)
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
-  }, onTasks)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Complete a task and emit crm.task.completed.v1"),
   Command.withExamples([

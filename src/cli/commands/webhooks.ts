@@ -3,24 +3,18 @@ import { Data, Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { Sender } from "../../integrations/endpoints/Sender.ts"
-import { TestEvents } from "../../integrations/TestEvents.ts"
-import { WebhookControl } from "../../integrations/WebhookControl.ts"
+import { sendTestEvent } from "../../integrations/TestEvents.ts"
+import { disableWebhook, enableWebhook, listWebhooks, showWebhook } from "../../integrations/WebhookControl.ts"
 import type { Listed } from "../../integrations/endpoints/WebhookList.ts"
-import { Audit } from "../../platform/operators/Audit.ts"
 import { plural } from "../../platform/operators/Search.ts"
-import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, confirm, isOnTerminal, table } from "../Output.ts"
 
-const onWebhooks = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(WebhookControl.layer.pipe(Layer.provide(Notifier.layerInline))), onMigratedDatabase)
-
-const testEvents = TestEvents.layer.pipe(
-  Layer.provide([Sender.layerOfSettings, Audit.layer, SecretBox.layer.pipe(Layer.provide(SecretKey.layer))])
-)
+/** What signs and sends a test event. */
+const sender = Layer.merge(Sender.layerOfSettings, Layer.provide(SecretBox.layer, SecretKey.layer))
 
 /** The endpoint did not answer a test event with 2xx. */
 class TestRefused extends Data.TaggedError("TestRefused")<{
@@ -44,11 +38,10 @@ const list = Command.make(
   "list",
   { json: Flags.json, project: Flags.project, ...Flags.rangeById },
   Effect.fn(function* ({ json, project, ...range }) {
-    const webhooks = yield* WebhookControl
-    const page = yield* webhooks.list(yield* Flags.projectId(project), range)
+    const page = yield* listWebhooks(yield* Flags.projectId(project), range)
     const text = page.items.length === 0 ? "No webhooks" : table([head, ...page.items.map(row)])
     yield* answerPage(json, { items: page.items.map(itemOf), next: page.next }, text, "--after")
-  }, onWebhooks)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the webhooks of a project with their health"),
   Command.withExamples([{ command: `${cli} webhooks list --project demo` }])
@@ -59,13 +52,12 @@ const test = Command.make(
   { json: Flags.json, project: Flags.project, installation: Flags.installation },
   Effect.fn(
     function* ({ installation, json, project }) {
-      const events = yield* TestEvents
-      const result = yield* events.send(yield* Flags.projectId(project), installation)
+      const result = yield* sendTestEvent(yield* Flags.projectId(project), installation)
       const { durationMs, errorCode, status } = result
       yield* answer(json, result, `${status === null ? errorCode : `Status ${status}`} after ${durationMs} ms`)
       if (status === null || status < 200 || status > 299) return yield* new TestRefused({ status, errorCode })
     },
-    (command) => command.pipe(Effect.provide(testEvents), onMigratedDatabase)
+    (command) => command.pipe(Effect.provide(sender), onMigratedDatabase)
   )
 ).pipe(
   Command.withDescription("Send a signed webhook.test.v1 event to a webhook now, enabled or not, and show the answer"),
@@ -76,10 +68,9 @@ const enable = Command.make(
   "enable",
   { json: Flags.json, project: Flags.project, installation: Flags.installation },
   Effect.fn(function* ({ installation, json, project }) {
-    const webhooks = yield* WebhookControl
-    const webhook = yield* webhooks.enable(yield* Flags.projectId(project), installation)
+    const webhook = yield* enableWebhook(yield* Flags.projectId(project), installation)
     yield* answer(json, itemOf(webhook), table([head, row(webhook)]))
-  }, onWebhooks)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Enable a webhook; its endpoint is tried at once"),
   Command.withExamples([{ command: `${cli} webhooks enable --project demo --installation ins_shop` }])
@@ -94,19 +85,18 @@ const disable = Command.make(
     yes: Flags.toggle("yes", "Do not ask for confirmation")
   },
   Effect.fn(function* ({ installation, json, project, yes }) {
-    const webhooks = yield* WebhookControl
     const projectId = yield* Flags.projectId(project)
     if (!yes && (yield* isOnTerminal)) {
-      const { pending } = yield* webhooks.show(projectId, installation)
+      const { pending } = yield* showWebhook(projectId, installation)
       const number = `${pending < pendingMax ? "" : "at least "}${plural(pending, "pending delivery", "pending deliveries")}`
       if (!(yield* confirm(`Disable the webhook of ${installation}, and end its ${number}?`))) {
         return yield* new NotConfirmed()
       }
     }
-    const { deadLettered, webhook } = yield* webhooks.disable(projectId, installation)
+    const { deadLettered, webhook } = yield* disableWebhook(projectId, installation)
     const text = `${table([head, row(webhook)])}\n\nPending deliveries that are dead-lettered: ${deadLettered}`
     yield* answer(json, { ...itemOf(webhook), deadLettered }, text)
-  }, onWebhooks)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Disable a webhook: its pending deliveries are dead-lettered"),
   Command.withExamples([{ command: `${cli} webhooks disable --project demo --installation ins_shop` }])

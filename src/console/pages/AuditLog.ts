@@ -1,17 +1,16 @@
 /** The actions of operators in a project. */
 import { Effect } from "effect"
-import { Audit } from "../../platform/operators/Audit.ts"
+import { listActions } from "../../platform/operators/Audit.ts"
 import { html, idOf } from "../Html.ts"
 import { listOf, orNotFound, projectPage } from "../Page.ts"
 
 export const auditLog = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, time }) {
-    const audit = yield* Audit
     return listOf(request, {
       title: `Audit of ${project.name}`,
       caption: "Actions of operators, newest first",
       empty: "No actions yet.",
-      found: yield* orNotFound(audit.list(project.id, range)),
+      found: yield* orNotFound(listActions(project.id, range)),
       columns: {
         At: ({ at }) => time(at),
         Actor: ({ actor }) => actor,

@@ -1,6 +1,6 @@
 /** The replays of a project: their progress, their pace, and what delays them. */
 import { Effect } from "effect"
-import { Replays } from "../../integrations/deliveries/Replays.ts"
+import { listReplays } from "../../integrations/deliveries/Replays.ts"
 import { list, type Listed as Webhook } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, type Cell, duration, html, idLink, idOf, progress, type Time } from "../Html.ts"
 import { listOf, orNotFound, pageSize, projectPage } from "../Page.ts"
@@ -18,8 +18,7 @@ const holdOf = (webhook: Webhook | undefined, time: Time): Cell => {
 
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
-    const service = yield* Replays
-    const found = yield* orNotFound(service.list(project.id, range))
+    const found = yield* orNotFound(listReplays(project.id, range))
     const ids = found.items.filter(({ state }) => state === "running").map(({ installationId }) => installationId)
     const webhooks = yield* list(sql, project.id, sql`webhooks.installation_id = ANY(${ids}::text[])`, pageSize)
     const of = { project: project.id }

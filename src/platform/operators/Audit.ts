@@ -1,10 +1,10 @@
 /** The audit of operators' actions (contract §13). The statement that carries out an action also records it. */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { selectList } from "../database/Columns.ts"
-import { type ProjectUnknown, requireProject } from "./ProjectUnknown.ts"
-import { type Found, pageOf, type Range } from "./Search.ts"
+import { requireProject } from "./ProjectUnknown.ts"
+import { pageOf, type Range } from "./Search.ts"
 
 /** The operator who acts. `actor` is the user of the operating system for a command, `console session` for the console. */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
@@ -27,7 +27,7 @@ const actions = [
 ] as const
 type Action = (typeof actions)[number]
 
-interface Audited {
+export interface Audited {
   readonly actor: string
   readonly action: Action
   /** Id of the record that the action changes. */
@@ -61,39 +61,16 @@ export const recordAction = (
     FROM ${sql(changed)}
   )`
 
-export class Audit extends Context.Service<
-  Audit,
-  {
-    /** Records an action that changes no record. */
-    readonly record: (projectId: ProjectId, action: Omit<Audited, "actor">) => Effect.Effect<void, never, Operator>
-    /** Lists the entries of a project, newest first. */
-    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<Entry>, ProjectUnknown>
-  }
->()("developer-api/platform/operators/Audit") {
-  static readonly layer = Layer.effect(
-    Audit,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      return {
-        record: Effect.fn("Audit.record")(function* (projectId, action) {
-          const { actor } = yield* Operator
-          yield* Effect.orDie(sql`
-            WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
-            ${recordAction(sql, { ...action, actor }, "project")}
-            SELECT FROM project`)
-        }),
-        list: Effect.fn("Audit.list")(function* (projectId, { after, limit }) {
-          yield* requireProject(sql, projectId)
-          const rows = yield* Effect.orDie(sql<Entry>`
-            SELECT ${sql.literal(entryColumns)} FROM audit_entries
-            WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
-            ORDER BY id DESC LIMIT ${limit + 1}::int`)
-          return pageOf(rows, limit, ({ id }) => id)
-        })
-      }
-    })
-  )
-}
+/** Lists the actions in a project, newest first. */
+export const listActions = Effect.fn("listActions")(function* (projectId: ProjectId, { after, limit }: Range) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  const rows = yield* sql<Entry>`
+    SELECT ${sql.literal(entryColumns)} FROM audit_entries
+    WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+    ORDER BY id DESC LIMIT ${limit + 1}::int`
+  return pageOf(rows, limit, ({ id }) => id)
+})
 
 const entryColumns = selectList({
   id: "id",

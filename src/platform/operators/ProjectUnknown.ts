@@ -1,6 +1,6 @@
 /** The error of commands that name a project which does not exist. */
 import { Data, Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../Moves.ts"
 
@@ -24,8 +24,8 @@ export const servedProject = (sql: SqlClient.SqlClient, projectId: ProjectId) =>
 export const requireProject = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   projectId: ProjectId
-): Effect.fn.Return<void, ProjectUnknown> {
-  const rows = yield* Effect.orDie(sql`
-    SELECT FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}`)
+): Effect.fn.Return<void, ProjectUnknown | SqlError.SqlError> {
+  const rows = yield* sql`
+    SELECT FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}`
   if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
 })

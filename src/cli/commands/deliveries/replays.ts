@@ -2,14 +2,18 @@
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { eventTypes } from "../../../api/integrations/Events.ts"
-import { filterNames, highestPace, Replays, usualPace } from "../../../integrations/deliveries/Replays.ts"
+import {
+  cancelReplay,
+  filterNames,
+  highestPace,
+  listReplays,
+  startReplay,
+  usualPace
+} from "../../../integrations/deliveries/Replays.ts"
 import { plural } from "../../../platform/operators/Search.ts"
 import * as Flags from "../../Flags.ts"
 import { onMigratedDatabase } from "../../OnDatabase.ts"
 import { answer, answerPage, cli, table } from "../../Output.ts"
-
-const onReplays = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(Replays.layer), onMigratedDatabase)
 
 const countOf = (deliveries: number) => plural(deliveries, "delivery", "deliveries")
 
@@ -37,20 +41,14 @@ export const replay = Command.make(
     dryRun: Flags.toggle("dry-run", "Count the deliveries, and replay none")
   },
   Effect.fn(function* ({ json, project, since, until, ...request }) {
-    const replays = yield* Replays
     const projectId = yield* Flags.projectId(project)
-    const started = yield* replays.start({
-      ...request,
-      projectId,
-      since,
-      until
-    })
+    const started = yield* startReplay({ ...request, projectId, since, until })
     const text =
       started.replayId === null
         ? `${countOf(started.matched)} would be sent again`
         : `Replay ${started.replayId}: ${countOf(started.queued)} will be sent again`
     yield* answer(json, started, text)
-  }, onReplays)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Send stored events to a webhook again. Live events are sent first"),
   Command.withExamples([
@@ -69,8 +67,7 @@ export const list = Command.make(
   "replays",
   { json: Flags.json, project: Flags.project, ...Flags.range },
   Effect.fn(function* ({ json, project, ...range }) {
-    const replays = yield* Replays
-    const page = yield* replays.list(yield* Flags.projectId(project), range)
+    const page = yield* listReplays(yield* Flags.projectId(project), range)
     const rows = page.items.map((item) => [
       item.replayId,
       item.installationId,
@@ -82,7 +79,7 @@ export const list = Command.make(
       item.createdAt
     ])
     yield* answerPage(json, page, rows.length === 0 ? "No replays" : table([head, ...rows]))
-  }, onReplays)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the replays of a project, the newest first"),
   Command.withExamples([{ command: `${cli} deliveries replays --project demo` }])
@@ -96,11 +93,10 @@ export const cancel = Command.make(
     replay: Flags.id("replay", "The replay's id (required)")
   },
   Effect.fn(function* ({ json, project, replay }) {
-    const replays = yield* Replays
-    const cancelled = yield* replays.cancel(yield* Flags.projectId(project), replay)
+    const cancelled = yield* cancelReplay(yield* Flags.projectId(project), replay)
     const { matched, queued, replayId } = cancelled
     yield* answer(json, cancelled, `Replay ${replayId} is cancelled after ${queued} of ${countOf(matched)}`)
-  }, onReplays)
+  }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Cancel a replay: deliveries that are not queued yet are not sent"),
   Command.withExamples([

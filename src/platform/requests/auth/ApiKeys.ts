@@ -1,6 +1,6 @@
 /** API keys (contract §3): issues, lists, revokes and rotates them. */
 import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import type { Scope } from "../../../api/Access.ts"
 import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
 import { ProjectUnknown, requireProject } from "../../operators/ProjectUnknown.ts"
@@ -81,7 +81,10 @@ export class ApiKeys extends Context.Service<
     }) => Effect.Effect<IssuedKey, ProjectUnknown | MemberUnusable | ExpiryTooLong>
 
     /** Lists the keys of a project, newest first, including revoked and expired ones. */
-    readonly list: (projectId: ProjectId, range: Range) => Effect.Effect<Found<ApiKey>, ProjectUnknown | KeyUnknown>
+    readonly list: (
+      projectId: ProjectId,
+      range: Range
+    ) => Effect.Effect<Found<ApiKey>, ProjectUnknown | KeyUnknown | SqlError.SqlError>
 
     /** Revokes a key. A key that is already revoked does not change. */
     readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
@@ -147,9 +150,7 @@ export class ApiKeys extends Context.Service<
           list: Effect.fn("ApiKeys.list")(function* (projectId, { after, limit }) {
             yield* requireProject(sql, projectId)
             if (after !== null) {
-              const known = yield* Effect.orDie(
-                sql`SELECT FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}`
-              )
+              const known = yield* sql`SELECT FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}`
               if (known.length === 0) return yield* new KeyUnknown()
             }
             const following = sql`AND (created_at, key_id) < ((
@@ -158,7 +159,7 @@ export class ApiKeys extends Context.Service<
             SELECT key_id AS "keyId", name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
               revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", created_at AS "createdAt"
             FROM api_keys WHERE project_id = ${projectId} ${after === null ? sql.literal("") : following}
-            ORDER BY created_at DESC, key_id DESC LIMIT ${limit + 1}::int`.pipe(Effect.orDie)
+            ORDER BY created_at DESC, key_id DESC LIMIT ${limit + 1}::int`
             return pageOf(rows, limit, ({ keyId }) => keyId)
           }),
 
