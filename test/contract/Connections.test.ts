@@ -33,11 +33,16 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
     create(token, "chunked").replace(/content-length[^]*/, "transfer-encoding: chunked\r\n\r\nnonsense\r\n\r\n")
 
   for (const count of [0, 1, 3]) {
-    for (const [what, rest, status] of [
-      ["bytes that are no request", () => garbage, 400],
-      ["a body that is malformed", chunked, 400],
-      ["a header section that is too large", () => `GET / HTTP/1.1\r\nx: ${"x".repeat(20_000)}\r\n\r\n`, 431],
-      ["CONNECT", () => "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n", 404]
+    for (const [what, rest, status, code] of [
+      ["bytes that are no request", () => garbage, 400, "validation_failed"],
+      ["a body that is malformed", chunked, 400, "validation_failed"],
+      [
+        "a header section that is too large",
+        () => `GET / HTTP/1.1\r\nx: ${"x".repeat(20_000)}\r\n\r\n`,
+        431,
+        "headers_too_large"
+      ],
+      ["CONNECT", () => "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n", 404, "route_not_found"]
     ] as const) {
       it.effect(
         `with ${count} requests before ${what} gets their answers in order, then a problem, and ends`,
@@ -52,7 +57,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a connection", (it) =>
             answers.slice(0, -1).map((answer) => [answer.status, requestIdOf(answer)]),
             ids.map((id) => [201, id])
           )
-          problemOf(last, status, String(codeOf(last)))
+          problemOf(last, status, code)
           assert.strictEqual(last.headers["connection"], "close")
           const { text } = yield* send({ path: clients, token })
           assert.strictEqual(text.split('"displayName"').length - 1, count)

@@ -9,8 +9,8 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { run } from "../cli/Cli.support.ts"
 import { eventually } from "../support/Waiting.ts"
 import type { Calls } from "./Mix.calls.support.ts"
-import { type Project, recipients } from "./Mix.project.support.ts"
-import { kinds } from "./Providers.support.ts"
+import { crowd, type Project, recipients } from "./Mix.project.support.ts"
+import { type Kind, kinds } from "./Providers.support.ts"
 
 const clientState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
 const dealState = (title: string, stage: string, status: string, version: number) =>
@@ -24,13 +24,16 @@ const webhookState = (url: string, version: number) => `${url}, version ${versio
 export const makeLedger = () => ({
   clients: new Map([
     ["cli_file", clientState("Client of a file", "active", 1)],
-    ...recipients.map((name) => [`cli_${name}`, clientState(name, "active", 1)] as const)
+    ...[...recipients, ...crowd].map((name) => [`cli_${name}`, clientState(name, "active", 1)] as const)
   ]),
   deals: new Map([["deal_own", dealState("Own", "new", "open", 1)]]),
   notes: new Map<string, string>(),
   tickets: new Map<string, string>(),
   webhooks: new Map<string, string>(),
-  campaigns: new Map([["cmp_own", campaignState("Own", "draft", 1)]]),
+  campaigns: new Map([
+    ["cmp_own", campaignState("Own", "draft", 1)],
+    ...kinds.map((kind) => [`cmp_${kind}`, campaignState(kind, "draft", 1)] as const)
+  ]),
   /** The names of events. */
   events: new Array<string>(),
   /** Texts of messages, and the ids of their first receipts. */
@@ -40,8 +43,8 @@ export const makeLedger = () => ({
   /** Secrets of each installation, from the answers. */
   secrets: new Map<string, Set<string>>(),
   campaignOperations: new Set<string>(),
-  /** Campaigns over each kind of provider that were started. */
-  started: { http: 0, telegram: 0 }
+  /** How often the text of a recipient was to be sent by campaigns, each over one kind of provider. */
+  campaignTexts: new Map<string, number>()
 })
 export type Ledger = ReturnType<typeof makeLedger>
 
@@ -184,41 +187,65 @@ const messages = ({ ledger, calls, project }: Scene): Caller => {
   }
 }
 
-const campaigns = ({ ledger, calls }: Scene): Caller => {
+/** Returns the commands on campaigns. */
+const campaignCommands =
+  ({ ledger, calls }: Scene) =>
+  (campaignId: string, operation: (typeof operations)[number], version: number, json: object = {}) => {
+    ledger.campaignOperations.add(operation)
+    return calls.command("patchCampaign", { params: { campaignId }, json: { operation, ...json } }, { version })
+  }
+
+const route = (of: Kind) => ({ templateId: of, templateVersion: 1, channelId: of })
+
+const audienceOf = (kind: Kind, tag: "campaign" | "crowd") => ({
+  filter: { contactStatus: "active", providerTypes: [kind], requiredTags: [tag], stageIds: [] }
+})
+
+/** Notes the sends of a started campaign. */
+const noteStarted = ({ ledger }: Scene, kind: Kind, names: ReadonlyArray<string>) => {
+  for (const text of names.map((name) => `${kind} to ${name}`)) {
+    ledger.campaignTexts.set(text, (ledger.campaignTexts.get(text) ?? 0) + 1)
+  }
+}
+
+/** Starts a campaign over each kind of provider, which lasts for 20 s while a worker runs. */
+export const startCrowd = async (scene: Scene) => {
+  const command = campaignCommands(scene)
+  for (const kind of kinds) {
+    const id = `cmp_${kind}`
+    await command(id, "set_primary_route", 2, route(kind))
+    await command(id, "freeze_audience", 3, audienceOf(kind, "crowd"))
+    await command(id, "schedule", 4, { scheduledForLocal: null, sendsPerMinute: 600 })
+    noteStarted(scene, kind, crowd)
+    // The campaign starts and completes, which are two more versions.
+    scene.ledger.campaigns.set(id, campaignState(kind, "completed", 6))
+  }
+}
+
+const campaigns = (scene: Scene): Caller => {
+  const command = campaignCommands(scene)
   return async (n) => {
     const [kind = "http", other = "telegram"] = n % 4 < 2 ? kinds : kinds.toReversed()
-    const command = (
-      campaignId: string,
-      operation: (typeof operations)[number],
-      version: number,
-      json: object = {}
-    ) => {
-      ledger.campaignOperations.add(operation)
-      return calls.command("patchCampaign", { params: { campaignId }, json: { operation, ...json } }, { version })
-    }
     const { resourceId: id } = await command("cmp_own", "duplicate", 1)
     const name = `Campaign ${n}`
-    const route = (of: string) => ({ templateId: of, templateVersion: 1, channelId: of })
-    const filter = { contactStatus: "active", providerTypes: [kind], requiredTags: ["campaign"], stageIds: [] }
     await command(id, "rename", 2, { name, expectedVersion: 1 })
     await command(id, "bind_template", 3, { templateId: other, templateVersion: 1 })
     await command(id, "bind_sender", 4, { channelId: other })
     await command(id, "set_primary_route", 5, route(kind))
     await command(id, "set_fallback_route", 6, route(other))
     await command(id, "remove_fallback_route", 7)
-    await command(id, "freeze_audience", 8, { filter })
+    await command(id, "freeze_audience", 8, audienceOf(kind, "campaign"))
     await command(id, "schedule", 9, { scheduledForLocal: "2199-01-01T00:00", sendsPerMinute: 600 })
     await command(id, "pause", 10)
     await command(id, "resume", 11)
     if (n % 2 === 0) {
       await command(id, "schedule", 12, { scheduledForLocal: null, sendsPerMinute: 6_000 })
-      ledger.started[kind]++
-      // The campaign starts and completes, which are two more versions.
-      ledger.campaigns.set(id, campaignState(name, "completed", 14))
+      noteStarted(scene, kind, recipients)
+      scene.ledger.campaigns.set(id, campaignState(name, "completed", 14))
     } else {
       await command(id, "cancel", 12)
       if (n % 4 === 1) await command(id, "delete", 12, { expectedVersion: 12 })
-      else ledger.campaigns.set(id, campaignState(name, "cancelled", 12))
+      else scene.ledger.campaigns.set(id, campaignState(name, "cancelled", 12))
     }
   }
 }

@@ -16,8 +16,9 @@ export const conversations = {
   telegram: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e9"
 } as const satisfies Record<Kind, string>
 
-/** Clients that receive the campaigns. */
+/** Clients that receive the campaigns of callers, and those that receive the long campaigns. */
 export const recipients = ["Ada", "Grace", "Mary"]
+export const crowd = Array.from({ length: 200 }, (_, n) => `Crowd-${n}`)
 
 const eventTypes: ReadonlyArray<EventType> = [
   "crm.deal.created.v1",
@@ -60,10 +61,10 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     pipelines,
     clients: [
       ...file.clients,
-      ...recipients.map((name) => ({
+      ...[...recipients, ...crowd].map((name) => ({
         id: `cli_${name}`,
         displayName: name,
-        tags: ["campaign"],
+        tags: [recipients.includes(name) ? "campaign" : "crowd"],
         marketingConsent: true,
         addresses: kinds.map((channelId) => ({ channelId, address: `${channelId}-${name}` }))
       }))
@@ -74,7 +75,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     channels: channelsOf(provider),
     conversations: kinds.map((kind) => ({ id: conversations[kind], channelId: kind, address: `${kind}-own` })),
     templates: kinds.map((kind) => ({ id: kind, version: 1, name: kind, body: `${kind} to {{displayName}}` })),
-    campaigns: [{ id: "cmp_own", name: "Own" }]
+    campaigns: [{ id: "cmp_own", name: "Own" }, ...kinds.map((kind) => ({ id: `cmp_${kind}`, name: kind }))]
   })
   const query = await lastingSession(databaseUrl)
 

@@ -1,6 +1,7 @@
 /**
- * Any part is killed at any moment, alone or with others, under a mix of every mutation: each command is applied once, each
- * event is delivered or dead-lettered (contract §5, §8 to §10). `ROUNDS` sets the number of rounds, `SEED` what is killed.
+ * Any part is killed at any moment, alone or with others, under a mix of every mutation, then the workers during calls of
+ * campaigns: each command is applied once, each event is delivered or dead-lettered, each recipient is sent to once
+ * (contract §5, §8 to §10). `ROUNDS` sets the number of rounds before the campaigns, `SEED` what is killed.
  */
 import { assert } from "@effect/vitest"
 import fc from "fast-check"
@@ -9,10 +10,11 @@ import { requires } from "../support/Programs.ts"
 import { leaksIn } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
-import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
+import { makeLedger, openCallers, runCallers, type Scene, startCrowd } from "./Mix.callers.support.ts"
 import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
-import { partNames, type Round, startParts } from "./Mix.parts.support.ts"
+import { type PartName, partNames, type Round, startParts } from "./Mix.parts.support.ts"
 import { openProject } from "./Mix.project.support.ts"
+import { accept, acceptSilently, type Answering, ignore, type Kind } from "./Providers.support.ts"
 import { dump, givenSecrets } from "./Secrets.support.ts"
 
 const numberOf = (name: string, usual: number) => Number(process.env[name] ?? usual)
@@ -31,6 +33,27 @@ const plan: ReadonlyArray<Round> = fc.sample(
   { numRuns: rounds, seed }
 )
 
+/** What the provider does with a call of a campaign during which the workers are killed, some of them with PostgreSQL. */
+const lastCalls: ReadonlyArray<readonly [kind: Kind, last: Answering, ...others: ReadonlyArray<PartName>]> = [
+  ["http", ignore],
+  ["telegram", acceptSilently],
+  ["http", accept, "postgres"],
+  ["telegram", ignore],
+  ["http", acceptSilently],
+  ["telegram", accept, "postgres"]
+]
+
+/** Waits for a call of a long campaign; from then on, the provider ignores the calls of these campaigns. */
+const lastCall = ({ project: { provider } }: Scene, kind: Kind, last: Answering) =>
+  new Promise<void>((resolve) =>
+    provider.answerWith((call) => {
+      if (!call.text.startsWith(`${kind} to Crowd-`)) return accept(call)
+      provider.answerWith((later) => (later.text.includes(" to Crowd-") ? ignore : accept)(later))
+      last(call)
+      resolve()
+    })
+  )
+
 /** Asserts that no secret of the deployment is in the output of its processes, or unencrypted in the database. */
 const expectNoLeak = async ({ ledger, env, project }: Scene, printed: string) => {
   // There is a secret for each rotation; the last ones suffice.
@@ -48,7 +71,7 @@ describe("a mix of every mutation under kill -9 of any part", () => {
   requires("redis")
 
   it(
-    `applies each answered command once over ${rounds} rounds, and loses no event`,
+    `applies each answered command once over ${rounds} rounds, sends to each recipient once, and loses no event`,
     { timeout: 3_600_000 },
     async () => {
       const parts = await startParts()
@@ -62,22 +85,35 @@ describe("a mix of every mutation under kill -9 of any part", () => {
 
       const killed = new Map<string, number>()
       const killAll = async () => {
-        for (const round of plan) {
-          const before = calls.answered()
-          await eventually(() => assert.isAbove(calls.answered(), before + 20))
+        const kill = async (round: Round) => {
           await parts.run(round)
           for (const [name] of round) killed.set(name, (killed.get(name) ?? 0) + 1)
         }
+        for (const round of plan) {
+          const before = calls.answered()
+          await eventually(() => assert.isAbove(calls.answered(), before + 20))
+          await kill(round)
+        }
         await everyCommand(scene)
         await Promise.all(stops.map((stop) => stop()))
+        await startCrowd(scene)
+        for (const [kind, last, ...others] of lastCalls) {
+          await lastCall(scene, kind, last)
+          await kill((["worker-1", "worker-2", ...others] as const).map((name) => [name, 0]))
+          project.provider.answerWith(accept)
+        }
         await parts.areReady()
         await settled(scene)
         await stopRetries()
       }
       await Promise.race([failed, killAll()])
 
-      const { again, dead, deliveries, events, unknown } = await balance(scene)
+      const { again, dead, deliveries, events, ofCampaigns, unknown } = await balance(scene)
       assert.isAbove(dead, 0)
+      // Otherwise no worker was killed during a call. Calls without an answer that may not be repeated are left to an operator.
+      assert.isAbove(ofCampaigns.repeated, 0)
+      assert.isAtLeast(ofCampaigns.unknown, 2)
+      assert.isAbove(ofCampaigns.once, 0)
       await expectNoLeak(scene, await parts.printed())
       const { counts } = calls
       console.log(
