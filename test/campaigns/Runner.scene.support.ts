@@ -1,4 +1,4 @@
-/** A campaign with one recipient, and the statements that release, record and collect its messages, at chosen times. */
+/** A campaign, and the statements that release, record and collect the messages of its recipients, at chosen times. */
 import { assert } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { collect } from "../../src/campaigns/Runner/Recipients.ts"
@@ -9,7 +9,7 @@ import { outcomes } from "../../src/messaging/providers/Providers.ts"
 import { resultOf } from "../../src/messaging/RetrySchedule.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { campaignOf, cancelAll, type Plan } from "./Runner.support.ts"
+import { campaignOf, cancelAll, type Plan, type Recipient } from "./Runner.support.ts"
 
 const begin = Date.UTC(2026, 10, 20, 10)
 export const lease = 60_000
@@ -20,6 +20,10 @@ export const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
 export const postponed = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() } satisfies Outcome
 export const unclear: Outcome = { _tag: "unknown", errorCode: "http_500" }
 
+/** Returns the status, route, attempts and doubt of a recipient. */
+export const stateOf = ({ attempts, inDoubt, route, status }: Recipient) =>
+  [status, route, attempts, ...(inDoubt ? ["in doubt"] : [])].join(" ")
+
 /** The terms of a release that returns up to `free` messages; times are in milliseconds. */
 export const termsOf = (sql: TestServer["Service"]["sql"], at: number, until = at, free = 1) => ({
   now: timeOf(sql, new Date(at)),
@@ -29,7 +33,7 @@ export const termsOf = (sql: TestServer["Service"]["sql"], at: number, until = a
   limits: limitsOf(free)
 })
 
-/** Creates a campaign to one recipient, at one send a millisecond. Times are in milliseconds. */
+/** Creates a campaign, by default to one recipient, at one send a millisecond. Times are in milliseconds. */
 export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const server = yield* TestServer
   const { sql } = server
@@ -37,34 +41,41 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const campaign = yield* campaignOf(server, { recipients: 1, primary: nowhere, ...plan })
   const { projectId, recipients } = campaign
   const at = (millis: number) => timeOf(sql, new Date(begin + millis))
-  const claims = (millis: number) => Effect.orDie(release(sql, termsOf(sql, begin + millis)))
-  const collected = Effect.orDie(collect(sql))
-  /** Records the result of a call and collects it. */
-  const recordAs = (attempt: Attempt, outcome: Outcome, millis = 0) =>
-    Effect.orDie(Effect.andThen(record(sql, at(millis), [{ attempt, result: resultOf(attempt, outcome) }]), collected))
+  /** Releases up to `free` recipients. */
+  const claims = (millis: number, free = 1) =>
+    Effect.orDie(release(sql, termsOf(sql, begin + millis, begin + millis + free - 1, free)))
+  /** Records the results of calls and collects them. */
+  const recordAll = (ended: ReadonlyArray<readonly [Attempt, Outcome]>, millis = 0) =>
+    record(
+      sql,
+      at(millis),
+      ended.map(([attempt, outcome]) => ({ attempt, result: resultOf(attempt, outcome) }))
+    ).pipe(Effect.andThen(collect(sql)), Effect.orDie)
+  const states = Effect.map(recipients, (rows) => rows.map(stateOf))
   return {
     ...campaign,
     sql,
     claims,
+    recordAll,
+    states,
     /** Releases the recipient; fails if none can be released. */
     claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is released")]) => claim),
-    record: recordAs,
+    record: (attempt: Attempt, outcome: Outcome, millis = 0) => recordAll([[attempt, outcome]], millis),
     /** Takes over messages whose lease has ended. */
     reclaim: Effect.fnUntraced(function* (millis: number) {
-      const lost = yield* Effect.orDie(claim(sql, termsOf(sql, begin + millis, 0, 100)))
-      for (const attempt of lost) {
-        assert.isTrue(attempt.lost)
-        if (attempt.projectId === projectId) yield* recordAs(attempt, outcomes.leaseLost, millis)
-      }
+      const lost = yield* Effect.orDie(claim(sql, termsOf(sql, begin + millis, 0, 1_000)))
+      for (const attempt of lost) assert.isTrue(attempt.lost)
+      const own = lost.filter((attempt) => attempt.projectId === projectId)
+      yield* recordAll(
+        own.map((attempt) => [attempt, outcomes.leaseLost]),
+        millis
+      )
     }),
-    /** Reads the recipient's status, route, attempts and doubt. */
-    recipientState: Effect.map(recipients, ([row = assert.fail("no recipient")]) =>
-      [row.status, row.route, row.attempts, ...(row.inDoubt ? ["in doubt"] : [])].join(" ")
-    ),
+    recipientState: Effect.map(states, ([state = assert.fail("no recipient")]) => state),
     /** Reads the status of each message of the campaign. */
     messages: Effect.map(
       Effect.orDie(sql<{ readonly status: string; readonly channel: string }>`
-        SELECT status, channel_id AS channel FROM messages WHERE project_id = ${projectId} ORDER BY channel_id DESC`),
+        SELECT status, channel_id AS channel FROM messages WHERE project_id = ${projectId} ORDER BY position, channel_id DESC`),
       (rows) => rows.map(({ channel, status }) => `${status} ${channel}`)
     )
   }

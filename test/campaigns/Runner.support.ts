@@ -51,10 +51,10 @@ export const addressOf = (index: number) => `address-${index}`
 export const httpChannel = (id: string, url: string) =>
   ({ id, providerType: "http", displayName: id, config: { url, signingSecret } }) as const
 
-const botChannel = (id: string, url: string) =>
+export const botChannel = (id: string, url: string) =>
   ({ id, providerType: "telegram", displayName: id, config: { apiBaseUrl: url, token: "123456:secret" } }) as const
 
-interface Recipient {
+export interface Recipient {
   readonly status: string
   readonly route: string
   readonly attempts: number

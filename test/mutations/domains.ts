@@ -11,7 +11,7 @@ const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/provider
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
-const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.leases", "campaigns/Runner.outcomes")
+const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
@@ -39,19 +39,19 @@ export const domains = [
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.outcomes")("OR clients.suppressed", ""),
-  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.leases")("LEFT JOIN made", "JOIN made"),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.outcomes")(
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("OR clients.suppressed", ""),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.release")(
     "LIMIT paced.quota + ${maxSkipped}::int",
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
-  mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.outcomes")("ORDER BY turn, ", "ORDER BY "),
-  mutating("messaging/RetrySchedule.ts", "campaigns/Runner.outcomes")(" - (attempt.uncalled ?? 0)", ""),
+  mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
+  mutating("messaging/RetrySchedule.ts", "campaigns/Runner.states")(" - (attempt.uncalled ?? 0)", ""),
   mutating("messaging/MessagePruner.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
-  mutating("messaging/MessageList.ts", "campaigns/Runner.leases")(
+  mutating("messaging/MessageList.ts", "campaigns/Runner.release")(
     "recipient.status IN ('pending', 'sending')",
     "false"
   ),

@@ -1,158 +1,87 @@
-/**
- * The release of recipients: its data, its order, its rate over all replicas, and the recipients that it skips; their states, and the outcomes of calls
- * with and without a fallback (contract §9, with the rules of §8).
- */
-import { assert, it, layer } from "../support/Vitest.ts"
+/** The release of recipients: its data, its order, its leases, its rate over all replicas, and its limits (contract §9). */
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
-import { startsOf, stepOf } from "../../src/api/schema/States.ts"
+import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
-import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
 import { release } from "../../src/campaigns/Runner/Release.ts"
-import { byFailure, type Outcome } from "../../src/messaging/providers/Outcomes.ts"
-import { outcomes as known } from "../../src/messaging/providers/Providers.ts"
+import { find } from "../../src/messaging/MessageList.ts"
+import { countStuck } from "../../src/messaging/Messages.ts"
+import { settle } from "../../src/messaging/Messages/Repo.ts"
 import { timeOf } from "../support/Claims.ts"
-import { type Parts, TestServer } from "../support/TestServer.ts"
-import { accepted, lease, nowhere, postponed, refused, scene, termsOf, unclear } from "./Runner.scene.support.ts"
-import { addressOf, campaignOf, cancelAll, clientId, httpChannel, type Plan } from "./Runner.support.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { accepted, lease, nowhere, postponed, scene, termsOf, unclear } from "./Runner.scene.support.ts"
+import { addressOf, campaignOf, cancelAll, clientId } from "./Runner.support.ts"
 
 const hour = 3_600_000
 
-it("the state machine of recipients starts in open states and reaches every other state", () => {
-  const moves = Struct.keys(recipients.moves)
-  assert.sameMembers([...new Set(moves.flatMap((move) => startsOf(recipients, move)))], [...open])
-  assert.sameMembers([...new Set(moves.map((move) => stepOf(recipients, move).to))], [...recipients.states])
-})
-
-const toTheFallback = { fallback: nowhere }
-const withoutKeys = { primaryType: "telegram" } as const
-const times = (count: number, outcome: Outcome) => Array.from({ length: count }, () => outcome)
-const waits = (count: number, more = "") => Array.from({ length: count }, (_, n) => `pending primary ${n + 1}${more}`)
-
-/** Outcomes of calls, an hour apart, and the states of the recipient after each. */
-const histories: ReadonlyArray<
-  readonly [title: string, Partial<Plan>, outcomes: ReadonlyArray<Outcome>, states: ReadonlyArray<string>]
-> = [
-  ["completes a recipient when a call is accepted", {}, [accepted], ["sent primary 1"]],
-  [
-    "completes a recipient when a call is accepted after an unknown outcome",
-    {},
-    [unclear, accepted],
-    [...waits(1, " in doubt"), "sent primary 2 in doubt"]
-  ],
-  ["fails a recipient when a call is refused and there is no fallback", {}, [refused], ["failed primary 1"]],
-  [
-    "moves a recipient to the fallback when a call is refused, and fails it when the fallback refuses, too",
-    toTheFallback,
-    [refused, refused],
-    ["pending fallback 0", "failed fallback 1"]
-  ],
-  [
-    "repeats a call that was not processed up to five times",
-    withoutKeys,
-    times(5, postponed),
-    [...waits(4), "failed primary 5"]
-  ],
-  [
-    "moves a recipient to the fallback after five calls that were not processed",
-    toTheFallback,
-    times(5, postponed),
-    [...waits(4), "pending fallback 0"]
-  ],
-  [
-    "waits as long as the channel's config can't be opened, whatever the fallback",
-    toTheFallback,
-    [...times(7, byFailure("config_unreadable")), accepted],
-    [...waits(7), "sent primary 8"]
-  ],
-  [
-    "makes five calls, however many attempts end before their call",
-    {},
-    [...times(4, known.circuitOpen), ...times(5, postponed)],
-    [...waits(8), "failed primary 9"]
-  ],
-  [
-    "makes a call after attempts that ended before their call, though an earlier outcome is unknown",
-    {},
-    [unclear, ...times(4, known.notCalled), accepted],
-    [...waits(5, " in doubt"), "sent primary 6 in doubt"]
-  ],
-  [
-    "repeats a call of unknown outcome up to five times when the provider has idempotency keys",
-    toTheFallback,
-    times(5, unclear),
-    [...waits(4, " in doubt"), "unknown primary 5 in doubt"]
-  ],
-  [
-    "repeats no call of unknown outcome when the provider has no idempotency keys",
-    { ...toTheFallback, ...withoutKeys },
-    [unclear],
-    ["unknown primary 1 in doubt"]
-  ],
-  [
-    "moves no recipient to the fallback that was refused after an unknown outcome",
-    toTheFallback,
-    [unclear, refused],
-    [...waits(1, " in doubt"), "failed primary 2 in doubt"]
-  ],
-  [
-    "moves no recipient to the fallback whose calls were not processed after an unknown outcome",
-    toTheFallback,
-    [unclear, ...times(4, postponed)],
-    [...waits(4, " in doubt"), "unknown primary 5 in doubt"]
-  ]
-]
-
-const client = (changes: Partial<NonNullable<Parts["clients"]>[number]>): Parts => ({
-  clients: [{ id: clientId(0), displayName: "Ada", ...changes }]
-})
-const on = (...channels: ReadonlyArray<string>) =>
-  client({ addresses: channels.map((channelId) => ({ channelId, address: "a" })) })
-const revoked: Parts = { channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] }
-
-/** Changes by a project file, and the state to which the next release moves the recipient. */
-const changes: ReadonlyArray<readonly [what: string, state: string, Partial<Plan>, Parts]> = [
-  ["withdrew consent", "skipped primary 0", {}, client({ marketingConsent: false })],
-  ["was suppressed", "skipped primary 0", {}, client({ suppressed: true })],
-  ["was archived", "skipped primary 0", {}, client({ status: "archived" })],
-  ["was merged", "skipped primary 0", { recipients: 2 }, client({ mergedIntoClientId: clientId(1) })],
-  ["has an address on the primary channel alone", "sending primary 1", toTheFallback, on("primary")],
-  ["has an address on the fallback channel alone", "sending fallback 1", toTheFallback, on("fallback")],
-  ["has no address", "failed primary 0", toTheFallback, on()],
-  [
-    "can be reached over the fallback, as the primary channel was revoked",
-    "sending fallback 1",
-    toTheFallback,
-    revoked
-  ],
-  ["can't be reached, as the channel was revoked", "failed primary 0", {}, revoked]
-]
+/** Number of attempts of a message (contract §8). */
+const maxAttempts = 5
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running campaign", (it) => {
-  for (const [title, plan, outcomes, states] of histories) {
-    it.effect(title, function* () {
-      const { claimed, record, recipientState } = yield* scene(plan)
-      for (const [n, state] of states.entries()) {
-        yield* record(yield* claimed(n * hour), outcomes[n] ?? accepted, n * hour)
-        assert.strictEqual(yield* recipientState, state)
+  it.effect("releases a recipient to no other worker until its lease has ended", function* () {
+    const { claimed, claims, reclaim, recipientState } = yield* scene()
+    yield* claimed(0)
+    yield* reclaim(lease - 1)
+    assert.strictEqual(yield* recipientState, "sending primary 1")
+    assert.deepStrictEqual(yield* claims(lease - 1), [])
+    yield* reclaim(lease)
+    assert.strictEqual(yield* recipientState, "pending primary 1 in doubt")
+    const { inDoubt, number } = yield* claimed(lease + 1_000)
+    assert.deepStrictEqual({ number, inDoubt }, { number: 2, inDoubt: true })
+  })
+
+  it.effect("holds no lease of a recipient that waits for the next attempt", function* () {
+    const { claimed, claims, reclaim, record, recipientState } = yield* scene({ primaryType: "telegram" })
+    yield* record(yield* claimed(0), postponed)
+    yield* reclaim(2 * lease)
+    assert.strictEqual(yield* recipientState, "pending primary 1")
+    assert.deepStrictEqual(yield* claims(999), [])
+    assert.strictEqual((yield* claimed(1_000)).number, 2)
+  })
+
+  it.effect(
+    "has its messages in the lists of operators, who have to settle only those that nothing follows",
+    function* () {
+      const { claimed, projectId, record, recipientState, sql } = yield* scene()
+      const stuck = Effect.map(Effect.orDie(countStuck(sql)), ({ unsettled }) => unsettled)
+      const listed = (status: MessageStatus) =>
+        Effect.map(
+          Effect.orDie(find(sql, ProjectId.make(projectId), status, { after: null, limit: 10 })),
+          ({ items }) => items.map((message) => Struct.omit(message, ["createdAt"]))
+        )
+      const others = yield* stuck
+      for (const [attempt, state] of [...Array<string>(maxAttempts - 1).fill("pending"), "unknown"].entries()) {
+        const claim = yield* claimed(attempt * hour)
+        const common = { messageId: claim.messageId, conversationId: null, client: "Client 0", channel: "primary" }
+        assert.deepStrictEqual(yield* listed(attempt === 0 ? "pending" : "unknown"), [
+          { ...common, deliveryStatus: attempt === 0 ? "pending" : "unknown", attempts: attempt + 1 }
+        ])
+        yield* record(claim, unclear, attempt * hour)
+        assert.include(yield* recipientState, state)
+        assert.strictEqual(yield* stuck, others + (state === "unknown" ? 1 : 0))
       }
-    })
-  }
+    }
+  )
 
-  for (const [what, state, plan, parts] of changes) {
-    it.effect(`leaves a recipient ${state} whose client ${what} after the freeze`, function* () {
-      const { apply, claims, recipientState } = yield* scene(plan)
-      yield* apply(parts)
-      yield* claims(0)
-      assert.strictEqual(yield* recipientState, state)
-    })
-  }
+  it.effect("gives a recipient the outcome of its call after it was cancelled and deleted", function* () {
+    const { claimed, projectId, record, recipientState, sql } = yield* scene()
+    const claim = yield* claimed(0)
+    yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
+    yield* record(claim, accepted)
+    assert.strictEqual(yield* recipientState, "sent primary 1")
+  })
 
-  it.effect("leaves an unknown outcome unknown when the client is suppressed before the next attempt", function* () {
-    const { apply, claimed, claims, record, recipientState } = yield* scene()
-    yield* record(yield* claimed(0), unclear)
-    yield* apply(client({ suppressed: true }))
-    assert.deepStrictEqual(yield* claims(lease), [])
-    assert.strictEqual(yield* recipientState, "unknown primary 1 in doubt")
+  it.effect("follows what an operator settles, whether its message waits or is unknown for good", function* () {
+    for (const primaryType of ["http", "telegram"] as const) {
+      const { claimed, claims, messages, projectId, record, recipientState, sql } = yield* scene({ primaryType })
+      const claim = yield* claimed(0)
+      yield* record(claim, unclear)
+      yield* settle(sql, ProjectId.make(projectId), claim.messageId, "settled_sent", new Date(), "tester")
+      assert.strictEqual(yield* recipientState, "sent primary 1 in doubt")
+      assert.deepStrictEqual(yield* messages, ["sent primary"])
+      assert.deepStrictEqual(yield* claims(hour), [])
+    }
   })
 
   it.effect("returns the text of the route's template version and the first of several addresses", function* () {
@@ -183,26 +112,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       yield* sql`UPDATE clients SET display_name = '{{firstName}} $1' WHERE project_id = ${projectId}`
       assert.strictEqual((yield* claimed(0)).text, text)
     }
-  })
-
-  it.effect("starts anew on the fallback when the primary channel is revoked between two attempts", function* () {
-    const { apply, claimed, messages, record, recipientState } = yield* scene({ fallback: nowhere })
-    yield* record(yield* claimed(0), postponed)
-    assert.strictEqual(yield* recipientState, "pending primary 1")
-    yield* apply({ channels: [{ ...httpChannel("primary", nowhere), status: "revoked" }] })
-    const { channelId, number } = yield* claimed(lease)
-    assert.deepStrictEqual([number, channelId], [1, "fallback"])
-    // Nothing waits on the primary route any more.
-    assert.deepStrictEqual(yield* messages, ["failed primary", "pending fallback"])
-  })
-
-  it.effect("skips a client who withdrew consent between two attempts, and ends the message", function* () {
-    const { apply, claimed, claims, messages, record, recipientState } = yield* scene()
-    yield* record(yield* claimed(0), postponed)
-    yield* apply({ clients: [{ id: clientId(0), displayName: "Ada", marketingConsent: false }] })
-    assert.deepStrictEqual(yield* claims(lease), [])
-    assert.strictEqual(yield* recipientState, "skipped primary 1")
-    assert.deepStrictEqual(yield* messages, ["failed primary"])
   })
 
   it.effect("returns recipients that are due for a retry before recipients without an attempt", function* () {

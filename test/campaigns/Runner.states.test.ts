@@ -1,0 +1,230 @@
+/**
+ * The states of recipients and their messages, by the statements that release, record, take over and collect them: after each pair of
+ * outcomes and each change that follows the freeze, on each kind of plan, compared with a model of contract §9 with the rules of §8.
+ */
+import { assert, it, layer } from "../support/Vitest.ts"
+import { Effect, Struct } from "effect"
+import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
+import { startsOf, stepOf } from "../../src/api/schema/States.ts"
+import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
+import type { Attempt } from "../../src/messaging/Messages/Attempts.ts"
+import { byFailure } from "../../src/messaging/providers/Outcomes.ts"
+import { outcomes } from "../../src/messaging/providers/Providers.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { accepted, lease, nowhere, postponed, refused, scene, stateOf, unclear } from "./Runner.scene.support.ts"
+import { addressOf, botChannel, clientId, httpChannel } from "./Runner.support.ts"
+
+const hour = 3_600_000
+
+/** Number of attempts of a message (contract §8). */
+const maxAttempts = 5
+
+it("the state machine of recipients starts in open states and reaches every other state", () => {
+  const moves = Struct.keys(recipients.moves)
+  assert.sameMembers([...new Set(moves.flatMap((move) => startsOf(recipients, move)))], [...open])
+  assert.sameMembers([...new Set(moves.map((move) => stepOf(recipients, move).to))], [...recipients.states])
+})
+
+type Route = "primary" | "fallback"
+type Provider = "http" | "telegram"
+const routes: ReadonlyArray<Route> = ["primary", "fallback"]
+const channelOf = { http: httpChannel, telegram: botChannel }
+
+/** The ends of an attempt. `uncalled`: the provider was not called; `lost`: no result was recorded before the lease ended. */
+const endings = ["accepted", "refused", "postponed", "unclear", "uncalled", "lost"] as const
+type Ending = (typeof endings)[number]
+
+const withoutCall = [outcomes.circuitOpen, outcomes.notCalled, byFailure("config_unreadable")]
+const outcomesOf = (turn: number) => ({
+  accepted,
+  refused,
+  postponed,
+  unclear,
+  uncalled: withoutCall[turn % 3] ?? outcomes.circuitOpen
+})
+
+/** Changes of a client by a project file, and the routes that reach it from then on; undefined: it is skipped. */
+const changes = {
+  nothing: [{}, routes],
+  "withdrew consent": [{ marketingConsent: false }, undefined],
+  "was suppressed": [{ suppressed: true }, undefined],
+  "was archived": [{ status: "archived" }, undefined],
+  "was merged": [{ mergedIntoClientId: clientId(0) }, undefined],
+  "lost its addresses": [{}, []],
+  "lost its fallback address": [{}, ["primary"]],
+  "lost its primary address": [{}, ["fallback"]]
+} as const
+
+/** What happens to a recipient: the end of its first attempt and of each other one, and a change before or during the first. */
+interface Script {
+  readonly ends: readonly [Ending, Ending]
+  readonly change: keyof typeof changes
+  readonly isEarly: boolean
+}
+
+const scripts = endings
+  .flatMap((first) => endings.map((second): Script => ({ ends: [first, second], change: "nothing", isEarly: true })))
+  .concat(
+    Struct.keys(changes).flatMap((change): ReadonlyArray<Script> => [
+      { ends: ["accepted", "accepted"], change, isEarly: true },
+      ...endings.map((first) => ({ ends: [first, "postponed"] as const, change, isEarly: false }))
+    ])
+  )
+
+/** A recipient in the model. */
+interface Known extends Script {
+  readonly status: (typeof recipients.states)[number]
+  readonly route: Route
+  readonly attempts: number
+  /** How many of the attempts ended without a call. */
+  readonly uncalled: number
+  readonly inDoubt: boolean
+  /** The provider of the last attempt. */
+  readonly calledBy: Provider
+  /** The message on each route. */
+  readonly messages: Readonly<Partial<Record<Route, MessageStatus>>>
+}
+
+/** Returns the recipient in another status, with that of the message on its route. */
+const moved = (known: Known, status: Known["status"], message: MessageStatus, more: Partial<Known> = {}): Known => ({
+  ...known,
+  status,
+  messages: { ...known.messages, [known.route]: message },
+  ...more
+})
+
+/** Returns the recipient after a release, by the providers of the routes that reach it; undefined: it is skipped. */
+const released = (known: Known, providers: Readonly<Record<Route, Provider | undefined>> | undefined): Known => {
+  const { inDoubt, messages, route } = known
+  if (known.status !== "pending") return known
+  const next = routes.find((kind) => {
+    if (inDoubt) return kind === route && providers?.[kind] === "http" && known.calledBy === "http"
+    return providers?.[kind] !== undefined && (route === "primary" || kind === "fallback")
+  })
+  const left = messages[route] === undefined ? known : moved(known, "pending", inDoubt ? "unknown" : "failed")
+  if (next === undefined) {
+    return { ...left, status: inDoubt ? "unknown" : providers === undefined ? "skipped" : "failed" }
+  }
+  const calledBy = providers?.[next] ?? known.calledBy
+  return next === route
+    ? moved(known, "sending", messages[route] ?? "pending", { calledBy, attempts: known.attempts + 1 })
+    : moved({ ...left, route: next }, "sending", "pending", { calledBy, attempts: 1, uncalled: 0 })
+}
+
+/** Returns the recipient after an attempt. */
+const ended = (known: Known, ending: Ending, hasFallback: boolean): Known => {
+  const { attempts, calledBy, inDoubt, route, uncalled } = known
+  if (known.status !== "sending") return known
+  const isLast = attempts - uncalled >= maxAttempts
+  const failed =
+    hasFallback && route === "primary" && !inDoubt
+      ? moved(known, "pending", "failed", { route: "fallback", attempts: 0, uncalled: 0 })
+      : moved(known, "failed", "failed")
+  switch (ending) {
+    case "accepted":
+      return moved(known, "sent", "sent")
+    case "refused":
+      return failed
+    case "postponed":
+      if (!isLast) return moved(known, "pending", "retrying")
+      return inDoubt ? moved(known, "unknown", "unknown") : failed
+    case "uncalled":
+      return moved(known, "pending", "retrying", { uncalled: uncalled + 1 })
+    case "unclear":
+    case "lost":
+      return moved(known, calledBy === "http" && !isLast ? "pending" : "unknown", "unknown", { inDoubt: true })
+  }
+}
+
+const unsent = { status: "pending", route: "primary", attempts: 0, uncalled: 0, inDoubt: false, messages: {} } as const
+
+/** Number of turns: more than a message has attempts. Each attempt of the last turn is accepted. */
+const turns = 7
+
+const other = { http: "telegram", telegram: "http" } as const
+
+/** Changes of the primary channel: its provider afterwards, and whether that is before the first attempts. */
+const channelChanges: ReadonlyArray<readonly [string, after: (type: Provider) => Provider | undefined, boolean]> = [
+  ["stays as it is", (type) => type, true],
+  ["is revoked before the first attempts", () => undefined, true],
+  ["is revoked during the first attempts", () => undefined, false],
+  ["gets another provider during the first attempts", (type) => other[type], false]
+]
+const plans = ([{}, { fallback: nowhere }] as const).flatMap((routes) =>
+  (["http", "telegram"] as const).map((primaryType) => ({ ...routes, primaryType, recipients: scripts.length }))
+)
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", (it) => {
+  for (const plan of plans) {
+    const { primaryType } = plan
+    const hasFallback = "fallback" in plan
+    for (const [what, after, isEarly] of channelChanges) {
+      const title = `whose ${primaryType} channel ${what} ${hasFallback ? "and has a fallback" : "and has none"}`
+      it.effect(`${title} agree with the model`, function* () {
+        const { apply, claims, messages, reclaim, recordAll, states } = yield* scene(plan)
+        const provider = after(primaryType)
+        let known = scripts.map((script): Known => ({ ...script, ...unsent, calledBy: primaryType }))
+
+        const assertKnown = Effect.fnUntraced(function* (when: string) {
+          const titled = (all: ReadonlyArray<string>) => all.map((state, n) => ({ when, ...scripts[n], state }))
+          assert.deepStrictEqual(titled(yield* states), titled(known.map(stateOf)))
+          const statuses = known.flatMap(({ messages }) =>
+            routes.flatMap((route) => (messages[route] === undefined ? [] : [`${messages[route]} ${route}`]))
+          )
+          assert.deepStrictEqual(yield* messages, statuses, when)
+        })
+
+        /** Applies the changes before the first attempts, or those during them. */
+        const change = (before: boolean) => {
+          const status = provider === undefined ? ("revoked" as const) : ("active" as const)
+          const primary = { ...channelOf[provider ?? primaryType]("primary", nowhere), status }
+          return apply({
+            channels: [httpChannel("fallback", nowhere), ...(isEarly === before ? [primary] : [])],
+            clients: scripts.flatMap(({ change, isEarly }, n) => {
+              const [members, reached = routes] = changes[change]
+              const addresses = reached.map((channelId) => ({ channelId, address: addressOf(n) }))
+              return isEarly === before ? [{ id: clientId(n), displayName: "C", ...members, addresses }] : []
+            })
+          })
+        }
+        const providersOf = ({ change, ...script }: Script, isFirst: boolean) => {
+          const reached: ReadonlyArray<Route> | undefined = changes[isFirst && !script.isEarly ? "nothing" : change][1]
+          const primary = isFirst && !isEarly ? primaryType : provider
+          return (
+            reached && {
+              primary: reached.includes("primary") ? primary : undefined,
+              fallback: hasFallback && reached.includes("fallback") ? ("http" as const) : undefined
+            }
+          )
+        }
+
+        yield* change(true)
+        let earlier: ReadonlyArray<Attempt> = []
+        for (let turn = 0; turn < turns; turn++) {
+          const claimed = yield* claims(turn * hour, scripts.length)
+          known = known.map((one) => released(one, providersOf(one, turn === 0)))
+          const sending = known.filter(({ status }) => status === "sending")
+          assert.sameMembers(
+            claimed.map(({ channelId, inDoubt, number }) => `${channelId} ${number} ${inDoubt}`),
+            sending.map(({ attempts, inDoubt, route }) => `${route} ${attempts} ${inDoubt}`)
+          )
+          // Late results change nothing.
+          for (const outcome of [accepted, refused]) yield* recordAll(earlier.map((attempt) => [attempt, outcome]))
+          yield* assertKnown(`turn ${turn}, released`)
+          if (turn === 0) yield* change(false)
+
+          const endOf = ({ ends }: Script) => (turn === turns - 1 ? "accepted" : ends[turn === 0 ? 0 : 1])
+          const results = claimed.flatMap((attempt) => {
+            const ending = endOf(known.find((_, n) => addressOf(n) === attempt.address) ?? assert.fail(attempt.address))
+            return ending === "lost" ? [] : [[attempt, outcomesOf(turn)[ending]] as const]
+          })
+          yield* recordAll(results, turn * hour)
+          yield* reclaim(turn * hour + 2 * lease)
+          known = known.map((one) => ended(one, endOf(one), hasFallback))
+          yield* assertKnown(`turn ${turn}, ended`)
+          earlier = claimed
+        }
+      })
+    }
+  }
+})
