@@ -13,6 +13,7 @@ import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { recordAll } from "../../support/Claims.ts"
 import { enable } from "../../support/Events.ts"
 import { changedMeanwhile } from "../../support/Locks.ts"
+import { put } from "../../support/Rows.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { openDue } from "./Due.support.ts"
 
@@ -92,10 +93,7 @@ const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
       Effect.andThen(enable(sql, projectId, "shop", true))
     ),
   cancelled: ({ projectId, sql }) =>
-    sql`
-      INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
-        position, paced_at, created_at)
-      VALUES (${projectId}, 'rpl', 'shop', now(), now(), '{}', '{}', 1, 'cancelling', 1, '', now(), now())`.pipe(
+    put(sql, "replays", { project_id: projectId, id: "rpl", installation_id: "shop", state: "cancelling" }).pipe(
       Effect.andThen(sql`UPDATE deliveries SET replay_id = 'rpl' WHERE project_id = ${projectId}`),
       Effect.andThen(
         empty(sql, {
@@ -224,16 +222,10 @@ layerOf({}, "api")("the states of a delivery", (it) => {
   it.effect("are taken over from a dead worker behind any number of endpoints that others lease", function* () {
     const shop = yield* openDue()
     const { projectId, sql } = shop
-    yield* sql`
-      INSERT INTO installations (project_id, id, name, status)
-      SELECT ${projectId}::text, 'a' || n, 'Leased', 'active' FROM generate_series(1, 6000) n`
-    yield* sql`
-      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-      SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
-      WHERE project_id = ${projectId} AND id LIKE 'a%'`
-    yield* sql`
-      INSERT INTO endpoint_health (project_id, installation_id, in_flight, worker_id)
-      SELECT project_id, installation_id, 1, 2 FROM webhooks WHERE project_id = ${projectId} AND installation_id LIKE 'a%'`
+    const leased = Array.from({ length: 6_000 }, (_, n) => ({ project_id: projectId, installation_id: `a${n}` }))
+    yield* put(sql, "installations", ...leased.map((of) => ({ project_id: projectId, id: of.installation_id })))
+    yield* put(sql, "webhooks", ...leased)
+    yield* put(sql, "endpoint_health", ...leased.map((of) => ({ ...of, in_flight: 1, worker_id: 2 })))
     const dead = 7n
     assert.strictEqual((yield* shop.claimed(4, { workerId: dead })).length, 1)
     const others: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${column} = ${dead}::bigint` }

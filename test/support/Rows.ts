@@ -1,0 +1,62 @@
+/** Rows that tests insert by SQL. A test sets the columns that matter to it. */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+
+/** Values by column. A time may be "now", which is the start of the transaction. */
+type Row = Readonly<Record<string, unknown>>
+
+const times = { created_at: "now", updated_at: "now" }
+
+/** The values of the columns that have no default, by table. A table that is not listed has none. */
+const usual: Readonly<Record<string, Row>> = {
+  campaigns: { name: "Campaign", ...times },
+  channels: { provider_type: "sandbox", display_name: "Channel", status: "active", config: "", connected_at: "now" },
+  clients: { display_name: "Client", tags: [], status: "active", version: 1, ...times },
+  conversations: { address: "4711", observed_at: "now" },
+  deals: { title: "Deal", status: "open", lifecycle: "active", version: 1, ...times },
+  deliveries: { created_at: "now" },
+  events: { type: "crm.deal.created.v1", data: {}, traceparent: "", occurred_at: "now" },
+  idempotency_keys: { fingerprint: "\\x00", resource_id: "res_1", changed: true, created_at: "now" },
+  installations: { name: "Shop", status: "active" },
+  members: { name: "Anna", active: true },
+  messages: {
+    provider_type: "sandbox",
+    address: "4711",
+    text: "Hello",
+    status: "sent",
+    attempts: 0,
+    attempting: false,
+    attempt_log: [],
+    traceparent: "",
+    ...times
+  },
+  notes: { body: "Note", version: 1, ...times },
+  pipelines: { name: "Pipeline" },
+  projects: { name: "Acme", time_zone: "UTC", modules: [], entitlements: [], rate_limits: {}, created_at: "now" },
+  replays: {
+    since: "now",
+    until: "now",
+    event_types: [],
+    statuses: ["dead"],
+    pace: 1,
+    state: "running",
+    matched: 1,
+    position: "",
+    paced_at: "now",
+    created_at: "now"
+  },
+  segments: { name: "Segment", contact_count: 0, ...times },
+  webhooks: { endpoint_url: "http://127.0.0.1:9/", event_types: [], enabled: true, version: 1 }
+}
+
+/** Returns the statement that inserts rows, which all have the columns of the first. */
+export const insertOf = (table: string, ...rows: ReadonlyArray<Row>): string => {
+  const complete = rows.map((row): Row => ({ ...usual[table], ...row }))
+  const columns = Object.keys(complete[0] ?? {}).join(", ")
+  const values = JSON.stringify(complete).replaceAll("'", "''")
+  return `INSERT INTO ${table} (${columns}) SELECT ${columns} FROM jsonb_populate_recordset(NULL::${table}, '${values}')`
+}
+
+/** Inserts rows, which all have the columns of the first. */
+export const put = (sql: SqlClient.SqlClient, table: string, ...rows: ReadonlyArray<Row>) =>
+  sql.unsafe(insertOf(table, ...rows)).pipe(Effect.asVoid, Effect.orDie)
