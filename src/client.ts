@@ -1,7 +1,7 @@
 /**
  * The public export `developer-api/client`: a typed client of the developer API.
  *
- * With Effect: `DeveloperApi`. Without: `createClient`. For webhooks: `verifyWebhook`, `verifyWebhookPromise`.
+ * With Effect: `DeveloperApi`. Without Effect: `createClient`. For webhooks: `verifyWebhook`, `verifyWebhookPromise`.
  */
 export { Api } from "./api/Api.ts"
 export { Authentication } from "./api/Authentication.ts"

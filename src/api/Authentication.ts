@@ -41,7 +41,7 @@ export class Principal extends Context.Service<
   }
 >()("developer-api/api/Principal") {}
 
-/** The security scheme of the OpenAPI document. Viewers know the name of the scheme in lower case only. */
+/** The security scheme of the OpenAPI document. `bearer` is in lower case, because viewers do not recognize other spellings. */
 const DeveloperBearer = HttpApiSecurity.http({ scheme: "bearer" }).pipe(
   HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
 )

@@ -1,4 +1,4 @@
-/** The texts of `detail` of problems. The service answers them, and the reference shows them as examples. */
+/** The texts of the member `detail` of problems. Answers contain them, and the reference shows them as examples. */
 import type { Module, Policy, Scope } from "./Access.ts"
 import type { RateLimit } from "./Authentication.ts"
 import { rateable } from "./crm/Tickets.ts"

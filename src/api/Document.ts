@@ -29,7 +29,7 @@ const behindTheLimiter: Headers = {
   ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.')
 }
 
-/** Headers by status: those of 429, and of statuses that can be answered before the limiter runs. */
+/** The headers of 429, and of statuses that can be answered before the rate limiter runs. */
 const byStatus: Readonly<Record<string, Headers>> = {
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },

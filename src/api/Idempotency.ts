@@ -48,7 +48,7 @@ export const replayed = {
   )
 }
 
-/** Makes a receipt with its headers: the version of the record, and whether the answer is a replay. */
+/** Makes the answer of a mutation: a receipt, and headers for the version of the record and for a replay. */
 export const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 

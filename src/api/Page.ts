@@ -3,7 +3,10 @@ import { Effect, Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { text } from "./schema/Fields.ts"
 
-/** Maximum number of items on a page, in decimal digits only. The document declares it as an integer. */
+/**
+ * The parameter `limit`: the maximum number of items on a page, in decimal digits only. The OpenAPI document declares an
+ * integer.
+ */
 const Limit = Schema.String.check(
   Schema.makeFilter((text: string) => /^(?:[1-9][0-9]?|100)$/.test(text), {
     expected: "an integer from 1 to 100",

@@ -14,7 +14,7 @@ export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String)).
 })
 export type Faults = typeof Faults.Type
 
-/** The parts that can be missing. A campaign that lacks one of them cannot be scheduled. */
+/** The parts of a campaign that `campaign_not_ready` can report as missing. A campaign that lacks a part cannot be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
 const declared = {

@@ -1,6 +1,6 @@
 /**
- * Deletes audiences that no campaign references any more, and the recipients of campaigns that ended `MESSAGE_RETENTION`
- * ago, in batches so small that commands do not wait for long. The audience of an ended campaign keeps its counts.
+ * Deletes the audiences that no campaign references, and the recipients of campaigns that ended `MESSAGE_RETENTION` ago. The
+ * audience of an ended campaign stays with its counts. The batches are small, so that commands do not wait for long.
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -30,7 +30,10 @@ const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
     given_up AS (${giveUpMessages(sql, sql`now()`)}),
     rest AS (SELECT count(*) = ${sql.literal(String(batch))} AS more FROM batch)`
 
-  /** Whether no recipient is `sending`: such a recipient must stay until it has the outcome of its message. */
+  /**
+   * Whether no recipient of an audience is `sending`. A recipient that is `sending` stays until it has the outcome of its
+   * message.
+   */
   const isQuiet = (audience: string) => sql`NOT EXISTS (
       SELECT FROM campaign_recipients recipient
       WHERE (recipient.project_id, recipient.audience_id) = (${sql.literal(audience)}) AND recipient.status = 'sending'

@@ -34,7 +34,7 @@ const audience = `
       OR campaigns.paused_from = 'running' AS hasRun
   ) course`
 
-/** The columns of a campaign, in the order of the contract, then those that only operators see. */
+/** The columns of a campaign in the order of the contract, then the columns that only operators see. */
 const columns = `${selectList({ id: "id", name: "name", status: "status" }, "campaigns")},
   ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", ${selectList(
     {

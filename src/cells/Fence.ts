@@ -11,8 +11,8 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * Age from which a transaction is waited for only if it has written. Of older transactions, only a long-running mutation may
- * still begin to write: such a mutation holds the lock that mutations share, and `fence` waits for that lock.
+ * A transaction older than this is waited for only if it has written. Among older transactions, only a long-running mutation
+ * could still begin to write. It holds the lock that mutations share, and `fence` waits for this lock.
  */
 const oldest = "5 seconds"
 
@@ -37,9 +37,9 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
 type Calls = "claimed" | "all"
 
 /**
- * Counts the attempts of deliveries and messages (also of campaigns) whose lease has not ended. Attempts of dead processes do not
- * count after their leases have ended: the target takes these attempts over. `claimed` leaves out the messages without the id of
- * a worker. Such a message is sent by a request, which a project at rest allows, or was claimed by a worker without its lock.
+ * Counts the attempts of deliveries and messages whose lease has not ended. When the lease of a dead process has ended, the
+ * target takes its attempt over. `claimed` leaves out messages without the id of a worker: a request sends them, which a project
+ * at rest allows, or a worker without its lock has claimed them.
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(
@@ -59,7 +59,7 @@ const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
 const nothingInFlight = (sides: Sides, calls: Calls) =>
   Effect.repeat(Effect.delay(inFlight(sides, calls), pollEvery), { until: (count) => count === 0 })
 
-/** Ends a wait of the mover after `duration`. The failure names what the wait may have been for. */
+/** Ends a wait of the mover after `duration`, with a failure that names what the mover has waited for. */
 export const limited =
   (sides: Sides, calls: Calls, duration: Duration.Duration, ended: string) =>
   <A, E, R>(wait: Effect.Effect<A, E, R>) =>
@@ -93,7 +93,7 @@ const longestRest = Duration.minutes(2)
 
 /**
  * Stops all claims of the project, and waits for the calls that workers have in flight. Mutations go on. The second `olderEnded`
- * shortens the fence, which then waits only for transactions that began later.
+ * makes the fence shorter: it then waits only for transactions that began after this point.
  */
 export const rest = (sides: Sides) =>
   Effect.gen(function* () {

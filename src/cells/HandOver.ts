@@ -5,7 +5,10 @@ import { olderEnded } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
 import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"
 
-/** Keys are cached for less than this time. So this long after the source has closed a project, no read of it is answered. */
+/**
+ * Keys are cached for less than this time. After the source has closed a project and this time has passed, it answers no read of
+ * the project.
+ */
 const keysCachedFor = Duration.seconds(1)
 
 /**
@@ -16,7 +19,7 @@ const keysCachedFor = Duration.seconds(1)
 export const handOver = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides
   const there = yield* markOf(target, projectId)
-  // In any state other than `arriving`, an earlier run has handed the project over.
+  // In every state but `arriving`, an earlier run has already handed the project over.
   if (there !== undefined && there.state !== "arriving") return
   const lacks =
     there === undefined

@@ -37,7 +37,7 @@ export interface Sides {
   readonly target: Sql
   /** The URL by which the target reaches the source. */
   readonly sourceUrl: Redacted.Redacted
-  /** `sourceId` and `targetId` each distinguish a database from all others. */
+  /** Identify the two databases: no other database has the same id. */
   readonly sourceId: string
   readonly targetId: string
 }

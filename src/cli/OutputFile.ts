@@ -36,8 +36,8 @@ const toStandardOutput = Effect.fnUntraced(function* <A, E, R>(document: Documen
 })
 
 /**
- * Writes a temporary file in the same folder, and renames it when all of it is on disk: a failure leaves an existing file
- * unchanged. A file that is not regular, such as a pipe, is written in place.
+ * Writes a temporary file in the same folder, and renames it when it is complete and on disk. So a failure leaves an existing
+ * file unchanged. A file that is not regular, such as a pipe, is written in place.
  */
 const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Document<A, E, R>) {
   const fs = yield* FileSystem.FileSystem

@@ -1,7 +1,7 @@
 /**
  * Retries requests after 429, 503 and lost connections.
  *
- * A retry is safe, as it is the same request with the same `idempotency-key`. A mutation without a key is sent once.
+ * A retry is safe, because it sends the same request with the same `idempotency-key`. A mutation without a key is sent once.
  */
 import { Clock, Context, Duration, Effect, type Layer, Option, Random, Result } from "effect"
 import { Headers, HttpClientError, type HttpClientRequest, type HttpClientResponse } from "effect/http"
@@ -15,12 +15,12 @@ export interface RetryOptions {
   /** Maximum number of retries. Default: 4. */
   readonly times?: number | undefined
   /**
-   * Time after the start of the call within which attempts may start. If the next attempt would start later, the call fails.
-   * Default: one minute.
+   * Maximum time between the start of the call and the start of its last attempt. If the next attempt would start later, the
+   * call fails. Default: one minute.
    */
   readonly within?: Duration.Input | undefined
   /**
-   * Delay before the first retry, doubled for each further retry up to 10 s and reduced by up to half at random.
+   * Delay before the first retry. It doubles with each further retry, up to 10 s. Each delay is reduced by up to half at random.
    * Default: 250 ms.
    */
   readonly delay?: Duration.Input | undefined
@@ -46,7 +46,10 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
-/** Returns the messages of the innermost causes, such as `connect ECONNREFUSED 127.0.0.1:3000`, which `fetch` hides. */
+/**
+ * Returns the messages of the innermost causes, such as `connect ECONNREFUSED 127.0.0.1:3000`. The message of an error of
+ * `fetch` does not contain them.
+ */
 const reasonOf = (cause: unknown): string | undefined => {
   if (!(cause instanceof Error)) return undefined
   const inner = cause instanceof AggregateError ? cause.errors : [cause.cause]
@@ -54,7 +57,7 @@ const reasonOf = (cause: unknown): string | undefined => {
   return reasons.size > 0 ? [...reasons].join(", ") : cause.message || undefined
 }
 
-/** Names the reason of a failed connection in the messages of the error and of its cause. */
+/** Puts the reason of a failed connection into the messages of the error and of its cause. */
 const explain = (error: HttpClientError.HttpClientError): HttpClientError.HttpClientError => {
   const { reason } = error
   if (reason._tag !== "TransportError" || reason.description !== undefined) return error
@@ -71,7 +74,10 @@ const mayHelp = Result.match({
   onFailure: ({ reason }: HttpClientError.HttpClientError) => reason._tag === "TransportError"
 })
 
-/** Returns the delay of `Retry-After` in milliseconds; a date is compared with the time of day `now` (RFC 9110, section 10.2.3). */
+/**
+ * Returns the delay that `Retry-After` requests, in milliseconds; 0 without this header. A date is compared with the time of day
+ * `now` (RFC 9110, section 10.2.3).
+ */
 const askedDelay = (outcome: Outcome, now: number): number =>
   Result.getSuccess(outcome).pipe(
     Option.flatMap(({ headers }) => Headers.get(headers, "retry-after")),

@@ -29,10 +29,10 @@ export interface Answer {
   readonly body?: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
 }
 
-/** An operation without its own types. `Operations` has the types, and test/client/Types.test.ts checks them. */
+/** An operation without its specific types. `Operations` has these types, and test/client/Types.test.ts checks them. */
 export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
 
-/** Narrows a member of a client. The compiler loses the types of operations in a loop over them. */
+/** Narrows a member of a client. In a loop over the operations, the compiler loses their types. */
 export const isCall = <Request>(value: unknown): value is Call<Request> => typeof value === "function"
 
 /**
@@ -47,13 +47,13 @@ export const bearerLayer = (
   )
 
 /**
- * The developer API: `api.<group>.<operation>(request)` for every operation, and `….items(request)` for the records of
- * all pages of a list, read page by page.
+ * The developer API: `api.<group>.<operation>(request)` for every operation, and `….items(request)` for the records of all pages
+ * of a list, read page by page.
  *
- * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key,
- * within the limits of `retry`. A command that the program itself may have to repeat needs a key of its own: without a
- * key, each call is another command. A request of a wrong form is not sent: the call fails with the `validation_failed`
- * that the service would answer, without `instance`.
+ * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key, within
+ * the limits of `retry`. If the program itself may repeat a command, it has to pass a key, because each call without a key is
+ * another command. A request of a wrong form is not sent: the call fails with the `validation_failed` that the service would
+ * answer, without `instance`.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
   /** Uses `FetchHttpClient.Fetch`, by default the platform's `fetch`. */
@@ -64,7 +64,7 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
       Layer.provide(Layer.succeed(FetchHttpClient.RequestInit, { redirect: "manual" }))
     )
 
-  /** Uses the HTTP client that the caller provides. That client should not retry requests. */
+  /** Uses the HTTP client that the caller provides. This client should not retry requests, because the layer already does. */
   static readonly layerHttpClient = (
     options: DeveloperApiOptions
   ): Layer.Layer<DeveloperApi, never, HttpClient.HttpClient> =>
@@ -124,7 +124,10 @@ const method = (endpoint: HttpApiEndpoint.Top, call: Call<CompleteRequest>) => {
   return hasMember(endpoint.query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
 
-/** Adds a UUID as the idempotency key if the request has none. Every attempt then has the same key. */
+/**
+ * Adds a UUID as the idempotency key if the request has none. The key is added before the first attempt, so every attempt has
+ * the same key.
+ */
 const withKey = Effect.fnUntraced(function* (request: CallerRequest) {
   const headers = request.headers ?? {}
   if (Predicate.hasProperty(headers, "idempotency-key") && headers["idempotency-key"] !== undefined) return request

@@ -1,4 +1,4 @@
-/** Events that were stored before a member was added to them. */
+/** Decoding of events that were stored before a member was added to their schema. */
 import { Predicate, Schema, SchemaAST } from "effect"
 
 /**

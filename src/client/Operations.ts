@@ -1,7 +1,4 @@
-/**
- * The types of the operations of `Api` for callers. All of them derive from `Api`, so a new endpoint needs no change
- * here.
- */
+/** The types of the operations of `Api` for callers. All types derive from `Api`, so a new endpoint needs no change here. */
 import type { Effect, Schema, Stream, Types } from "effect"
 import type { HttpClientError } from "effect/http"
 import type * as HttpApi from "effect/http-api/HttpApi"
@@ -25,7 +22,7 @@ export type GroupName = keyof Endpoints
 /** The names of a group's operations: `listClients`, `createClient`, … */
 export type OperationName<Group extends GroupName> = keyof Endpoints[Group]
 
-/** The schema that an endpoint declares, from the codec that the framework derives from it. */
+/** The schema that an endpoint declares. `Codec` is the codec that the framework derives from this schema. */
 type Declared<Codec> = Codec extends { readonly schema: infer S extends Schema.Constraint } ? S : never
 
 /** The type of a query. Queries are text on the wire; callers pass numbers as numbers. */
@@ -74,8 +71,8 @@ type ItemOf<Answer> = Answer extends {
   : never
 
 /**
- * The request of an operation, with its body as JSON and its ids as plain strings. `headers`, which has the
- * `idempotency-key`, is optional; so is a `query` without required members.
+ * The request of an operation, with its body as JSON and its ids as plain strings. `headers` has the `idempotency-key` and is
+ * optional. A `query` without required members is optional too.
  */
 export type OperationRequest<Group extends GroupName, Name extends OperationName<Group>> = RequestTo<
   Endpoints[Group][Name]
@@ -90,15 +87,18 @@ export type OperationAnswer<Group extends GroupName, Name extends OperationName<
 >
 
 /**
- * The failures of an operation: the problems that its endpoint declares; `UnexpectedProblem` for a problem that it does
- * not declare; `HttpClientError` if no answer arrives, or if an unexpected answer is not a problem; `SchemaError` for a
- * success whose body this version of the client cannot decode.
+ * The failures of an operation:
+ *
+ * - the problems that its endpoint declares
+ * - `UnexpectedProblem` for a problem that the endpoint does not declare
+ * - `HttpClientError` if no answer arrives, or if an unexpected answer is not a problem
+ * - `SchemaError` for a success whose body this version of the client cannot decode
  */
 export type OperationFailure<Group extends GroupName, Name extends OperationName<Group>> = FailureOf<
   Endpoints[Group][Name]
 >
 
-/** The record of a list operation; `never` for other operations. */
+/** The type of the records that a list operation returns; `never` for other operations. */
 export type OperationItem<Group extends GroupName, Name extends OperationName<Group>> = ItemOf<
   OperationAnswer<Group, Name>
 >
@@ -106,7 +106,7 @@ export type OperationItem<Group extends GroupName, Name extends OperationName<Gr
 /** The arguments of a method. A request without required members is optional. */
 type Arguments<Request> = Partial<Request> extends Request ? [request?: Request] : [request: Request]
 
-/** An operation as an Effect. A list also has `items`. */
+/** An operation as a function that returns an Effect. If the answer is a page of a list, the function has the method `items`. */
 type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect.Effect<Answer, Failure>) &
   ([ItemOf<Answer>] extends [never]
     ? unknown

@@ -4,8 +4,8 @@ import { HttpClientError } from "effect/http"
 import * as Problems from "../api/Problems.ts"
 
 /**
- * A problem that the operation does not declare: `route_not_found` behind a wrong base URL, or a code that is newer
- * than this client. See `code` and `status`.
+ * A problem that the operation does not declare, for example `route_not_found` because of a wrong base URL, or a code that is
+ * newer than this client. `code` and `status` say what it is.
  */
 export class UnexpectedProblem extends Data.TaggedError("UnexpectedProblem")<{
   readonly code: string
@@ -32,7 +32,7 @@ export type Problem = Extract<Known, { readonly code: string }> | UnexpectedProb
 const classes = Object.values(Problems).filter((member) => typeof member === "function")
 
 /**
- * Whether a failure is a problem of the API. A `tag` asks for one code, such as `version_conflict`, or for
+ * Whether a failure is a problem of the API. `tag` restricts the check to one code, such as `version_conflict`, or to
  * `UnexpectedProblem`. Other failures mean that no answer arrived, or that the answer could not be decoded.
  */
 export const isProblem: {
@@ -51,7 +51,9 @@ const ProblemBody = Schema.Struct({
 
 const decodeProblem = Schema.decodeUnknownEffect(ProblemBody)
 
-/** Decodes a problem that the endpoint does not declare. */
+/**
+ * If an answer is a problem that the endpoint does not declare, fails with `UnexpectedProblem`. Other failures stay as they are.
+ */
 export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>) =>
   Effect.catchIf(answer, HttpClientError.isHttpClientError, (error) => {
     const { response } = error

@@ -23,13 +23,13 @@ export interface ClientOptions extends DeveloperApiOptions {
 export type DeveloperClient = PromiseOperations
 
 /**
- * Makes a client: `client.<group>.<operation>(request, { signal })` for every operation, and `….items(request)` for the
- * records of all pages of a list, read with `for await`, page by page.
+ * Makes a client: `client.<group>.<operation>(request, { signal })` for every operation, and `….items(request)` for the records
+ * of all pages of a list, read with `for await`, page by page.
  *
- * It behaves like `DeveloperApi`. An answer of 400 and above rejects with an instance of its class in `Problems`, which
- * has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). A missing answer, or one that
- * cannot be decoded, rejects with an Effect `HttpClientError` or `SchemaError`. An aborted call rejects with the
- * signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
+ * The client behaves like `DeveloperApi`. If an answer is 400 or above, the promise rejects with an instance of the problem's
+ * class in `Problems`, which has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). If no
+ * answer arrives, or an answer cannot be decoded, the promise rejects with an Effect `HttpClientError` or `SchemaError`. If the
+ * call is aborted, the promise rejects with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =
@@ -52,7 +52,7 @@ const promiseCall = (call: Call<CallerRequest | undefined>) => {
 
 const run = async <A, E>(effect: Effect.Effect<A, E>, signal: AbortSignal | undefined): Promise<A> => {
   const exit = await effect.pipe(
-    // No tracer exports the spans, so they are not propagated.
+    // No tracer exports the spans, so no trace headers are sent.
     Effect.provideService(HttpClient.TracerPropagationEnabled, false),
     (untraced) => Effect.runPromiseExit(untraced, { signal })
   )

@@ -21,7 +21,7 @@ export interface CallerRequest {
   readonly payload?: unknown
 }
 
-/** A request with its defaults, as the schemas of the endpoint declare it. */
+/** A request with all defaults, decoded by the schemas of the endpoint. */
 export interface CompleteRequest {
   readonly params: unknown
   readonly query: unknown
@@ -94,7 +94,7 @@ const refusal = (found: ReadonlyArray<LocatedFault>) => {
   return new ValidationFailed({ detail: `Not sent. ${faultDetail(grouped)}`, errors: grouped.errors })
 }
 
-/** Reports members that no request has, such as `signal` or `body`: to ignore them would hide a mistake. */
+/** Reports members that no request has, such as `signal` or `body`. Ignoring them would hide a mistake. */
 const surplus = (others: object): ReadonlyArray<LocatedFault> =>
   Object.entries(others).flatMap(([name, value]) =>
     value === undefined
@@ -126,7 +126,7 @@ const present = (value: unknown): unknown => {
   )
 }
 
-/** Converts numbers to text: paths and queries are text. */
+/** Converts numbers to text, because the values of paths and queries are text. */
 const texts = (value: unknown): unknown =>
   isPlain(value)
     ? Object.fromEntries(

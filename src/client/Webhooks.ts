@@ -5,7 +5,7 @@ import { Base64 } from "effect/encoding"
 import { eventBody, type EventType, eventTypes } from "../api/integrations/Events.ts"
 import { withAbsentAsNull } from "./OlderEvents.ts"
 
-/** An event, by `type`. `id` is the same in each delivery of the event: handle each `id` once. */
+/** An event. `type` decides the type of `data`. `id` is the same in each delivery of the event: handle each `id` once. */
 export type WebhookEvent = { [Type in EventType]: ReturnType<typeof eventBody<Type>>["Type"] }[EventType]
 
 type HeaderValue = string | ReadonlyArray<string> | undefined
@@ -36,8 +36,8 @@ export type WebhookInvalidReason =
   | "body_invalid"
 
 /**
- * A delivery that was not verified. Answer it with 400, and it is retried. Answer `type_unknown` with 204: the delivery
- * is authentic but newer than this client, so a retry would not help.
+ * A delivery that could not be verified or decoded. Answer 400, so that the service retries the delivery. For the reason
+ * `type_unknown`, answer 204: the delivery is authentic but newer than this client, so a retry would not help.
  */
 export class WebhookInvalid extends Data.TaggedError("WebhookInvalid")<{
   readonly reason: WebhookInvalidReason
@@ -134,7 +134,10 @@ const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, si
   })
 })
 
-/** Makes the decoder of an event type. It also decodes events of an older service, which lack members that were added since. */
+/**
+ * Makes the decoder of an event type. The decoder also accepts events of an older service, which lack members that were added
+ * since.
+ */
 const decoderOf = (type: EventType) => {
   const schema = eventBody(type)
   const decode = Schema.decodeUnknownEffect(schema)

@@ -162,7 +162,7 @@ const settle = action(
   })
 )
 
-/** What each command does to recipients that are not settled, and what the campaign is afterwards. */
+/** For each command: what happens to recipients that are not settled, and the state of the campaign afterwards. */
 const commands = {
   pause: ["wait until the campaign is resumed; attempts that were begun go on", "paused"],
   resume: ["get the message, at the pace of the campaign", "resumed"],

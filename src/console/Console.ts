@@ -191,8 +191,9 @@ const routes = HttpRouter.use(
 )
 
 /**
- * Whether a page of another site has sent a form. Without a session, no token shows this. Browsers send `Sec-Fetch-Site` over HTTPS and
- * to the loopback. Where they do not, the `Origin` of a form of the console is `null`, because its pages send no referrer.
+ * Whether a page of another site has sent a form. This protects forms outside of a session, which have no token. Browsers send
+ * `Sec-Fetch-Site` over HTTPS and to the loopback. Elsewhere the `Origin` is checked: for a form of the console it is `null`,
+ * because its pages send no referrer.
  */
 const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
   const { host, origin, "sec-fetch-site": site } = headers

@@ -88,7 +88,7 @@ export const progress = (done: number, all: number, name: string): Html =>
   html`<progress max="${Math.max(1, all)}" value="${done}" aria-label="${name}"></progress>
     <span>${done} of ${all}</span>`
 
-/** A state, coloured by its severity. The colour adds nothing to the word. */
+/** A state as a word, coloured by its severity. */
 export const badge = (state: string): Html => html`<span class="badge ${toneOf(state)}">${state}</span>`
 
 const tones = {
@@ -98,12 +98,12 @@ const tones = {
 }
 const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
 
-/** Shows a count of records that were counted up to `max`. */
+/** Formats a count that ended at `max`: `10,000 or more`. */
 export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
 
 export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
 
-/** An id. The style sheet hides the middle of a long id, whose start tells its age. The title and a copy have the whole id. */
+/** An id. The style sheet hides the middle of a long id; the title and a copy have the whole id. */
 export const idOf = (id: string | null): Cell => {
   if (id === null) return null
   const shown = id.length <= 20 ? id : html`${id.slice(0, 10)}<span>${id.slice(10, -6)}</span>${id.slice(-6)}`

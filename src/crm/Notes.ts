@@ -53,7 +53,7 @@ export const makeNotes = Effect.gen(function* () {
 
 const record = selectList(columnsOf(Note.fields, { version: "integer" }))
 
-/** Reads the notes after a position, and whether the deal exists. A deal without such notes gives one row of nulls. */
+/** Reads the notes after a position, and whether the deal exists. If the deal has no such note, returns one row of nulls. */
 const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (

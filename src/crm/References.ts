@@ -18,9 +18,9 @@ export const responsibleMember: Reference = {
 export const deal: Reference = { member: "dealId", column: "deal_id", table: "deals" }
 
 /**
- * Returns SQL expressions, one for each reference: a space and the member if the column in `row` references a record that does
- * not exist in the row's project, otherwise null. Records of these tables are never removed, so they are not locked. `row` must
- * have only values of the request: a reference in a locked row can be newer than the snapshot of the statement.
+ * Returns a SQL expression for each reference: a space and the member if the referenced record does not exist in the project,
+ * otherwise null. Referenced records are never removed, so they are not locked. `row` must have only values of the request: a
+ * reference in a locked row can be newer than the snapshot of the statement.
  */
 export const missingReferences = (
   sql: SqlClient.SqlClient,

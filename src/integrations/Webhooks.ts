@@ -80,7 +80,7 @@ export const makeWebhooks = Effect.gen(function* () {
         yield* notifier.changed(command.projectId, id)
         return outcome
       },
-      // SECRET_KEY is wrong (`SecretNotOpened`), or the secret was replaced at each of the tries (`SecretReplaced`).
+      // `SecretNotOpened`: SECRET_KEY is wrong. `SecretReplaced`: another command has replaced the secret at each try.
       Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
     ),
     /** Makes a new signing secret. The old secret also signs until the overlap ends. */

@@ -72,7 +72,7 @@ export class Calls extends Context.Service<
         const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
         return yield* recording({ attempt, result }).pipe(
-          // The request fails at once; the outcome is recorded if the database is back before the lease ends.
+          // The request fails at once. The outcome is still recorded if the database answers again before the lease ends.
           Effect.tapError(() =>
             recording({ attempt, result }).pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),
@@ -93,7 +93,7 @@ export class Calls extends Context.Service<
           })
           return Effect.uninterruptibleMask((restore) =>
             restore(guard(call)).pipe(
-              // The process ends. If it ends during the call, the provider may have accepted the message.
+              // The process ends. If the call has begun, the provider may have accepted the message.
               Effect.onInterrupt(() =>
                 recorded(leased, isCalled ? outcomes.interrupted : outcomes.notCalled).pipe(
                   Effect.timeoutOption(Duration.seconds(2)),

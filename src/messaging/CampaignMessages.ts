@@ -10,8 +10,8 @@ import { givenUp, isWaiting } from "./Messages/States.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Leases an attempt for each row of `released`. Inserts a new message with its first attempt; if the message exists and waits,
- * leases its next attempt. Returns no row for a message that exists and does not wait.
+ * Leases an attempt for each row of `released`: the first attempt of a new message, or the next attempt of a message that waits.
+ * Returns no row for a message that exists and does not wait.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,

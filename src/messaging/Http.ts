@@ -55,7 +55,8 @@ export const handlers = handlersOf(
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // A message whose process died stays pending until it is claimed. From the end of the lease the outcome is unknown.
+  // If the process of an attempt died, its message stays pending until another process claims it. Callers see the outcome as
+  // unknown from the end of the lease on.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {

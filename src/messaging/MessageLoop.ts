@@ -95,7 +95,7 @@ export class MessageLoop extends Context.Service<
           Effect.ignoreCause
         )
 
-      // Uninterruptible, so that each leased attempt is made or given back.
+      // Uninterruptible, so that each attempt that a source leases is made or given back.
       const take = (source: Source, circuits: boolean) =>
         Effect.gen(function* () {
           const { free, ...limits } = channels.limits({ circuits })

@@ -3,9 +3,12 @@ import { Duration } from "effect"
 import { prune, pruning } from "../platform/background/Retention.ts"
 
 /**
- * A message in another state is kept at any age, because it is sent again or an operator has to settle it. A message that changed
- * after the horizon is kept, because its campaign has to collect the outcome. A repeated send reads the message of its key, which has
- * the same time. So a message is kept while the project has a key that is as old, whatever the pruner of keys has left.
+ * Keeps the messages that something still needs:
+ *
+ * - A message in another state is sent again, or an operator has to settle it.
+ * - The campaign of a message has to collect the outcome, so a message that changed after the horizon stays.
+ * - A repeated send reads the message of its idempotency key, and both are equally old. So a message stays while the project has
+ *   a key that is as old.
  */
 export const layer = pruning(
   "message pruning",

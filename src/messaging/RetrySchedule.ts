@@ -15,7 +15,7 @@ interface Attempted {
   readonly providerType: ProviderType
   /** The campaign of the message; null for a message of a conversation. */
   readonly campaignId: string | null
-  /** Number of earlier attempts without a call (`uncalled`) of a message of a campaign. */
+  /** For a message of a campaign: number of earlier attempts without a call. */
   readonly uncalled?: number
 }
 

@@ -55,14 +55,13 @@ export const makeSend = Effect.gen(function* () {
 
   // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
   const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-  // The process that created the message set the creation time by its own clock, which may be ahead. So the end of the
-  // lease, by the database's clock, is checked as well.
+  // The creation time is by the clock of the process that created the message, which may be ahead. The end of the lease is by
+  // the database's clock, so it is checked as well.
   const leaseLeft = Duration.toMillis(calls.lease) - longestWait
   const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
     deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft
 
-  // Uninterruptible until the call is started, so that a message has its call even if the caller disconnects during the
-  // commit.
+  // Uninterruptible until the call has started, so that the call is made even if the caller disconnects during the commit.
   return Effect.fnUntraced(function* (command: Command, conversationId: ConversationId, text: string) {
     const { projectId } = command
     const context = yield* eventContext(projectId)

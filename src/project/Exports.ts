@@ -1,9 +1,9 @@
 /**
- * Writes a project as a project file (contract §12): an apply of the file changes nothing.
+ * Writes a project as a project file (contract §12). To apply the file changes nothing.
  *
- * All statements read one snapshot, in a transaction that only takes the locks of a SELECT, so no mutation waits for it.
- * Cursors read the records, and the items of lists, in the same order, and each is written as it is read. So the memory does
- * not grow with the project.
+ * All statements read one snapshot, in a transaction that takes only the locks of a SELECT, so no mutation waits for it. Cursors
+ * read the records and the items of their lists in the same order. Each record is written as soon as it is read, so the memory
+ * does not grow with the project.
  */
 import { Effect, type PlatformError, Record } from "effect"
 import { SqlClient } from "effect/sql"

@@ -22,7 +22,7 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
 
 /**
  * Finds the first `limit` projects with a record that waits for an operator, except projects at rest. Counts end at `maxCount`.
- * Reads the oldest messages of unknown outcome, because another attempt may follow for the newest ones.
+ * Of the messages of unknown outcome, reads the oldest, because the newest may have another attempt.
  */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
   const of = (table: string, condition: string) =>

@@ -9,7 +9,7 @@ import * as NodeServer from "./listening/NodeServer.ts"
 export class AdminServer extends Context.Service<
   AdminServer,
   {
-    /** `http://HOST:PORT`, as it is reached from this host. */
+    /** The URL by which the server is reached from this host: `http://HOST:PORT`. */
     readonly url: string
   }
 >()("developer-api/server/AdminServer") {

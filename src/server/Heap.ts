@@ -7,16 +7,17 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
 /**
- * Changes three rules of V8:
+ * Changes rules of V8:
  *
- * - The old generation is collected when it has grown to 1.5 times its size after the previous collection. By default, V8
- *   lets it grow to a multiple of what is in use. Marking starts after 40 % of this growth. By default, it starts when less
- *   is left than the size of the young generation, which may be from the beginning.
- * - The young generation reaches its full size at once when load begins. While it is small, V8 moves objects of requests in flight to
- *   the old generation.
- * - No object is allocated in the old generation at once (pretenuring). V8 predicts from a sample which objects live long,
- *   and may take the objects of requests for such. The old generation then fills up several times a second: a request takes
- *   up to twice the CPU time, and the p99 is four times as high.
+ * - The old generation is collected when it has grown to 1.5 times its size after the previous collection. By default, V8 lets
+ *   it grow to a multiple of the memory in use.
+ * - Marking starts after 40 % of this growth. By default, it starts when the growth that is left is smaller than the young
+ *   generation. This may be so from the beginning.
+ * - The young generation reaches its full size at once when load begins. While it is small, V8 moves objects of requests in
+ *   flight to the old generation.
+ * - Pretenuring is off: no object is allocated directly in the old generation. V8 would predict from a sample which objects live
+ *   long, and the prediction may include the objects of requests. The old generation then fills up several times a second: a
+ *   request takes up to twice the CPU time, and the p99 is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
   setFlagsFromString("--heap-growing-percent=50")

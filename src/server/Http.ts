@@ -20,7 +20,10 @@ import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts
 /** The preview reads many rows, so it has connections of its own and delays no other request. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
-/** Compiles every operation of the Api, as a route and as a tool, and adds them to the router. */
+/**
+ * Compiles every operation of the Api and adds it to the router as a route. If `mcp` is true, also adds the endpoint that offers
+ * each operation as a tool.
+ */
 const api = (publicUrl: string, mcp: boolean) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {
@@ -64,8 +67,8 @@ const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/conso
 
 /**
  * Metrics for Prometheus, and the operators' console. A port on the loopback accepts only a `Host` that is a name or an address
- * of the loopback. A page of another site, open in an operator's browser, may make the name of the site resolve to the
- * loopback (DNS rebinding).
+ * of the loopback. Otherwise a web site whose name resolves to the loopback could reach the port from an operator's browser (DNS
+ * rebinding).
  */
 export const admin = Layer.unwrap(
   Effect.map(HttpServer.HttpServer, ({ address }) =>

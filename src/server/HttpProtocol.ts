@@ -22,7 +22,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       const current = fiber.getRef(CurrentRequest)
       const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
       const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
-      // These are Node's own headers. To read `request.headers` would copy them.
+      // Reads Node's own headers. Reading `request.headers` would copy them.
       const incoming = NodeHttpServerRequest.toIncomingMessage(request)
       const { headers } = incoming
       const faults = concatenate(targetFaults(current.target, path), takesKey ? repeatedKey(incoming) : none)
@@ -38,13 +38,14 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
       return Effect.mapEager(readBody(request, current), (body) => ({ params, query, headers, body, faults }))
     }
   },
-  // A handler returns a body that is encoded already. To encode it by its schema would double the cost of a list.
-  // The contract tests validate every answer against the document.
+  // A handler returns a body that is already encoded. Encoding it again by its schema would double the cost of a list. The
+  // contract tests validate every answer against the document.
   answerOf:
     ({ status }) =>
     (body, own, collected) => {
       const response = HttpServerResponse.text(JSON.stringify(body), { status, contentType: "application/json" })
-      // `response.headers` was made for this response alone. To pass the headers as an option would copy them three times.
+      // `response.headers` belongs to this response alone, so it can be changed. Passing the headers as an option would copy
+      // them three times.
       Object.assign(response.headers, collected, own)
       return response
     }

@@ -93,7 +93,7 @@ const closedByCaller = HttpServerResponse.empty({ status: 499 })
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
-/** Returns the context in which a request is routed: it has the request's state, and a request whose URL is `url`. */
+/** Returns the context in which a request is routed. It contains the request's state, and the request with the URL `url`. */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,
@@ -138,7 +138,10 @@ const notFound = (): Problem =>
       "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
   })
 
-/** Headers that a request may have only once. Node would read the first of several, and a proxy might read another. */
+/**
+ * Headers that a request may have only once. If a header were repeated, Node would read the first value, and a proxy might read
+ * another.
+ */
 const single = ["host", "content-type", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 

@@ -46,7 +46,10 @@ const instructions =
   "isError is a problem: `code` names it, `errors` names the arguments to correct, `detail` says what to do. After 429 or 503 wait the " +
   "seconds of `retry-after` in _meta. Never call sendMessage again with a new key to repeat a message."
 
-/** How long a client may keep an answer, in milliseconds. The scope is private, because lists of tools differ between tokens. */
+/**
+ * `ttlMs` is the time for which a client may cache an answer, in milliseconds. The scope is private, because lists of tools
+ * differ between tokens.
+ */
 const cache = { ttlMs: 60_000, cacheScope: "private" }
 
 /** Adds `POST /mcp` to the router. */
@@ -123,8 +126,9 @@ export const addRoute = Effect.fnUntraced(function* (
 })
 
 /**
- * Whether requests may come from an `Origin`: a page of this service or of the loopback, where tools for developers run. Any
- * other page may have made the name of its site resolve to this server (DNS rebinding). Only browsers send an `Origin`.
+ * Whether requests may come from an `Origin`. Allowed are pages of this service, and pages of the loopback, where tools for
+ * developers run. The name of any other site may have been made to resolve to this server (DNS rebinding). Only browsers send an
+ * `Origin`.
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true
@@ -151,7 +155,7 @@ const handshakeResults = new Map<string, ResultOf>([
   ["ping", () => ({})]
 ])
 
-/** Runs an operation as a tool. A failure becomes a result that holds its problem. */
+/** Runs an operation as a tool. If the operation fails, the result contains the problem. */
 const callOf =
   ({ endpoint: { method } }: Operation, run: (call: ToolCall) => Effect.Effect<ToolAnswer, unknown>) =>
   (call: ToolCall, current: CurrentRequestShape): Effect.Effect<McpResult, unknown> => {
@@ -175,7 +179,7 @@ const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "T
 const noArguments: ProtocolError = { code: errorCodes.invalidParams, message: "arguments is an object." }
 const unknownCursor: ProtocolError = { code: errorCodes.invalidParams, message: "The list has one page." }
 
-/** A message has a repeated member, or a fraction that is lost. */
+/** Returns the error for a message with a repeated member, or with a fraction that parsing loses. */
 const ambiguous = ([location, fault]: LocatedFault): ProtocolError => ({
   code: errorCodes.invalidParams,
   message: `${location} ${fault}.`

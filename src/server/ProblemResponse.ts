@@ -59,8 +59,8 @@ export const problemResponse = (
 }
 
 /**
- * Returns the problem that answers a failure. The answer to an outage is the 503 of the route. A defect is logged, and
- * answered as `internal`.
+ * Returns the problem that answers a failure. For an outage, this is the 503 problem of the operation. A defect is logged, and
+ * the problem is `internal`.
  */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)

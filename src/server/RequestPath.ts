@@ -1,11 +1,12 @@
 /**
- * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint
- * of the HttpApi is compiled once for each protocol, at start. Its steps are in the order of the contract's checks (§1):
- * credential → entitlement, module, membership, scope → rate limit → body size and type → shape of the request → handler
- * (idempotency key and effect) → answer. `Lifecycle.ts` routes before these steps, and renders problems after them.
+ * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint of
+ * the HttpApi is compiled once for each protocol, at start. The steps are in the order of the contract's checks (§1): credential
+ * → entitlement, module, membership, scope → rate limit → body size and type → shape of the request → handler (idempotency key
+ * and effect) → answer. `Lifecycle.ts` routes before these steps, and renders problems after them.
  *
- * A step that fails with a problem ends the path. If the check of the shape finds a fault, it gathers all faults of the request.
- * A step that need not wait (a known credential, a bucket in memory, a request without a body) uses no operation of the fiber.
+ * If a step fails with a problem, the following steps do not run. If the check of the shape finds a fault, it gathers all faults
+ * of the request. A step that need not wait (a known credential, a bucket in memory, a request without a body) completes at
+ * once, because running it in the fiber costs time.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Context, Effect, type Fiber, Predicate } from "effect"
@@ -33,7 +34,7 @@ export interface Operation {
 
 type Headers = Readonly<Record<string, string>>
 
-/** How the calls of a protocol arrive and are answered. The steps between are the same for all protocols. */
+/** How the calls of a protocol are read and answered. The steps between reading and answering are the same for all protocols. */
 export interface Protocol<Call, Answer> {
   /** Attributes of the server span, beside its name. */
   readonly attributes: Readonly<Record<string, string>>

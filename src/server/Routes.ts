@@ -1,4 +1,4 @@
-/** Finds the methods of a path. The router has them, but does not expose them. */
+/** Finds the HTTP methods of a path, because the router does not expose them. */
 import { Context } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { paths as consolePaths } from "../console/Console.ts"

@@ -123,13 +123,16 @@ export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
     yield* Heap.boundGrowth
     const queue = yield* signals
-    // A start can take long (migrations, recovery), so a signal also ends it.
+    // A start can take long (migrations, recovery), so a signal also ends the start.
     const ended = Effect.as(Queue.take(queue), Option.none())
     const context = yield* Effect.raceFirst(Effect.asSome(Layer.build(application(role))), ended)
     if (Option.isSome(context)) yield* run(role, queue).pipe(Effect.provideContext(context.value))
   }).pipe(Effect.scoped)
 
-/** Queues SIGTERM and SIGINT in the order of their arrival while the scope is open; they do not end the process. */
+/**
+ * Queues SIGTERM and SIGINT in the order of their arrival while the scope is open. During this time, the signals do not end the
+ * process.
+ */
 const signals = Effect.gen(function* () {
   const queue = yield* Queue.unbounded<"SIGTERM" | "SIGINT">()
   const onTerm = () => Queue.offerUnsafe(queue, "SIGTERM")
@@ -151,7 +154,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
-  // Not at once: the first requests often come right after the ready line, and the pause of the collection would delay them.
+  // The collection waits, because the first requests often come right after the ready line and the pause would delay them.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain

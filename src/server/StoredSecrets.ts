@@ -15,8 +15,8 @@ class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count
 }
 
 /**
- * Ends the start if secrets are stored and no key of this process opens any of them. The process then neither serves nor
- * seals.
+ * Fails the start if secrets are stored and no key of this process opens any of them. So the process seals no secret with a
+ * wrong key.
  */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {

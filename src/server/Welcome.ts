@@ -1,4 +1,7 @@
-/** The lines of a start with the embedded database: the URLs of the reference and the console. The first start adds a token. */
+/**
+ * The lines that a start with the embedded database prints: the URLs of the reference and the console. The first start also
+ * prints a token.
+ */
 import { DateTime, Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
@@ -16,8 +19,8 @@ interface Urls {
 }
 
 /**
- * Returns the lines. If there is no key, and no project other than the demo project, loads the demo project, issues a key for it
- * and adds the records of the samples.
+ * Returns the lines. If there is no key, and no project other than the demo project, loads the demo project, issues a key for
+ * this project and adds the records of the samples.
  */
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient
@@ -37,7 +40,7 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   return [...banner(urls.service, Redacted.value(token)), ...links, ""]
 })
 
-/** Writes the note and the message that the samples of the reference name. A project file can't contain them. */
+/** Writes the note and the message that the samples of the reference name. A project file can't contain notes and messages. */
 const addSamples = (sql: SqlClient.SqlClient, author: KeyId, at: string) => sql`
   WITH note AS (
     INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)

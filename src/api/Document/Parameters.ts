@@ -1,6 +1,6 @@
 /**
- * Descriptions and examples of the parameters of all operations. The examples name records of the demo project that the
- * README does not change. The demo project has no deliveries, so the example of a delivery names none of it.
+ * Descriptions and examples of the parameters of all operations. The examples name records of the demo project that the README
+ * does not change. The demo project has no deliveries, so the example of a delivery is the id of no record.
  */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
@@ -83,8 +83,8 @@ export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name
 }
 
 /**
- * Merges the schemas of an `allOf` into one schema, because generators and viewers show one schema better. Examples: the integer
- * check of `limit`, and a reference with a description.
+ * Merges the schemas of an `allOf` into one schema, because generators and viewers show a single schema better. An `allOf`
+ * occurs, for example, in the integer check of `limit` and in a reference with a description.
  */
 export const flat = (schema: object): object => {
   if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema

@@ -9,7 +9,7 @@ import { faultDetail } from "../schema/Locations.ts"
 import type { OperationCode } from "./Advice.ts"
 import { codesOf, type ProblemSchemas } from "./Problems.ts"
 
-/** The members of an example whose values the schema of the problem does not fix. */
+/** The members of an example that have no fixed value in the schema of the problem. */
 interface Example {
   readonly detail: string
   readonly [member: string]: unknown

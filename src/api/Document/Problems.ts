@@ -20,7 +20,7 @@ const members: Readonly<Record<string, string>> = {
 /** The members that every problem has on the wire, although a program may leave them out when it makes a problem. */
 const required = ["type", "title", "status", "instance", "code"] as const
 
-/** Problems are named by their code. The suffix distinguishes the wire form from the decoded form. */
+/** Returns the code of a problem from the name of its schema. The suffix `Encoded` marks the schema of the wire form. */
 const codeOf = (name: string) => name.replace(/Encoded$/, "")
 
 const literalOf = (properties: object, member: string): unknown => {

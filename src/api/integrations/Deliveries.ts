@@ -10,7 +10,7 @@ import { page, pageQuery } from "../Page.ts"
 import { CursorInvalid, DeliveryNotFound, InstallationNotFound } from "../Problems.ts"
 import { events, type EventType, eventTypes } from "./Events.ts"
 
-/** The states of a delivery for callers. A delivery whose attempt is in flight is `pending`. */
+/** The states of a delivery that the API shows. A delivery whose attempt is in flight is shown as `pending`. */
 export const deliveryStatuses = ["pending", "delivered", "dead"] as const
 export const DeliveryStatus = Schema.Literals(deliveryStatuses)
 export type DeliveryStatus = typeof DeliveryStatus.Type

@@ -1,4 +1,4 @@
-/** The endpoint of installations. */
+/** The endpoint that lists installations: the integrations that are installed in a project. */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

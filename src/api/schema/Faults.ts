@@ -4,7 +4,7 @@ import { type SchemaAST, SchemaIssue } from "effect"
 const must = (message: string) =>
   message
     .replace(/^Expected /, "must be ")
-    // Only objects have names in the document, and a caller does not know these names.
+    // A name such as `DeveloperClient` is the name of an object schema in the document. A caller does not know these names.
     .replace(/^must be Developer\w+/, "must be an object")
     .replace(/^must be (string|number|boolean)\b/, "must be a $1")
     .replace(/^must be (array|object|integer)\b/, "must be an $1")
@@ -41,8 +41,8 @@ export interface Fault {
 export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> => faultsAt(issue, [], "")
 
 /**
- * Lists the faults at a path. The message for a string or a number names its whole rule, so that a value corrected by it has
- * no further fault. `otherwise` names what else a union allows, such as null.
+ * Lists the faults at a path. The message for a string or a number states the whole rule, so that a value that follows the
+ * message has no further fault. `otherwise` is a text for the other values that a union allows, such as null.
  */
 const faultsAt = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> => {
   switch (issue._tag) {
@@ -87,7 +87,7 @@ const leafFaults = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: st
 export const membersOf = (ast: SchemaAST.AST): ReadonlyArray<string> =>
   ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
 
-/** The form in which a value arrives. */
+/** Returns the schema of a value before it is decoded. */
 const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => ast.encoding?.at(-1)?.to ?? ast
 
 /** Whether an issue is a failed check without a message of its own. */

@@ -17,8 +17,8 @@ const codePoints = (text: string): number => {
 export const text = (min: number, max: number) =>
   Schema.String.check(
     Schema.makeFilter(
-      // A code point has one or two UTF-16 units. So a string of fewer than `max` units is short enough, one of more than 2
-      // × `max` is too long, and only the others have to be counted.
+      // A code point has one or two UTF-16 units. A string of at most `max` units is short enough, and a string of more than 2 ×
+      // `max` units is too long. Code points are counted only between these lengths.
       (value: string) =>
         value.length >= min && (value.length <= max || (value.length <= 2 * max && codePoints(value) <= max)),
       {
@@ -39,7 +39,7 @@ const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
 const datePattern = /^([0-9]{4})-([0-9]{2})-([0-9]{2})$/
 
-/** Whether a date exists. `Date.parse` accepts February 30. */
+/** Whether a date exists. `Date.parse` is not used, because it accepts February 30. */
 export const isDay = (year: number, month: number, day: number): boolean => {
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0)
   const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1] ?? 0
@@ -97,7 +97,7 @@ export const UpdatedAt = Timestamp.annotate({
   description: "When the record was last changed: RFC 3339, in UTC, with milliseconds."
 })
 
-/** A version in a query, in decimal digits only. The document declares it as an integer. */
+/** A version in a query, in decimal digits only. The OpenAPI document declares an integer. */
 export const VersionText = Schema.String.check(
   Schema.makeFilter((text: string) => /^[1-9][0-9]*$/.test(text) && Number.isSafeInteger(Number(text)), {
     expected: versionRange,

@@ -7,9 +7,7 @@ export type LocatedFault = readonly [location: string, message: string]
 /** Maximum length of a location in an answer, in code points (contract §1). */
 const maxLocation = 256
 
-/**
- * Maximum size of the reported faults as JSON, in bytes. The body of a problem, with all members, stays below 64 KiB.
- */
+/** Maximum size of the reported faults as JSON, in bytes. This keeps the whole body of a problem below 64 KiB. */
 const maxFaultBytes = 32 * 1024
 
 const encoder = new TextEncoder()
@@ -27,7 +25,7 @@ interface GroupedFaults {
   readonly omitted: number
 }
 
-/** Groups faults by location, up to the maximum size. */
+/** Groups faults by location, up to `maxFaultBytes`. Counts the faults that are left out. */
 export const groupFaults = (faults: Iterable<LocatedFault>): GroupedFaults => {
   const errors = new Map<string, Array<string>>()
   let bytes = 0
@@ -48,7 +46,7 @@ export const groupFaults = (faults: Iterable<LocatedFault>): GroupedFaults => {
   return { errors: Object.fromEntries(errors), omitted }
 }
 
-/** Returns the `detail` of a problem: the first locations in a sentence, and the number of faults that `errors` lacks. */
+/** Returns the `detail` of a problem: a sentence with the first locations, and the number of faults that were left out. */
 export const faultDetail = ({ errors, omitted }: GroupedFaults): string => {
   const first = Object.keys(errors)
     .slice(0, 5)

@@ -1,4 +1,4 @@
-/** Faults in the shape of a request. The service reports them, and the client does not send a request that has any. */
+/** Faults in the shape of a request. The service reports them. The client does not send a request that has such faults. */
 import { JsonPointer, Predicate, Result, Schema, SchemaAST, SchemaIssue } from "effect"
 import { faultsOf, membersOf, unknown } from "./Faults.ts"
 import type { LocatedFault } from "./Locations.ts"
@@ -6,7 +6,10 @@ import type { LocatedFault } from "./Locations.ts"
 /** Options that report every fault, unknown members included. */
 export const strict = { errors: "all", onExcessProperty: "error" } as const
 
-/** Narrows the type of a schema. Every schema of this API decodes without services, but the types of endpoints do not say so. */
+/**
+ * Narrows the type of a schema. Every schema of this API decodes without services, but the types of endpoints do not express
+ * this.
+ */
 export const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
   Schema.isSchema(schema)
 
@@ -25,7 +28,7 @@ export const faultsOfSlot = (
 
 export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> => membersOf(ast)
 
-/** Returns the message for an unknown query parameter. It names all known ones, because an operation has few. */
+/** Returns the message for an unknown query parameter. The message names all known parameters, because an operation has few. */
 const unknownParameter = (known: ReadonlyArray<string>): string =>
   `${unknown}: this operation ${known.length === 0 ? "has no query parameters" : `knows ${known.join(", ")}`}`
 
@@ -52,15 +55,18 @@ export const unknownMembers = (
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
 /**
- * Lists the faults of the members of a body, then the faults of the rules between members. `decoded` is the part of the body
- * whose members are checked.
+ * Lists the faults of the members of a body, then the faults of its structural rules. `decoded` is the part of the body whose
+ * members are checked. The rules are checked on the whole body.
  */
 export const faultsOfBody = (schema: Schema.Top, body: unknown, decoded = body): ReadonlyArray<LocatedFault> => [
   ...faultsOfVariant(schema, body, decoded),
   ...faultsOfRules(schema, body)
 ]
 
-/** Returns the literals of the first member of each variant, which select the variant; undefined unless the body has variants. */
+/**
+ * Returns the discriminator of a body with variants: the name of the first member, and the literals that select a variant.
+ * Returns undefined if the body has no variants.
+ */
 const discriminatorOf = ({ ast }: Schema.Top) => {
   if (!SchemaAST.isUnion(ast) || ast.options?.mode !== "oneOf") return undefined
   const first = ast.types.flatMap((variant) =>
@@ -70,7 +76,10 @@ const discriminatorOf = ({ ast }: Schema.Top) => {
   return { member: String(first[0]?.name), values }
 }
 
-/** A missing or unknown discriminator is reported alone: the required members depend on the variant. */
+/**
+ * Lists the faults of the members of a body. If the discriminator is missing or unknown, only this fault is reported, because
+ * the required members depend on the variant.
+ */
 const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)
   if (discriminator === undefined || !Predicate.isObject(body) || !Predicate.isObject(first)) {
@@ -85,8 +94,8 @@ const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): Rea
 }
 
 /**
- * Lists the faults of the rules between the members of a body. A rule is applied only if every member is valid, except a
- * structural rule: it checks only which members are present.
+ * Lists the faults of the structural rules of a body, which check only whether members are present. Other rules between members
+ * are checked by decoding, if every member is valid.
  */
 const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> =>
   Predicate.isObject(body)

@@ -23,7 +23,7 @@ export const startsOf = <State extends string, Move extends string, Target exten
   move: Move
 ): ReadonlyArray<State> => states.filter((state) => moves[move][state] !== undefined)
 
-/** Returns the target of a move that has the same target from each state. */
+/** Returns the target of a move. Throws if the move has different targets. */
 export const targetOf = <State extends string, Move extends string, Target extends string>(
   machine: Machine<State, Move, Target>,
   move: Move
@@ -33,7 +33,7 @@ export const targetOf = <State extends string, Move extends string, Target exten
   return to
 }
 
-/** Returns the start and the target of a move that starts from one state. */
+/** Returns the start and the target of a move. Throws if the move is allowed in several states. */
 export const stepOf = <State extends string, Move extends string, Target extends string>(
   machine: Machine<State, Move, Target>,
   move: Move

@@ -47,7 +47,10 @@ export interface Start {
   readonly timeZone: string | null
 }
 
-/** What a command sets and checks. Columns that `values` lacks keep their value. Every command also checks the state of the campaign. */
+/**
+ * What a command sets and checks, beside the state of the campaign, which every command checks. A column that `values` lacks
+ * keeps its value.
+ */
 interface Change {
   readonly operation: Operation
   readonly values: Partial<Record<keyof typeof settable, string | number | null | undefined>>

@@ -8,8 +8,8 @@ import { commandOn } from "./Target.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The clients of a segment, or all clients. `OFFSET 0`, here and below, forces a look-up by key for each row. With
- * outdated statistics the planner may otherwise expect short lists, and choose a join that takes quadratic time.
+ * The clients of a segment, or all clients. `OFFSET 0`, here and below, makes PostgreSQL look up each row by its key. Otherwise,
+ * with outdated statistics, the planner may expect few rows and choose a join that takes quadratic time.
  */
 const clients = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
   segmentId === null

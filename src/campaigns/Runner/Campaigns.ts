@@ -16,7 +16,10 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
     AND status = 'pending' AND ${isDue}`
 
-/** Returns SQL that is true or null. It is not EXISTS, whose plan may read the open recipients of all campaigns at once. */
+/**
+ * Returns SQL that is true if the campaign has such a recipient, otherwise null. With EXISTS, PostgreSQL might read the open
+ * recipients of all campaigns at once.
+ */
 const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
 
@@ -27,10 +30,10 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
   )`
 
 /**
- * Locks running campaigns whose next send is before `until`. The lock serializes the pace over all processes. A campaign is
- * left out if it has no open recipient, or if none of its channels has a permit: it would only use up the limit. Projects take
- * turns, as campaigns that share a busy channel may stay due for long. `quota` is the number of sends before `until`, evenly
- * spaced. Missed sends are not caught up.
+ * Locks running campaigns whose next send is before `until`. By the lock, one process at a time advances the pace of a campaign.
+ * A campaign without open recipients, or without a channel that has a permit, is left out: it would only use up the limit.
+ * Projects take turns, because campaigns that share a busy channel may stay due for long. `quota` is the number of evenly spaced
+ * sends before `until`. Missed sends are not made up for.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   ready AS MATERIALIZED (

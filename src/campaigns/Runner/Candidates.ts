@@ -5,10 +5,16 @@ import { openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Number of recipients examined beyond the quota, because some may be skipped. The same statement moves those, too. */
+/**
+ * Number of recipients that are examined beyond the quota, because some may be skipped. The statement also moves the skipped
+ * recipients.
+ */
 const maxSkipped = 100
 
-/** The first recipients of each campaign, in the order of the index `campaign_recipients_open`. `moving` locks those that move. */
+/**
+ * The first recipients of each campaign, in the order of the index `campaign_recipients_open`. They are not locked here:
+ * `moving` locks the recipients that move.
+ */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
@@ -23,11 +29,14 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
 
 /**
- * The move of each candidate (`Recipients.ts`, or `blocked`), with its route. A recipient keeps its route while the route can
- * reach it. If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider
- * is unchanged and idempotent. A client that was archived after the freeze is skipped. In an audience of active clients every
- * archived client is skipped, because the clocks of processes may differ. A recipient whose channel is blocked steps back
- * behind recipients that can be reached over the other route.
+ * The move of each candidate (`Recipients.ts`, or `blocked`), with its route:
+ *
+ * - A recipient keeps its route while the route can reach it.
+ * - If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider is
+ *   unchanged and idempotent.
+ * - A client that was archived after the freeze is skipped. In an audience of active clients, every archived client is skipped,
+ *   because the clocks of processes may differ.
+ * - A recipient whose channel is blocked steps back, behind recipients with another route.
  */
 export const checked = (sql: Sql) => sql`
   checked AS MATERIALIZED (

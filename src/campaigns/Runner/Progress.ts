@@ -7,9 +7,9 @@ import { isAwake } from "../../platform/Moves.ts"
 const latest = "6 hours"
 
 /**
- * Starts and completes campaigns. Each move increments the version. Its time is not before the time of the last change, which may
- * be by a clock that is ahead. Returns whether a campaign is running or a recipient is `sending`. After a resume the delay counts
- * from the resume.
+ * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
+ * `sending`. The delay of a start counts from the start time, or from a later resume. The last change may have its time from a
+ * clock that is ahead: the time of a move is never earlier.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (

@@ -74,9 +74,9 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ORDER BY send_at`
 
 /**
- * The recipients that the limits admit, with the time of each send. The limits are the quota of the campaign, then the permits of
- * the channel. The project with the fewest attempts in flight comes first. `turn` has no
- * gaps, so that a channel without permits does not reduce the pace.
+ * The recipients that the limits admit, with the time of each send. The first limit is the quota of the campaign, the second the
+ * permits of the channel. The project with the fewest attempts in flight comes first. `turn` numbers only admitted recipients,
+ * so that a channel without permits does not reduce the pace.
  */
 const chosen = (sql: Sql, limits: Limits) => sql`
   ranked AS (
@@ -100,13 +100,13 @@ const chosen = (sql: Sql, limits: Limits) => sql`
     ORDER BY ${shareOf(sql, "project_rank")}, project_id LIMIT ${limits.free}::int
   )`
 
-/** The columns of a candidate that the statement reads after it has chosen the recipients that move to another state. */
+/** The columns of a candidate that the statement needs after it has chosen which recipients move. */
 const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
   move, kind, channel_id, provider_type, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 
 /**
- * Locks the recipients that move: those that the limits admit, and those that are not released. A recipient that has changed
- * since the snapshot is left out.
+ * Locks the recipients that move: recipients that the limits admit, and recipients whose move is not a release. A recipient that
+ * has changed since the snapshot is left out.
  */
 const moving = (sql: Sql) => sql`
   moving AS MATERIALIZED (

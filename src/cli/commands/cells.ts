@@ -7,7 +7,7 @@ import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
 
-/** The cell has no name, which the lines of the router's map need. */
+/** The cell has no name. The lines of the router's map need it. */
 class CellUnnamed extends Data.TaggedError("CellUnnamed") {
   override readonly message = "CELL is not set: it is the name of this cell, such as CELL=01"
 }

@@ -20,7 +20,7 @@ export const serveAs = <const Name extends string>(name: Name) =>
     Effect.fnUntraced(function* (options) {
       // Loaded only here, so that other commands start in half the time.
       const { serve } = yield* Effect.promise(() => import("../../server/Serve.ts"))
-      // Requests do not need the services of the command line in their context.
+      // Removes the services of the command line from the context: each request would carry them.
       yield* Effect.updateContext(serve(options), nothing)
     })
   ).pipe(

@@ -4,8 +4,8 @@ import { details } from "../../api/Details.ts"
 import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
- * Locks the rows of projects and reads the free capacity of each. `projects` is a query of the distinct ids, in lock order.
- * The lock comes before the read, so the second of two concurrent statements counts the clients of the first.
+ * Locks the rows of projects and reads the free capacity of each. `projects` is a query of the distinct ids, in lock order. The
+ * read follows the lock, so that the second of two concurrent statements counts the clients of the first.
  */
 export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`
   capacity AS MATERIALIZED (

@@ -12,7 +12,7 @@ import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
-/** Columns that take the values of the patch. `lostReason` and `stageId` are left out: they depend on the record, too. */
+/** Columns that take the values of the patch. `lostReason` and `stageId` also depend on the record, so they are left out. */
 const { lostReason: _, stageId: __, ...patchable } = writable
 
 const patchedValues = patchList(patchable)

@@ -18,9 +18,8 @@ import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot; the
- * secrets are read from the same snapshot. If the locked webhook has another version, the command gets no verdict and is
- * tried again.
+ * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, from which
+ * the secrets are also read. If the locked webhook has another version, the command gets no verdict and is tried again.
  */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (

@@ -1,4 +1,4 @@
-/** One attempt of a delivery: its body, its headers and signatures, and its span. */
+/** One attempt of a delivery: its body, headers, signatures and trace span. */
 import { Effect, Option, type Redacted, References } from "effect"
 import { testEventType } from "../../api/integrations/Events.ts"
 import { formatInstant } from "../../platform/database/Instants.ts"
@@ -56,7 +56,7 @@ const traced = (parts: Parts, claim: Claim, now: number) =>
 
 const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent: string) =>
   Effect.flatMap(secrets(claim), (opened) => {
-    // Bytes, because text would be encoded twice: for the signature and for the connection.
+    // Encodes the body once. A string would be encoded twice: for the signature and for the connection.
     const body = Buffer.from(bodyOf(claim))
     return sender.send({
       url: claim.endpointUrl,
@@ -90,13 +90,13 @@ export type Secrets = (
   claim: Pick<Claim, "projectId" | "installationId" | "secrets">
 ) => Effect.Effect<ReadonlyArray<Redacted.Redacted>>
 
-/** Maximum number of endpoints whose secrets are cached. */
+/** Maximum number of endpoints whose opened secrets are cached. */
 const remembered = 10_000
 
 /**
- * Opens secrets, and caches those of each endpoint, because only a rotation changes them. If no key opens the secret in force,
- * the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older secret that no key opens is left
- * out, because receivers also have the secret in force.
+ * Returns a function that opens the secrets of an endpoint. The opened secrets are cached, because only a rotation changes them.
+ * If no key opens the newest secret, the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older
+ * secret that no key opens is left out, because receivers can verify the signature by the newest secret.
  */
 export const secretsOf = (box: SecretBox["Service"]): Secrets => {
   const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()

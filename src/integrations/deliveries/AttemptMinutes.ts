@@ -6,7 +6,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** Number of ranges between a duration and its double. So the end of a range is 19 % above its start. */
+/** Number of ranges from a duration to twice the duration. So the end of a range is 19 % above its start. */
 const perDoubling = 4
 
 /** Returns the range of a duration. Range 0 ends at 1 ms. */
@@ -16,13 +16,16 @@ export const bucketOf = (millis: number): number =>
 /** Returns the end of a range in milliseconds. */
 export const endOf = (bucket: number): number => 2 ** (bucket / perDoubling)
 
-/** Retention, a day longer than the longest period that is shown. */
+/** Retention: one day longer than the longest period of the console's charts. */
 const retentionDays = 8
 
 /** The project of the rows that count the attempts of all projects. */
 const all = ""
 
-/** Returns a common table expression that counts the attempts of `recorded (project_id, on_move, bucket)`. */
+/**
+ * Returns a common table expression that counts the attempts in `recorded`, both for their project and for all projects.
+ * `recorded` has the columns `project_id`, `on_move` and `bucket`.
+ */
 export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql`
   counted AS (
     INSERT INTO attempt_minutes AS minutes (project_id, minute, worker_id, delivered, bucket, attempts)
@@ -41,7 +44,9 @@ export interface Counted {
   readonly attempts: number
 }
 
-/** Reads the attempts of a project, or of all (null), in the last `slices` slices. */
+/**
+ * Counts the attempts of a project, or of all projects if `projectId` is null, in the last `slices` slices of `minutes` minutes.
+ */
 export const read = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId | null,
@@ -64,7 +69,7 @@ export interface Slice {
 
 const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
 
-/** Returns the quantile `q` of the durations, rounded up to the end of its range, in milliseconds. */
+/** Returns the quantile `q` of the durations in milliseconds, rounded up to the end of a range. Null if nothing was counted. */
 const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
   let left = Math.ceil(q * sum(counted))
   const found = counted
@@ -83,7 +88,7 @@ export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): Reado
 /** Maximum number of rows that one statement removes. */
 const pruneBatch = 5_000
 
-/** Removes a batch of rows after their retention, the oldest of each project first. Returns whether there may be more. */
+/** Removes a batch of rows older than `retentionDays`, the oldest of each project first. Returns whether more may be left. */
 export const prune = (sql: SqlClient.SqlClient) => {
   const batch = sql.literal(String(pruneBatch))
   return sql<{ readonly more: boolean }>`

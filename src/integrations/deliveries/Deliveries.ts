@@ -58,9 +58,9 @@ export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: Pr
 })
 
 /**
- * Counts deliveries of all projects that this database serves. `dead`: dead deliveries, up to 10,000; `project` is the
- * project of one of them. `abandoned`: deliveries whose lease ended more than a minute ago, and which no worker has taken
- * over.
+ * Counts stuck deliveries of all projects that this database serves. `dead` is the number of dead deliveries, at most 10,000.
+ * `project` is the project of one of them. `abandoned` is the number of deliveries whose lease ended more than a minute ago and
+ * which no worker has taken over.
  */
 export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
   const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`

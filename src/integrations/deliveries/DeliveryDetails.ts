@@ -6,13 +6,16 @@ import { selectList } from "../../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
 import { columnsOf, type Delivery } from "./DeliveryList.ts"
 
-/** An entry of the attempt log. Entries of lost leases and entries of earlier versions lack members. */
+/**
+ * An entry of the attempt log. Entries for lost leases and entries of earlier versions have no `endpointUrl`. Entries without a
+ * stored answer have no `responseBody`.
+ */
 export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
   Partial<Pick<DeliveryAttempt, "endpointUrl" | "responseBody">>
 
 export interface Details extends Delivery {
   readonly log: ReadonlyArray<LoggedAttempt>
-  /** Why the delivery is dead, if not because of its last attempt (as when its webhook was disabled); otherwise null. */
+  /** Why the delivery is dead, if its last attempt is not the reason (for example, its webhook was disabled). Otherwise null. */
   readonly deadCode: string | null
   readonly eventTime: string
   readonly eventData: DeliveryDetails["event"]["data"]

@@ -1,4 +1,7 @@
-/** The read model of deliveries: what the API, the commands and the console show of each, and their lists. */
+/**
+ * The read model of deliveries: the columns of a delivery that the API, the commands and the console show, and the queries for
+ * lists.
+ */
 import { Effect } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
@@ -58,7 +61,10 @@ export const columnsOf = (delivery: string) => `
 
 export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyArray<DeliveryStatus>
 
-/** The state of a delivery for callers, as in the index `deliveries_by_state`. */
+/**
+ * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_by_state`, so that
+ * PostgreSQL uses the index.
+ */
 const state = `(CASE
   WHEN finished_at IS NULL THEN 'pending'
   WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
@@ -72,19 +78,19 @@ interface Selected {
   readonly states?: ReadonlyArray<DeliveryStatus> | undefined
   /** All types if absent. */
   readonly types?: ReadonlyArray<EventType> | undefined
-  /** Selects only ids greater than this text, or than the text that this query returns. */
+  /** Selects only ids greater than this id. A fragment is a subquery that returns the id. */
   readonly above?: string | Statement.Fragment | undefined
-  /** Selects only ids less than this text, or than the text that this query returns. */
+  /** Selects only ids less than this id. A fragment is a subquery that returns the id. */
   readonly below?: string | Statement.Fragment | undefined
   readonly order: "ASC" | "DESC"
   readonly limit: number
 }
 
 /**
- * A query of all columns of the selected deliveries, in the order of their ids. Without states and types, it reads the index
- * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_state`, one for each state and type.
- * Each part is in the order of the ids, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from
- * copying the values into each part. The first part is empty: it is for a selection without any type.
+ * A query of all columns of the selected deliveries, ordered by id. Without `states` and `types`, it reads the index
+ * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_state`, one for each state and type. Each
+ * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the values
+ * in each part. The part `WHERE false` returns nothing. It keeps the SQL valid if `types` is empty.
  */
 export const inOrder = (
   sql: SqlClient.SqlClient,
@@ -111,9 +117,9 @@ export const inOrder = (
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds the deliveries of a page, newest first. The deliveries of an installation have an index, and so have dead
- * deliveries. For other filters, and to select pending but not leased deliveries, at most the next `scanLimit` deliveries
- * are read. All columns are read only for the deliveries of the page.
+ * Finds a page of deliveries, newest first. Indexes find the deliveries of an installation, and dead deliveries. If the filter
+ * also has a condition that is checked row by row, at most the next `scanLimit` deliveries are read. One such condition is the
+ * difference between `pending` and `delivering`. All columns are read only for the deliveries of the page.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -175,7 +181,7 @@ export interface PageFilter {
   readonly eventType?: EventType | undefined
 }
 
-/** Reads a page of the deliveries of an installation, by id from the newest on. */
+/** Reads a page of the deliveries of an installation, newest first by id. */
 export const page = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,

@@ -19,8 +19,9 @@
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
  *   is discarded. If another transaction has locked the row of an endpoint or of a delivery, only the results of this endpoint
  *   are held.
- * - claiming: as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints. A notice, a
- *   record that leaves a delivery due, or a short endpoint queue names an endpoint. Otherwise a claim runs after `pollEvery`.
+ * - claiming: a claim leases as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints.
+ *   An endpoint is named by a notice, by a recorded result that leaves a delivery due, or when its queue runs short. If no
+ *   endpoint is named, the next claim runs after `pollEvery`.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
@@ -55,7 +56,7 @@ const lockedFor = Duration.millis(25)
 const leaseMargin = Duration.seconds(15)
 /** Pause after a failure of the database. */
 const againAfter = Duration.millis(500)
-/** Maximum time without progress. A statement may take 4 s and be tried again. */
+/** Without progress for this time, the loop counts as stalled. A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.seconds(30)
 
 export class DeliveryLoop extends Context.Service<
@@ -95,7 +96,10 @@ const make = Effect.gen(function* () {
 
   const slots = Slots.make()
   const results = Results.make()
-  /** Endpoints whose webhook has changed since the last claim began. Deliveries that this claim leases for them are returned. */
+  /**
+   * Endpoints whose webhook has changed since the last claim began. If that claim leases deliveries for such an endpoint, they
+   * are returned unsent.
+   */
   const changed = new Map<string, Endpoint>()
   /** Time of the next claim if no endpoint is named earlier. Monotonic, in nanoseconds. */
   let pollAt = 0n
@@ -112,7 +116,7 @@ const make = Effect.gen(function* () {
     for (const lease of leases) add(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
   }
 
-  // Finalizers run in reverse order, so this one runs after the fibers that send have ended.
+  // Finalizers run in reverse order. So this finalizer runs after the fibers that send deliveries have ended.
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
       returnAll(queues.drop())
@@ -149,7 +153,7 @@ const make = Effect.gen(function* () {
       lease.startedAt = now()
       lease.beganAt = monotonicMillis(clock)
       return attempt(parts, lease, lease.startedAt).pipe(
-        // A defect in one attempt is the failure of that delivery alone.
+        // A defect counts as a failed attempt of this delivery, and does not stop the other deliveries of the fiber.
         Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
         Effect.flatMap((outcome) => {
           const next = endAttempt(lease, outcome)
@@ -204,7 +208,7 @@ const make = Effect.gen(function* () {
         queues.add(leases, monotonicMillis(clock))
         if (locked.length > 0) pollAt = elapsed + Duration.toNanosUnsafe(lockedFor)
         queues.name(locked)
-        // The claim may have read a webhook before the change.
+        // The claim may have read these webhooks before they changed.
         for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
       }),
       Effect.uninterruptible

@@ -15,13 +15,15 @@ import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMain
 import * as Metrics from "./DeliveryMetrics.ts"
 
 const reclaimEvery = Duration.millis(500)
-/** Pauses after a round of the sweep, and between two statements of a round: 100,000 endpoints take 25 s. */
+/** Pauses of the sweep: after a round, and between two statements of a round. A round over 100,000 endpoints takes 25 s. */
 const sweepEvery = Duration.seconds(1)
 const sweepPause = Duration.millis(250)
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
-/** Pause between two statements of a round over old events. Old events that stay are read in each round. */
+/**
+ * Pause between two statements of a round over old events. It limits the load: each round also reads the old events that stay.
+ */
 const prunePause = Duration.seconds(1)
 const measureEvery = Duration.seconds(15)
 
@@ -88,7 +90,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
     Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
   )
-  // Each round also reads the old events whose deliveries are younger, so only one worker does it.
+  // Each round also reads the old events whose deliveries are younger, so only one worker runs the rounds.
   yield* periodic(
     "event retention",
     pruneEvery,
@@ -100,8 +102,9 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
 })
 
 /**
- * Takes one step of a walk over rows, which begins again after its end. A step returns the last row that it has looked at, and the
- * number of rows (`seen`), at most `most`. Returns whether the round goes on.
+ * Returns an effect that takes the next step of a walk over rows. `step` returns the last row that it has read, and the number
+ * of rows that it has read (`seen`), at most `most`. The effect returns whether the walk has more rows. After the last row, the
+ * next step starts again at `first`.
  */
 const inRounds = <Row>(
   first: Row,

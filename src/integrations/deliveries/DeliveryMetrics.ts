@@ -1,4 +1,4 @@
-/** Metrics of deliveries. They are updated only in processes whose metrics are read. */
+/** Metrics of deliveries. They are updated only in processes with metrics enabled (`MetricsEnabled`). */
 import { Effect, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
@@ -50,8 +50,9 @@ export const countDead = (outcome: "disabled" | "expired", count: number) =>
   Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
 
 /**
- * Counts pending deliveries, up to a limit, and measures how late the oldest due delivery is, in seconds. The condition on
- * `claim_at` leaves out parked, resting and saturated endpoints, whose deliveries are not late. Projects at rest are left out.
+ * Counts pending deliveries, up to `limit`, and measures how many seconds the oldest due delivery is late. The condition on
+ * `claim_at` leaves out parked, resting and saturated endpoints, whose deliveries are not late. Projects whose background work
+ * rests during a move are left out.
  */
 export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`

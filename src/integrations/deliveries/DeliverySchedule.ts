@@ -6,13 +6,16 @@ import type { Result } from "./DeliveryLoop/Results.ts"
 import { longestPause } from "./States.ts"
 import { isSuccess, type Outcome } from "../endpoints/Sender.ts"
 
-/** Strikes of a failed attempt: three make an endpoint suspect. A timeout counts most, because it holds a slot for longest. */
+/**
+ * Strikes of a failed attempt. Three strikes make an endpoint suspect. A timeout counts three, because the attempt has held its
+ * slot for longest.
+ */
 const strikesOf = { failure: 1, timeout: 3 }
 
-/** Maximum rest that an endpoint gets by `Retry-After`, in milliseconds. */
+/** Maximum delay that an endpoint can request by `Retry-After`, in milliseconds. */
 const longestRetryAfter = 60 * 60_000
 
-/** Jitter of delays and pauses: 80 to 120 %. `random` is from 0 to 1. */
+/** Returns the factor by which delays and pauses are multiplied: 0.8 to 1.2. `random` is from 0 to 1. */
 const jitter = (random: number): number => 0.8 + 0.4 * random
 
 type Schedule = ReadonlyArray<Duration.Duration>
@@ -70,12 +73,12 @@ export const returnedBy = (
   jitter: 1
 })
 
-/** Returns the age at which a delivery expires: the sum of the delays of a retry schedule, without jitter, and a day. */
+/** Returns the age at which a delivery expires: the sum of the delays of a retry schedule, without jitter, plus one day. */
 export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
 
 /**
- * Returns the rule by which webhooks are disabled. `quietMillis` is the longest time between two attempts: the longest delay or
- * pause, with jitter, and an hour for a rest that `Retry-After` requests or a delay by other work.
+ * Returns the rule by which webhooks are disabled. `quietMillis` is the longest time that two attempts are apart: the longest
+ * delay or pause with jitter, plus an hour for a `Retry-After` or for a delay by other work.
  */
 export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): Failing => ({
   forMillis: Duration.toMillis(disableAfter),
@@ -83,7 +86,10 @@ export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): 
   attempts: schedule.length + 1
 })
 
-/** Returns the delay that a busy endpoint requests by `Retry-After`, in milliseconds; 0 without one. */
+/**
+ * Returns the delay that a busy endpoint (status 429 or 503) requests by `Retry-After`, in milliseconds, up to
+ * `longestRetryAfter`. 0 if it requests none.
+ */
 const restOf = (outcome: Outcome): number =>
   outcome._tag === "answered" && (outcome.status === 429 || outcome.status === 503)
     ? Math.min(Option.match(outcome.retryAfter, { onNone: () => 0, onSome: Duration.toMillis }), longestRetryAfter)

@@ -9,8 +9,8 @@ import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
 import { isGone } from "./DeliverySchedule.ts"
 
 /**
- * Common table expressions that disable a webhook if it is enabled and the condition holds, and mark its pending
- * deliveries for dead-lettering. `disabled` has a row if the webhook was disabled. The next claim skips disabled webhooks.
+ * Common table expressions that disable an enabled webhook if the condition holds, and mark its endpoint as `discarding`.
+ * `disabled` has a row if the webhook was disabled. Later claims lease no delivery of a disabled webhook.
  */
 export const disableWebhook = (
   sql: SqlClient.SqlClient,
@@ -29,18 +29,19 @@ export const disableWebhook = (
     WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id
   )`
 
-/** The endpoint of an attempt, with the number of the URL that the attempt called. */
+/** An endpoint, and the version of the URL that an attempt called. */
 interface Attempted extends Endpoint {
   readonly urlVersion: number
 }
 
-/** Disables the webhook of an endpoint that has answered 410, unless its URL has changed meanwhile. */
+/** Disables the webhook of an endpoint that has answered 410, unless the webhook's URL has changed meanwhile. */
 export const disableGone = (sql: SqlClient.SqlClient, endpoint: Attempted) => sql`
   WITH ${disableWebhook(sql, endpoint, "gone", sql`url_version = ${endpoint.urlVersion}::int`)} SELECT FROM disabled`
 
 /**
- * Disables the webhook of an endpoint that has failed for too long, unless the webhook was configured meanwhile. Both rows are
- * locked before the condition is checked, in the same order as by the configure operation.
+ * Disables the webhook of an endpoint that has failed for too long, unless the webhook was configured meanwhile. The rows of the
+ * webhook and of its health are locked before the condition is checked. The configure operation locks them in the same order, so
+ * no deadlock occurs.
  */
 export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, failing: Failing) => sql`
   WITH webhook AS MATERIALIZED (
@@ -69,7 +70,10 @@ export const disableAllGone = Effect.fnUntraced(function* (sql: SqlClient.SqlCli
   return locked
 })
 
-/** Disables the webhooks of endpoints that have failed for too long. After an error the next failed attempt tries again. */
+/**
+ * Disables the webhooks of endpoints that have failed for too long. If this fails, the next failed attempt of the endpoint leads
+ * to another try.
+ */
 export const disableAllFailing = (
   sql: SqlClient.SqlClient,
   endpoints: ReadonlyArray<Recorded>,

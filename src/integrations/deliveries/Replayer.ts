@@ -1,4 +1,4 @@
-/** The fiber that makes the deliveries of replays. One worker at a time locks a replay. */
+/** The fiber that creates the deliveries of replays. A worker locks the row of a replay, so that other workers skip it. */
 import { Cause, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
@@ -12,7 +12,7 @@ import { empty, end, release, type Replay, type Waiting, listRunnable } from "./
 const interval = Duration.millis(100)
 const whenFull = Duration.millis(250)
 const whenIdle = Duration.seconds(1)
-/** Maximum time without progress. A statement may take 4 s and be tried again. */
+/** If no run ends within this time, the fiber counts as stalled. A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.minutes(1)
 
 export const layer = Layer.effectDiscard(
@@ -37,7 +37,7 @@ export const layer = Layer.effectDiscard(
         if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
         return made
       },
-      // Also catches defects, for example after a delivery was pruned meanwhile, so that the other replays go on.
+      // Also catches defects, so that the other replays go on. A defect occurs, for example, if a delivery was pruned meanwhile.
       (effect, { id, projectId }) =>
         Effect.catchCauseIf(
           effect,

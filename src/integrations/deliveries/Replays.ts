@@ -1,6 +1,6 @@
 /**
- * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row. The `Replayer` makes
- * its deliveries, each with the `webhook-id` of the delivery that it repeats.
+ * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row of `replays`. The
+ * `Replayer` creates its deliveries. Each has the `webhook-id` of the delivery that it repeats.
  */
 import { Clock, Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -25,7 +25,7 @@ export const highestPace = 1_000
 
 export interface Request extends Omit<Selection, "installationId" | "eventTypes"> {
   readonly installationId: string
-  /** If empty, all types to which the webhook is subscribed. Other types are never repeated. */
+  /** Empty for all types to which the webhook is subscribed. Events of other types are never sent again. */
   readonly eventTypes: ReadonlyArray<EventType>
   readonly pace: number
   /** Whether to count the deliveries without starting a replay. */
@@ -96,7 +96,7 @@ export const listReplays = Effect.fn("listReplays")(function* (projectId: Projec
   return pageOf(yield* list(sql, projectId, range), range.limit, ({ replayId }) => replayId)
 })
 
-/** Cancels a replay: its deliveries that are not sent yet will not be sent. A second cancellation changes nothing. */
+/** Cancels a replay. Its deliveries that are not sent yet will not be sent. A second cancellation changes nothing. */
 export const cancelReplay = Effect.fn("cancelReplay")(function* (projectId: ProjectId, replayId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator

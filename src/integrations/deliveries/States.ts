@@ -1,8 +1,8 @@
 /**
  * States of a delivery and the moves between them (contract §10), as data.
  *
- * The statement that appends an event makes the delivery `pending`. A claim leases it: `attempts` and `leased_until` are
- * the fence of the lease, so a result is recorded only for the attempt that is still in flight.
+ * The statement that appends an event makes the delivery `pending`. A claim leases it. `attempts` and `leased_until` identify
+ * the lease, so a result is recorded only for the attempt that is still in flight.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { machine, stepOf } from "../../api/schema/States.ts"
@@ -26,7 +26,7 @@ export const deliveries = machine({
     disabled: { pending: "dead" },
     /** The replay that made the delivery is cancelled. */
     cancelled: { pending: "dead" },
-    /** The delivery is older than the whole retry schedule and a day. */
+    /** The delivery is older than the sum of all delays of the retry schedule plus one day. */
     expired: { pending: "dead" },
     /** A caller or an operator retries the delivery. */
     retried: { dead: "pending" }
@@ -38,7 +38,7 @@ export type Move = keyof typeof deliveries.moves
 
 export const after = (move: Move): State => stepOf(deliveries, move).to
 
-/** Returns the states that a move starts from and leads to, as literals of a statement. */
+/** Returns the state that a move starts from and the state that it leads to, as SQL literals. */
 export const literalsOf = (
   sql: SqlClient.SqlClient,
   move: Move
@@ -47,7 +47,7 @@ export const literalsOf = (
   return { from: sql.literal(`'${from}'`), to: sql.literal(`'${to}'`) }
 }
 
-/** Failures in a row that park an endpoint. */
+/** Number of failures in a row after which an endpoint is parked: nothing is sent to it during a pause. */
 export const failuresToPark = 10
 
 /** Longest pause of a parked endpoint, in milliseconds. */
@@ -56,6 +56,6 @@ export const longestPause = 15 * 60_000
 /** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
 export const firstPause = 30_000
 
-/** Assignments of an UPDATE of `endpoint_health` that forget past failures, so that the endpoint is tried at once. */
+/** Assignments for an UPDATE of `endpoint_health`. They reset failures and pauses, so that the endpoint is tried at once. */
 export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failing_attempts = 0, failed_probes = 0,
   parked_until = NULL, resting_until = NULL, saturated = false, discarding = false`

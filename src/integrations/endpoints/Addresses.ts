@@ -1,6 +1,6 @@
 /**
- * Checks whether a delivery may connect to an address. It may if IANA's special-purpose registries define the address as
- * globally reachable, or if the address is in a network that the operator has allowed.
+ * Checks whether a delivery may connect to an address. The address must be globally reachable according to IANA's
+ * special-purpose registries, or be in a network that the operator has allowed.
  */
 import { Option } from "effect"
 import { BlockList, isIP, isIPv4, isIPv6 } from "node:net"

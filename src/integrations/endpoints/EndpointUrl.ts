@@ -1,4 +1,4 @@
-/** Checks the URL of a webhook (contract §10). Each delivery checks the addresses of the host. */
+/** Checks the URL of a webhook (contract §10). The addresses of a host name may change, so each delivery checks them. */
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
 import { hostOf } from "../../platform/outbound/Host.ts"
@@ -13,16 +13,16 @@ export interface Endpoint {
 }
 
 /**
- * Checks scheme, credentials and fragment, and the address if the host is one in any spelling. Fails with a message for
- * people. Plain `http` to a host name is accepted if `allowed` is not empty; each delivery then checks that the address of
- * the host is in an allowed network.
+ * Checks scheme, credentials and fragment. If the host is an address in any spelling, also checks the address. Fails with a
+ * message for people. Plain `http` to a host name is accepted if `allowed` is not empty. Each delivery then checks that the
+ * address of the host is in an allowed network.
  */
 export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
   const url = URL.parse(text)
   if (url === null) return Result.fail("The endpoint URL can't be read.")
   if (url.protocol !== "https:" && url.protocol !== "http:") return Result.fail("The endpoint URL must use https.")
   if (url.username !== "" || url.password !== "") return Result.fail("The endpoint URL must not hold credentials.")
-  // `hash` does not show an empty fragment.
+  // `href` is searched, because `hash` is empty for an empty fragment.
   if (url.href.includes("#")) return Result.fail("The endpoint URL must not have a fragment.")
   const host = hostOf(url)
   const isAddress = isIP(host) !== 0

@@ -47,7 +47,7 @@ export type Outcome =
 /** An allowed URL, with the addresses of its host at the last call and the connections to them. */
 interface Target {
   readonly endpoint: Endpoint
-  /** The host of the URL if it is an address; undefined if it is a name. */
+  /** The host of the URL if the host is an address; undefined if it is a name. */
   readonly literal: ReadonlyArray<string> | undefined
   resolved: ReadonlyArray<string>
   destination: Destination | undefined
@@ -60,7 +60,7 @@ export const isSuccess = (outcome: Outcome): boolean => outcome._tag === "answer
 
 const is2xx = (status: number) => status >= 200 && status < 300
 
-/** Returns the `error.type` of an outcome; undefined if it is a success. */
+/** Returns the `error.type` of an outcome; undefined for a success. */
 export const errorOf = (outcome: Outcome): string | undefined => {
   if (isSuccess(outcome)) return undefined
   return outcome._tag === "answered" ? String(outcome.status) : outcome.code
@@ -104,7 +104,7 @@ export class Sender extends Context.Service<
           return target
         }
 
-        /** Returns the destination at the addresses that may be called; undefined if there are none. */
+        /** Returns the destination for the addresses that may be called; undefined if none may be called. */
         const destinationAt = (target: Target, addresses: ReadonlyArray<string>) => {
           if (target.resolved === addresses) return target.destination
           const { url } = target.endpoint
@@ -144,12 +144,13 @@ export class Sender extends Context.Service<
             Effect.withFiber((fiber) => {
               const until = performance.now() + timeout
               const target = Option.getOrUndefined(targetOf(delivery.url))
-              // The URL was allowed when it was configured. The operator has removed its network since then.
+              // The URL was allowed when it was configured. Since then, the operator has removed its network from the allowed
+              // networks.
               if (target === undefined) return Effect.succeed(failed("address_refused"))
               const { endpoint, literal } = target
               const sent =
                 literal === undefined ? resolved(target, delivery, until) : post(target, literal, delivery, until)
-              // The attributes cost more than the signature, and only a tracer uses them.
+              // Computing the attributes takes more CPU time than the signature, and only a tracer uses them.
               return fiber.getRef(References.TracerEnabled)
                 ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(endpoint, outcome)))
                 : sent

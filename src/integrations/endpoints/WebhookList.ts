@@ -1,4 +1,4 @@
-/** The read model of webhooks: what the API, the commands and the console show of each, with the health of its endpoint. */
+/** The read model of webhooks: the columns that the API, the commands and the console show, with the health of the endpoint. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
@@ -38,8 +38,9 @@ const state = `CASE
 END`
 
 /**
- * The time of the next attempt, if the delivery is due at `due`: not before the end of the endpoint's pause or rest, and not
- * in the past. Null if `due` is null or the webhook is disabled. Reads `webhooks` and `endpoint_health`.
+ * An SQL expression over `webhooks` and `endpoint_health`: the time of the next attempt of a delivery that is due at `due`. It
+ * is not before the end of the endpoint's pause or of a `Retry-After`, and not in the past. Null if `due` is null or the webhook
+ * is disabled.
  */
 export const nextAttemptAt = (due: string) => `CASE WHEN enabled AND ${due} IS NOT NULL
   THEN greatest(${due}, parked_until, resting_until, date_trunc('milliseconds', now())) AT TIME ZONE 'UTC' END`
@@ -117,13 +118,16 @@ const secret = jsonObject(
   "secret"
 )
 
-/** The open deliveries of a webhook in the order of `deliveries_open`. */
+/** The pending and leased deliveries of a webhook, in the order of the index `deliveries_open`. */
 const open = (more: string) => `FROM deliveries
   WHERE deliveries.project_id = webhooks.project_id AND deliveries.installation_id = webhooks.installation_id
     AND finished_at IS NULL ${more}
   ORDER BY available_at, deliveries.id`
 
-/** The number of open deliveries, at most `pendingMax`, and the time of the next attempt, from `webhooks`, `health`, `queue`. */
+/**
+ * Two columns over `webhooks`, `health` and `queue`: the number of open deliveries, at most `pendingMax`, and the time of the
+ * next attempt.
+ */
 const pending = `(
   SELECT count(*)::int FROM (SELECT ${open("")} LIMIT ${pendingMax}) counted
 ) AS pending, ${nextAttemptAt("due")} AS "nextAttemptAt"`
@@ -135,7 +139,7 @@ const secrets = `(
   ) secret
 ) AS secrets`
 
-/** The earliest due time of the pending deliveries; if all open deliveries are in flight, the earliest due time of these. */
+/** The earliest due time of the pending deliveries. If all open deliveries are in flight, their earliest due time. */
 const due = `(
   SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
 )`

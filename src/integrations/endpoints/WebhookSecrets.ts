@@ -1,4 +1,4 @@
-/** Stored signing secrets of webhooks. */
+/** Reads the stored signing secrets of webhooks, and replaces them when they are sealed with another key. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
@@ -8,7 +8,7 @@ import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValu
 /** Maximum number of secrets that sign a delivery: the current secret, and replaced secrets in their overlap (contract §10). */
 export const signingSecretsMax = 3
 
-/** The owner to which the signing secrets of a webhook are bound. */
+/** The owner of a webhook's signing secrets. A sealed secret can be opened only for its owner. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 
 /** Returns the current sealed secret, or null if the installation has no webhook. */
@@ -20,7 +20,7 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The signing secrets that are current or in their overlap. No other secret is ever opened again. */
+/** The signing secrets that are current or in their overlap. Other secrets are left out, because they are never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`
@@ -29,7 +29,8 @@ export const signingSecrets: SealedTable = {
     WHERE (project_id, installation_id, version) > (${after.projectId}, ${after.id}, ${after.version}::int)
       AND retires_at > now()
     ORDER BY project_id, installation_id, version LIMIT ${limit}::int`,
-  // Locks webhooks in the order of their keys, and each webhook before its secrets, as a rotation does.
+  // Locks webhooks in the order of their keys, and each webhook before its secrets. A rotation uses the same order, so no
+  // deadlock occurs.
   replace: (sql, { ids, next, projectIds, sealed, versions }) =>
     Effect.map(
       sql`

@@ -25,8 +25,8 @@ interface Installation {
 }
 
 /**
- * Updates the batches of installations whose rows were written: new records replace the stored ones, and batches that
- * were evaluated with another profile are evaluated again. Call it in the transaction that writes the rows.
+ * Updates the batches of installations whose rows were written. New records replace the stored records. A batch that was
+ * evaluated with another profile is evaluated again. Call this in the transaction that writes the rows.
  */
 export const stage = Effect.fnUntraced(function* (
   sql: Sql,

@@ -27,7 +27,7 @@ export interface Attempt {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Number of earlier attempts without a call, which a campaign does not count. */
+  /** Number of earlier attempts without a call. A campaign does not count these attempts. */
   readonly uncalled?: number
   readonly traceparent: string
 }
@@ -120,7 +120,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
 
 export const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
 
-/** Due messages of channels with a free permit, and lost attempts; both numbered within the channel. */
+/** Due messages of channels with a free permit, and lost attempts. Both are numbered within their channel. */
 const due = (sql: Sql, { limits, now }: Terms) => sql`
   queue AS (
     (SELECT project_id FROM messages WHERE available_at IS NOT NULL ORDER BY project_id LIMIT 1)

@@ -24,9 +24,9 @@ export const messages = machine({
     refused: attempted("failed"),
     /** The attempt was certainly not processed, and attempts are left. */
     postponed: attempted("retrying"),
-    /** The last attempt was certainly not processed, and neither was an earlier one. */
+    /** No attempt was processed, and no attempts are left. */
     exhausted: attempted("failed"),
-    /** The last attempt was certainly not processed, but an earlier one may have been. */
+    /** The last attempt was certainly not processed, but an earlier attempt may have been. No attempts are left. */
     exhausted_in_doubt: attempted("unknown"),
     /** The attempt may have been processed. */
     unclear: attempted("unknown"),
@@ -39,7 +39,7 @@ export const messages = machine({
   }
 })
 export type Move = keyof typeof messages.moves
-/** The moves of a message without an attempt in flight. */
+/** The moves that end a message while no attempt is in flight. */
 type GivenUp = "given_up" | "given_up_in_doubt"
 
 /** The status that each move gives to the attempt in flight. */

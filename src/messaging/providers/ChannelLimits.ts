@@ -212,9 +212,9 @@ export const limitTables = (sql: SqlClient.SqlClient, { channels, projects }: Li
   )`
 
 /**
- * The order in which projects get permits: the project with the fewest attempts in flight first. So a single project may have
- * all permits. When another project waits, it gets each returned permit until both have equally many. `rank` is the place of
- * a row within its project.
+ * The order in which projects get permits: the project with the fewest attempts in flight comes first. A single project may have
+ * all permits. When another project waits, it gets each permit that becomes free, until both have the same number. `rank` is the
+ * place of a row in its project.
  */
 export const shareOf = (sql: SqlClient.SqlClient, rank: string): Statement.Fragment =>
   sql.literal(`${rank} + coalesce(project_share.held, 0)`)

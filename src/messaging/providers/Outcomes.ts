@@ -50,7 +50,7 @@ export const failures = {
 
 export type Failure = keyof typeof failures
 
-/** Failures of a provider that is unreachable or hangs, or that this process cannot call. */
+/** Failures that count for the channel's circuit: the provider cannot be reached, hangs, or cannot be called by this process. */
 const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
 
 export const isUnanswered = (outcome: Outcome): boolean =>

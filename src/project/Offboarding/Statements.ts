@@ -66,8 +66,8 @@ export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null)
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
       WHERE project_id = ${projectId}`
     yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
-    // A claim of deliveries starts from the row of an endpoint, a release of recipients from the row of a campaign. Without these
-    // rows, no worker takes either.
+    // A claim of deliveries starts from the row of an endpoint, and a release of recipients from the row of a campaign. Without
+    // these rows, workers find no work of the project.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
     return project.marked ? ("before" as const) : ("now" as const)

@@ -18,8 +18,8 @@ export const parseJson = (text: string): Result.Result<unknown, string> =>
   })
 
 /**
- * Returns the offset of the first character that makes the text invalid. The parser's message has an offset for some faults
- * only, so this is a binary search for the longest beginning that more text can complete to valid JSON.
+ * Returns the offset of the first character that makes the text invalid: the length of the longest beginning that more text
+ * could complete to valid JSON. A binary search finds it, because the parser reports an offset only for some faults.
  */
 const offsetOfFault = (text: string): number => {
   let [valid, faulty] = [0, text.length + 1]

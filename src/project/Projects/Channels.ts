@@ -77,7 +77,7 @@ const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> =
   }
   const old: object = Result.isSuccess(stored) ? stored.success.config : {}
   const omitted = Object.keys(defaults).find((member) => !(member in config))
-  // The default is not used here, because the stored value cannot be read and may differ from it.
+  // The default does not replace a stored value that cannot be read, because the two may differ.
   if (omitted !== undefined && Result.isFailure(stored) && stored.failure === isUnreadable) {
     return Result.fail({ path: ["config", omitted], message: isUnreadable })
   }

@@ -39,7 +39,7 @@ const nextOf = (sql: Sql, row: Row) => sql`(
   SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
 ) AS next (${sql.literal(insertList(columns))})`
 
-/** Returns the row after the file is applied: the members of the file, and of `old` where the file has none. */
+/** Returns the row after the file is applied: the members of the file, and the members of `old` that the file lacks. */
 const next = (project: Project, old: Row): Row => ({ ...old, ...Struct.omit(project, ["id"]) })
 
 const initial: Row = {
@@ -53,8 +53,8 @@ const initial: Row = {
 }
 
 /**
- * Takes, in exclusive mode, the advisory lock that each mutation of the API takes in shared mode (`enter_project`). Waits for
- * the mutations in flight. Later mutations do not queue for the lock, so they do not delay an apply.
+ * Takes in exclusive mode the advisory lock that each mutation of the API takes in shared mode (`enter_project`). Waits for the
+ * mutations in flight. Later mutations do not queue for the lock, so they do not delay an apply.
  */
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
@@ -101,11 +101,11 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
 })
 
 /**
- * Increments the project's revision, so that statements of the API with an older snapshot are retried, and recounts
- * `active_clients`. Without a capacity the counter is not maintained and is 0.
+ * Increments the project's revision, so that statements of the API with an older snapshot are retried. Recounts
+ * `active_clients`; without a capacity, this counter is not maintained and is 0.
  *
- * The count is exact under the lock of `open`, because no create that has read another capacity is in flight. A file may set a
- * capacity below the number of active clients. Then the API creates no clients until the number is below the capacity.
+ * Under the lock of `open` the count is exact, because no create is in flight that has read another capacity. A file may set a
+ * capacity below the number of active clients. The API then creates no client until fewer are active.
  */
 export const close = (sql: Sql, projectId: ProjectId) => sql`
   UPDATE projects SET

@@ -14,7 +14,7 @@ export interface Counts {
   readonly unchanged: number
 }
 
-/** The records as a set of rows. They are not one JSON array, because PostgreSQL limits that to 256 MiB. */
+/** The records as a set of rows, not as one JSON array, because PostgreSQL limits an array to 256 MiB. */
 const elementsOf = (sql: Sql, records: ReadonlyArray<FileRecord>) =>
   sql`unnest(${records.map((record) => JSON.stringify(record))}::jsonb[])`
 
@@ -23,8 +23,8 @@ const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
 
 /**
- * Applies records that `flatten` has converted. The UPDATE reads kept values from `old`. If the UPDATE waits for a lock,
- * PostgreSQL reads the row again, so concurrent commits are kept.
+ * Applies records that `flatten` has converted. The UPDATE takes the values that a file does not set from `old`. If it waits for
+ * a lock, PostgreSQL reads the row again, so values that were committed meanwhile are kept.
  */
 export const upsert = Effect.fnUntraced(function* (
   sql: Sql,

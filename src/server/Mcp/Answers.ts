@@ -21,7 +21,7 @@ const membersOf = (object: object) => JSON.stringify(object).slice(1, -1)
 
 export const resultOf = (object: object): McpResult => ({ members: membersOf(object) })
 
-/** Headers of an operation's answer that also stand in the `_meta` of a tool's result. */
+/** Headers of an operation's answer that are also members of the `_meta` of a tool's result. */
 const repeatedHeaders = ["etag", "ratelimit", "retry-after"] as const
 
 /** Makes the result of a tool. The text is for clients that do not read `structuredContent`. */
@@ -50,7 +50,8 @@ export const succeed = (
   const all = isStateless ? joinMembers(meta ?? "", serverInfo) : meta
   const whole = all === undefined ? result : joinMembers(result, `"_meta":{${all}}`)
   const response = json(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${whole}}}`, 200)
-  // `response.headers` was made for this response alone. To pass the headers as an option would copy them three times.
+  // `response.headers` belongs to this response alone, so it can be changed. Passing the headers as an option would copy them
+  // three times.
   Object.assign(response.headers, headers)
   return response
 }

@@ -1,7 +1,7 @@
 /**
- * Messages of the Model Context Protocol as they arrive over streamable HTTP. The revision that a message names decides how it is
- * read. No state is kept between messages, so any replica can answer any message: the revisions with a handshake permit a server
- * without session ids, and the revision 2026-07-28 has no sessions.
+ * Messages of the Model Context Protocol as they arrive over streamable HTTP. A message is read by the rules of the revision
+ * that it names. No state is kept between messages, so any replica can answer any message. The revisions with a handshake permit
+ * a server without session ids, and the revision 2026-07-28 has no sessions.
  */
 import { Predicate } from "effect"
 import type { IncomingHttpHeaders } from "node:http"
@@ -9,19 +9,19 @@ import type { IncomingHttpHeaders } from "node:http"
 /** The revision in which each request carries its revision and the capabilities of its client. */
 const stateless = "2026-07-28"
 
-/** The revisions that begin with `initialize`, the newest first. */
+/** The revisions in which a client begins with `initialize`, the newest first. */
 const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
 /**
- * Returns the revision for the answer to `initialize`: the offered revision if the server knows it, otherwise the newest
- * with a handshake.
+ * Returns the revision for the answer to `initialize`: the offered revision if `withHandshake` contains it, otherwise the newest
+ * revision in `withHandshake`.
  */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 
-/** Codes of errors: JSON-RPC 2.0, and revision 2026-07-28, "Error Codes". */
+/** Error codes of JSON-RPC 2.0, and of revision 2026-07-28 (section "Error Codes"). */
 export const errorCodes = {
   parse: -32700,
   invalidRequest: -32600,
@@ -61,7 +61,9 @@ const refused = (id: Id | null, code: ProtocolError["code"], message: string, da
 
 const isId = (u: unknown): u is Id => typeof u === "string" || Number.isSafeInteger(u)
 
-/** Checks a parsed message and the headers of its request, and says what the message is. */
+/**
+ * Checks a parsed message and the headers of its request. Returns whether the message is a request, a notification, or refused.
+ */
 export const messageOf = (value: unknown, headers: IncomingHttpHeaders): Message => {
   if (Array.isArray(value)) return refused(null, errorCodes.invalidRequest, "Send one message at a time, not a batch.")
   if (!Predicate.isObject(value) || value["jsonrpc"] !== "2.0") {

@@ -1,4 +1,7 @@
-/** Calls of tools. One object of arguments has all parts of a request. The answer is JSON, with the headers of an HTTP answer. */
+/**
+ * Reads the input of an operation from the arguments of a tool call. One object has the arguments for all parts of the request.
+ * The answer is JSON, with the headers of an HTTP answer.
+ */
 import { Effect, JsonPointer, Predicate } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
@@ -34,9 +37,9 @@ export const tools: Protocol<ToolCall, ToolAnswer> = {
 }
 
 /**
- * Separates the arguments of a call. `body`, the parameters of the path and the key become these parts of the request. All
- * other arguments become the query, so that an unknown argument is reported as an unknown parameter. `params` has all
- * arguments: the decoder of the path ignores what it does not know.
+ * Divides the arguments of a call into the parts of a request. The arguments for the body, the path and the `idempotency-key` go
+ * to these parts. All other arguments go to the query, so that an unknown argument is reported as an unknown parameter. `params`
+ * has all arguments, because the decoder of the path ignores unknown names.
  */
 const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)

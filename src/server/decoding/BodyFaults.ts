@@ -16,15 +16,15 @@ export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray
   if (extent.depth > maxDepth) return [tooDeep]
   const faults = losses.map(([location, fault]): LocatedFault => [`body/${location}`, fault])
   if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
-  // `collect` counts the entries of the parsed value, which has a repeated name only once. This line counts the entries of
-  // the text.
+  // `collect` counts the entries of the parsed value, where a repeated name is one entry. So it may find no fault although the
+  // text has too many entries.
   if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
   return faults
 }
 
 const unsafeEscape = /\\u(?:0000|d[89a-f])/i
 
-/** Walks a value of bounded depth. Joins the location only for a fault. */
+/** Adds the faults of a value of bounded depth. Builds a location only for a fault. */
 const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault>): void => {
   if (faults.length >= maxFaults) return
   if (typeof value === "string") {
@@ -58,8 +58,8 @@ const collectMember = (
 const decodedDepth = 4
 
 /**
- * Maximum number of entries of a list that are decoded to find faults: twice the longest list of the API. Each fault costs some
- * 20 µs, so more faults would delay other requests.
+ * Maximum number of entries of a list that are decoded to find faults: twice the length of the longest list of the API. A fault
+ * costs about 20 µs, and other requests wait meanwhile.
  */
 const decodedEntries = 200
 

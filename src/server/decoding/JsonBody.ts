@@ -15,14 +15,14 @@ import { lossesOf } from "./JsonLosses.ts"
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(maxBodyBytes))
 
 /**
- * A parsed body. `bodyFaults` reports the limits that the body exceeds. `value` is undefined if the nesting is too deep, and
- * lacks the surplus entries of lists and objects that are too long.
+ * A parsed body. `value` is undefined if the nesting is too deep. If a list or an object is too long, `value` lacks its surplus
+ * entries. `bodyFaults` reports both.
  */
 export interface Body {
   readonly text: string
   readonly extent: JsonExtent
   readonly value: unknown
-  /** What `value` lacks of the text, at locations in it. */
+  /** What parsing lost of the text, with locations in `value`. */
   readonly losses: ReadonlyArray<LocatedFault>
 }
 
@@ -40,7 +40,7 @@ export const readBody = (
   current: CurrentRequestShape,
   maximum = maxDepth
 ): Effect.Effect<Body, BodyProblem> => {
-  // These are Node's own headers. To read `request.headers` would copy them.
+  // Reads Node's own headers. Reading `request.headers` would copy them.
   const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
   if (Number(headers["content-length"]) > maxBodyBytes) return Effect.fail(tooLarge())
   if (!isJson(headers["content-type"])) {
@@ -61,8 +61,8 @@ export const readBody = (
 const brokeOff = () => malformed("The body broke off.")
 
 /**
- * Reads a body of declared length. Node's parser enforces the length. The adapter's reader would make a fiber and a dozen
- * listeners for each body.
+ * Reads a body of declared length. Node's parser enforces the length. The adapter's reader is not used, because it would make a
+ * fiber and a dozen listeners for each body.
  */
 const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJson> =>
   Effect.callback((resume) => {
@@ -84,7 +84,7 @@ const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJso
     return Effect.sync(stop)
   })
 
-/** Reads a body of undeclared length by the adapter, which counts the bytes and answers `Expect: 100-continue`. */
+/** Reads a body of undeclared length by the adapter's reader, which counts the bytes and answers `Expect: 100-continue`. */
 const readUndeclared = (
   request: HttpServerRequest.HttpServerRequest
 ): Effect.Effect<Uint8Array, BodyTooLarge | MalformedJson> =>

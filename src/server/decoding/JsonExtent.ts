@@ -1,6 +1,6 @@
 /**
- * The extent of a JSON text: its nesting, its longest list or object and its members, measured in one pass without parsing. The limits
- * of the extent bound the work of the parser.
+ * The extent of a JSON text: its nesting, the length of its longest list or object, and the number of its members. It is
+ * measured in one pass without parsing. Limits on the extent bound the work of the parser.
  */
 
 /** Maximum nesting of a body (contract §1). */
@@ -50,7 +50,7 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
   let hasFraction = false
   const kept: Array<string> = []
   let keptFrom = 0
-  /** Depth of the list or object whose rest is left out; 0 for none. */
+  /** Depth of the list or object whose surplus entries are being left out; 0 for none. */
   let leavingOut = 0
   let omitsMembers = false
   const measured = () => ({ depth: deepest, entries: mostCommas + 1, members, hasFraction })
@@ -106,7 +106,7 @@ export const extentOf = (text: string, maximum = maxDepth): JsonExtent => {
 
 const isDigit = (code: number) => code >= 48 && code <= 57
 
-/** Returns the index of the quote that ends the string at `start`, or the length of the text if no quote does. */
+/** Returns the index of the quote that ends the string at `start`, or the length of the text if the string does not end. */
 const endOfString = (text: string, start: number): number => {
   for (let i = start + 1; i < text.length; i++) {
     const code = text.charCodeAt(i)

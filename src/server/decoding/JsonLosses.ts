@@ -1,6 +1,6 @@
 /**
- * What a parsed JSON text lacks: all but the last of several members with one name, and fractions that are too small for a double.
- * The caller may have meant the value that is lost, so such a body is refused (contract §1).
+ * What parsing loses of a JSON text: all but the last of several members with the same name, and fractions that are too small
+ * for a double. The caller may have meant the lost value, so such a body is refused (contract §1).
  */
 import { JsonPointer } from "effect"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
@@ -11,8 +11,8 @@ import { type JsonExtent, maxEntries } from "./JsonExtent.ts"
 const maxFaults = 100
 
 /**
- * Lists what the parsed value lacks, with locations in the value. The text is walked only if it has more members than the
- * value, or a number with a fraction. A text with too many entries is not walked, because it is refused for them.
+ * Lists what the parsed value lacks, with locations in the value. The text is walked only if it has more members than the value,
+ * or a number with a fraction. A text with too many entries is not walked, because it is refused in any case.
  */
 export const lossesOf = (
   text: string,
@@ -38,7 +38,10 @@ const membersOf = (value: unknown): number => {
 /** A name with its colon, another string, a number, or a character that begins, ends or separates entries. */
 const token = /("(?:[^"\\]+|\\.)*")(\s*:)?|-?\d[\d.eE+-]*|[[\]{},]/g
 
-/** An object or a list around a token: the names so far, undefined for a list, and the name or the position of the entry. */
+/**
+ * An object or a list that contains the current token. `names` has the names so far, and is undefined for a list. `entry` is the
+ * name or the position of the current entry.
+ */
 interface Level {
   readonly names: Set<string> | undefined
   entry: string | number
@@ -71,7 +74,7 @@ const lossesIn = (text: string): ReadonlyArray<LocatedFault> => {
   return faults
 }
 
-/** Whether a number is written with a fraction, and is an integer once it is parsed as a double, which rounds the fraction away. */
+/** Whether a number is written with a fraction that rounding to a double loses, so that the parsed number is an integer. */
 const losesFraction = (number: string): boolean => {
   if (!Number.isInteger(Number(number))) return false
   const [, whole = "", fraction = "", exponent = "0"] = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? []

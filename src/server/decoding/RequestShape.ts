@@ -24,7 +24,7 @@ export interface Parts {
   readonly headers: Readonly<Record<string, unknown>>
   /** Undefined if the operation takes no body. */
   readonly body: Body | undefined
-  /** Faults that the decoders do not see. */
+  /** Faults that were found while the parts were read. The decoders can't find these. */
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
@@ -44,7 +44,9 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   const parameters = memberNames([endpoint.query])
   const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
-  /** Lists the faults that the decoders do not see: `faults`, parameters of an operation that takes none, and `bodyFaults`. */
+  /**
+   * Lists the faults that the decoders do not see: `faults`, query parameters of an operation that takes none, and `bodyFaults`.
+   */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(
       faults,
@@ -52,7 +54,7 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
       body === undefined ? none : bodyFaults(body)
     )
 
-  /** Gathers every fault. A fault in `faults` replaces those that decoding reports at the same location. */
+  /** Gathers every fault. A fault in `faults` replaces the faults that decoding reports at the same location. */
   const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
     const { body } = raw
     const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body, known)
@@ -60,7 +62,8 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
-      // If there are too many parameters, only the first 100 are here: a missing one may have been sent, so it is not reported.
+      // If there are too many parameters, `raw.query` has only the first 100. A required parameter may be among the others, so
+      // only unknown parameters are reported.
       ...(located.has("query")
         ? unknownMembers("query", raw.query, parameters)
         : faultsOfSlot("query", query, raw.query, strict)),
@@ -98,12 +101,12 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
   }
 }
 
-/** The options for path parameters and headers. Names that the schema lacks are ignored. */
+/** The options for path parameters and headers. Names that are not in the schema are ignored. */
 const lenient = { errors: "all" } as const
 
 const absent = Result.succeed(undefined)
 
-/** Compiles the decoder of one part. It returns undefined if the endpoint has no such part. */
+/** Compiles the decoder of one part. If the endpoint has no such part, the decoder returns undefined. */
 const decoder = (
   schema: Schema.Top | undefined,
   options: typeof lenient | typeof strict

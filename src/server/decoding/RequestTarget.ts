@@ -10,7 +10,10 @@ export const splitTarget = (target: string): readonly [path: string, query: stri
   return mark === -1 ? [target, ""] : [target.slice(0, mark), target.slice(mark + 1)]
 }
 
-/** Whether a path has an empty segment or a trailing slash. The router would match either as an empty id (contract §1). */
+/**
+ * Whether a path has an empty segment or a trailing slash. The router would accept an empty segment as an empty id (contract
+ * §1).
+ */
 export const hasEmptySegment = (path: string): boolean => path.length > 1 && (path.includes("//") || path.endsWith("/"))
 
 /** Maximum number of parameters of a query (contract §1). Every operation takes fewer. */
@@ -19,19 +22,19 @@ export const maxParameters = 100
 /** Length of the longest id in a path: 160 characters of four bytes, each byte percent-encoded. */
 const longestSegment = 160 * 12
 
-/** Replaces a segment that no operation accepts as an id. Each operation refuses this text, because it is too long for an id. */
+/** The replacement for a segment that can't be an id. It is too long for an id, so each operation refuses it. */
 const refusedSegment = "x".repeat(161)
 
 const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
 
 /**
- * Returns a target that the router reads correctly and in bounded time. Segments that are malformed or too long are
- * replaced, malformed percent-encoding is replaced, and parameters beyond `maxParameters` are left out. So the route is
- * found, and `targetFaults` reports these faults later, in the order of the checks. `;` and `#` are characters of a segment.
- * Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#` and matches no route.
+ * Returns a target that the router reads correctly and in bounded time. Segments that are malformed or too long are replaced,
+ * malformed percent-encoding is replaced, and parameters beyond `maxParameters` are left out. So the router finds the route, and
+ * `targetFaults` reports these faults later, in the order of the contract's checks. `;` and `#` are treated as characters of a
+ * segment. Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#` and matches no route.
  */
 export const routable = (target: string, methods: Methods): string | undefined => {
-  // The router does not compare the first character of a path.
+  // The router ignores the first character of a path, so it is checked here.
   if (!target.startsWith("/")) return undefined
   const [path, query] = splitTarget(target)
   const parameters = hasTooMany(query) ? query.split("&", maxParameters).join("&") : query

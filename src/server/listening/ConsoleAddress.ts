@@ -1,7 +1,10 @@
-/** The address of the console. With the embedded database, a file under `DATA_DIR` has the address for commands. */
+/**
+ * The address of the console. With the embedded database, a file under `DATA_DIR` contains the address, so that commands find
+ * the console.
+ */
 import { Effect, FileSystem, Option, Path } from "effect"
 
-/** The loopback address that reaches a server which listens on all addresses of the host. */
+/** The loopback address by which to reach a server that listens on all addresses of the host. */
 const everywhere: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" }
 
 /** Returns the URL that reaches the admin server from this host. */
@@ -17,7 +20,7 @@ export const keep = Effect.fnUntraced(function* (dataDir: string, url: string) {
   const fs = yield* FileSystem.FileSystem
   const file = yield* fileUnder(dataDir)
   yield* Effect.acquireRelease(Effect.ignore(fs.writeFileString(file, `${url}\n`, { mode: 0o600 })), () =>
-    // If another process has written its own URL to the file since, the file stays.
+    // Removes the file only if it still has this URL. Another process may have written its own URL since.
     Effect.ignore(
       Effect.flatMap(read(dataDir), (kept) => Effect.when(fs.remove(file), Effect.succeed(Option.contains(kept, url))))
     )

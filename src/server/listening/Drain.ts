@@ -7,7 +7,7 @@ export class Drain extends Context.Service<
     readonly draining: () => boolean
     /** Counts a request as in flight until the returned function is called. */
     readonly enter: () => () => void
-    /** Stops accepting requests, and waits until those in flight are answered. */
+    /** Stops accepting requests, and waits until the requests in flight are answered. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/server/listening/Drain") {

@@ -1,4 +1,7 @@
-/** The listening socket. */
+/**
+ * Node's HTTP server on one address, with timeouts, a count of requests in flight, and problems instead of Node's own error
+ * answers.
+ */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Data, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
@@ -19,7 +22,8 @@ const connectionsCheckingInterval = 2_000
 
 /**
  * Writes header and body with one system call. The adapter sets `strictContentLength`, which makes Node compare `content-length`
- * with the body and end each answer with another write. This service always sends the length of the body, so it ignores the setting.
+ * with the body and end each answer with another write. This class ignores the setting, because this service always sends the
+ * length of the body.
  */
 class SingleWriteResponse extends ServerResponse {}
 Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
@@ -46,14 +50,14 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   }
   server.on("request", count)
   server.on("checkContinue", count)
-  // Offers to switch the protocol (as by curl --http2) are ignored.
-  // Unknown expectations are ignored as well (RFC 9110, section 10.1.1). Node's own answer to them has no problem details.
+  // Offers to switch the protocol (as by curl --http2) are ignored. Unknown expectations are ignored as well (RFC 9110, section
+  // 10.1.1). Node would answer an unknown expectation without problem details.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
   server.on("clientError", refusals.onClientError)
   server.on("connect", refusals.onConnect)
   server.setTimeout(stallTimeout, refusals.onTimeout)
   // A caller may end its side of the connection after its last request (RFC 9112, section 9.6). By default, Node then sends no
-  // answer; the types of Node lack the property.
+  // answer. Node's types do not declare the property, hence `Object.assign`.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on("connection", (socket) => socket.once("end", () => socket.setTimeout(endedTimeout)))
   const listening = yield* Effect.mapError(

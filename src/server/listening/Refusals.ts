@@ -1,4 +1,7 @@
-/** Answers to what cannot be routed as a request. Each is the last answer of its connection (RFC 9112, section 9.3.2). */
+/**
+ * Answers to connections whose data cannot be routed as a request. Such an answer is the last answer of its connection (RFC
+ * 9112, section 9.3.2).
+ */
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, RouteNotFound, ValidationFailed } from "../../api/Problems.ts"
@@ -6,21 +9,22 @@ import { type CurrentRequestShape, newRequestState } from "../../platform/Curren
 import { type Problem, problemResponse } from "../ProblemResponse.ts"
 
 /**
- * Maximum times for a header section and for a whole request, in milliseconds (contract §1). Without them, connections
- * that send slowly or nothing would accumulate. At 70 kbit/s, a body of 256 KiB arrives in time.
+ * Maximum times for a header section and for a whole request, in milliseconds (contract §1). Without these limits, connections
+ * that send slowly or nothing would accumulate. A body of 256 KiB arrives in time at 70 kbit/s.
  */
 export const headersTimeout = 15_000
 export const requestTimeout = 30_000
 
 /**
- * Time in milliseconds without traffic after which a connection ends, if its answers are not read (contract §1). Without it, a caller
- * who reads nothing would hold the connection and the answers forever.
+ * Time in milliseconds without traffic after which a connection ends, if its answers are not read (contract §1). Without this
+ * limit, a caller who reads nothing would hold the connection and the answers forever.
  */
 export const stallTimeout = 30_000
 
 /**
- * Time in milliseconds without traffic after which a half-closed connection ends: its caller has ended its side (contract
- * §1). Whether the caller still waits for an answer is unknown. The requests in flight end with the connection.
+ * Time in milliseconds without traffic after which a half-closed connection ends: the caller has ended its side of the
+ * connection (contract §1). The caller may have gone, or may still wait for an answer. The requests in flight end with the
+ * connection.
  */
 export const endedTimeout = 2_000
 
@@ -91,7 +95,7 @@ export const makeRefusals = () => {
       if (socket.readableEnded || socket.writableLength > 0 || unansweredOn(socket).length === 0) socket.destroy()
     },
 
-    /** Refuses CONNECT. Node leaves the connection and its incomplete responses to this listener. */
+    /** Refuses CONNECT. Node does not close the connection or its incomplete responses, so this listener does. */
     onConnect: (request: IncomingMessage, socket: Duplex): void => {
       socket.on("error", () => socket.destroy())
       socket.once("close", () => {

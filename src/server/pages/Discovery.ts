@@ -34,7 +34,7 @@ const documents = {
 
 export const paths: ReadonlyArray<string> = ["/", ...Object.keys(documents)]
 
-/** The documents of a service that is reached at `publicUrl`; `mcp` tells whether it serves agents. */
+/** The documents of a service that is reached at `publicUrl`. `mcp` tells whether the service has the endpoint of agents. */
 export const layer = (publicUrl: string, mcp: boolean) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {
@@ -47,8 +47,8 @@ export const layer = (publicUrl: string, mcp: boolean) =>
   )
 
 /**
- * Replaces each link to a file of the repository by its text and the file's place, because the service does not serve these
- * files.
+ * Replaces each link to a file of the repository with the text of the link and a note that the file is in the repository. The
+ * service does not serve these files.
  */
 const withoutFiles = (markdown: string): string =>
   markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1 in the service's repository")

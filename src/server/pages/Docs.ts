@@ -1,7 +1,7 @@
 /**
  * The OpenAPI document and the interactive reference. The content security policy of the reference forbids it to load anything
- * from other hosts. Both are rendered at their first request: the reference contains megabytes of script, and most processes
- * never serve it.
+ * from other hosts. Both are rendered at their first request, because the reference contains megabytes of script and most
+ * processes never serve it.
  */
 import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -40,10 +40,10 @@ export const layer = (publicUrl: string) =>
   )
 
 /**
- * Settings of the viewer. The tools of its vendor and links to products are hidden. The line height is larger, because the
- * viewer's own cuts off underscores in many fonts. Overflow is clipped, because invisible parts make narrow pages scroll
- * sideways. Samples are for curl and fetch only: those for Node and Python import packages that are not installed, or leave the
- * port out of the URL.
+ * Settings of the viewer. The tools of its vendor and links to products are hidden. The line height is larger than the viewer's
+ * own, which cuts off underscores in many fonts. Overflow is clipped, because invisible parts make narrow pages scroll sideways.
+ * Samples are for curl and fetch only. Samples for Node and Python import packages that are not installed, or leave the port out
+ * of the URL.
  */
 const scalar = {
   withDefaultFonts: false,
@@ -65,12 +65,14 @@ const scalar = {
 }
 
 /**
- * Changes the document so that the viewer's requests and samples can be sent as they are. Requests go to the server of the page,
- * at `path`: a browser does not send them to another origin, and `localhost` and `127.0.0.1` are two origins. Examples of
- * parameters move to the schemas, because the viewer ignores other examples if the body has named examples. A query parameter
- * without example or default gets an empty list as example, and its schema is wrapped: otherwise the viewer would send it with
- * an empty value, or with the first value of its enumeration.
- * `x-request-id` is left out: its example would be the same in all requests.
+ * Changes the document so that the viewer's requests and samples can be sent as they are:
+ *
+ * - Requests go to the server of the page, at `path`. A browser does not send them to another origin, and `localhost` and
+ *   `127.0.0.1` are two origins.
+ * - Examples of parameters move to the schemas, because the viewer ignores other examples if the body has named examples.
+ * - A query parameter without example or default gets an empty list as example, and its schema is wrapped. Otherwise the viewer
+ *   would send an empty value, or the first value of the enumeration.
+ * - `x-request-id` is left out, because its example would be the same in all requests.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>,
@@ -111,7 +113,10 @@ const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: 
     Effect.orDie
   )
 
-/** Shortens the page's descriptions, which are the whole introduction, to the first sentence. Adds an empty icon. */
+/**
+ * Shortens the page's descriptions to the first sentence: they contain the whole introduction. Adds an empty icon, so that the
+ * browser requests none.
+ */
 const withHead = (html: string) =>
   html
     .replace(/(<meta name="(?:og:)?description" content=")([^".]*\.)[^"]*/g, "$1$2")

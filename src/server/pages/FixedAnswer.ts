@@ -38,7 +38,8 @@ export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
             ...headers,
             etag,
             vary: "accept-encoding",
-            // A cache may store the answer, but revalidates it each time: the next version of the service has another body.
+            // A cache may store the answer, but must revalidate it each time, because the next version of the service has
+            // another body.
             "cache-control": "no-cache",
             "x-content-type-options": "nosniff"
           }

@@ -1,7 +1,7 @@
 /**
- * The workflows of `/arazzo.json`: the README's first requests, as steps on the records of the demo project. A workflow can
- * be run again: its idempotency keys are the same, so each command is answered as it was the first time. A command on a
- * record that an earlier step created has the record's id in its key, so that no key is used for two records.
+ * The workflows of `/arazzo.json`: the README's first requests, as steps on the records of the demo project. A workflow can be
+ * run again. Its idempotency keys are the same, so each command is answered as it was the first time. If an earlier step created
+ * the record of a command, the key of the command contains the record's id, so that no key is used for two records.
  */
 import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -12,7 +12,7 @@ type Groups = typeof Api extends HttpApi.HttpApi<string, infer Groups> ? Groups 
 
 export type OperationName = HttpApiEndpoint.Identifier<HttpApiGroup.Endpoints<Groups>>
 
-/** Values by name; each may be or contain a runtime expression (Arazzo 1.0, section 4.7). */
+/** Values by name. A value may be a runtime expression or contain one (Arazzo 1.0, section 4.7). */
 type Values = Readonly<Record<string, string | number>>
 
 /** A step of a workflow. The default of `stepId` is the name of the operation. */

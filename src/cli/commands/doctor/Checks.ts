@@ -76,7 +76,7 @@ export const pooler = Effect.gen(function* () {
   Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
 )
 
-/** Checks that all migrations of this version are applied, and no others. */
+/** Checks that all migrations of this version are applied, and that no other migration is. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
   const { pending, unknown } = yield* migrationStatus

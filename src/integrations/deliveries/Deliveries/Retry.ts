@@ -10,7 +10,7 @@ import { installation_not_found } from "../../Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Why a delivery cannot be retried, in words for people, by the value of `refusal`. */
+/** Messages for people that say why a delivery cannot be retried, by the code that `refusal` returns. */
 export const notRetriable: Readonly<Record<string, string>> = {
   delivered: "Only a dead delivery can be retried: this one is delivered. An operator can send it again by a replay.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
@@ -18,7 +18,10 @@ export const notRetriable: Readonly<Record<string, string>> = {
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
 
-/** Why a delivery cannot be retried, from `target`, `webhook` and `events`; NULL if it can be retried. */
+/**
+ * An SQL expression over `target`, `webhook` and `events`. Returns a code for the reason why the delivery cannot be retried, or
+ * NULL if the delivery can be retried.
+ */
 const refusal = `CASE
   WHEN target.status = 'delivered' THEN 'delivered'
   WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
@@ -26,7 +29,10 @@ const refusal = `CASE
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`
 
-/** The assignments of a retry. The delivery is due at once by the database's clock. */
+/**
+ * The assignments of a retry. The delivery is due at once. `available_at` is set by the database's clock, because claims compare
+ * it with this clock.
+ */
 const retryAssignments = (sql: Sql, at: Date) => sql`
   status = 'pending', retries = 0, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
   finished_at = NULL, dead_code = NULL`
@@ -85,8 +91,8 @@ export const retry = (
 })
 
 /**
- * Retries a delivery for an operator. Returns no row if it does not exist, or this database does not serve the project. `refusal` is
- * null if the delivery was retried.
+ * Retries a delivery for an operator. Returns no row if the delivery does not exist, or if this database does not serve the
+ * project. `refusal` is null if the delivery was retried.
  */
 export const retryFor = (sql: Sql, actor: string, projectId: ProjectId, deliveryId: string, at: Date) => sql<{
   readonly installationId: InstallationId

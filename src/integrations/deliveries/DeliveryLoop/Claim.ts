@@ -1,12 +1,12 @@
 /**
  * Claims due deliveries, found by endpoint.
  *
- * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds
- * a delivery to lease. It is null while no delivery is pending, or while the maximum number is in flight. A claim visits the
- * endpoints whose `claim_at` has passed, and the named endpoints. It does not read parked and idle endpoints, so they cost
- * nothing.
+ * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds a delivery
+ * to lease. It is null while no delivery is pending, or while the maximum number is in flight. A claim visits the endpoints
+ * whose `claim_at` has passed, and the endpoints that are named to it. It reads no other endpoint, so parked and idle endpoints
+ * cost nothing.
  *
- * Everything in flight to an endpoint is leased to one worker (`worker_id`). So one process limits the concurrency of the
+ * All deliveries in flight to an endpoint are leased to one worker (`worker_id`). So one process limits the concurrency of the
  * endpoint, and may claim more deliveries ahead.
  */
 import { Effect } from "effect"
@@ -18,37 +18,45 @@ import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle,
 
 export interface Claim extends Endpoint {
   readonly id: DeliveryId
-  /** The `webhook-id`: the delivery's own id or, in a replay, the id of the repeated delivery. */
+  /** The `webhook-id`: the delivery's own id or, for a delivery of a replay, the id of the original delivery. */
   readonly webhookId: DeliveryId
   readonly attempt: number
-  /** End of the lease. With `attempt` it is the fence: no other lease of the delivery has the same two values. */
+  /**
+   * End of the lease. `leasedUntil` and `attempt` together identify the lease: no other lease of the delivery has the same two
+   * values.
+   */
   readonly leasedUntil: Date
-  /** Number of used delays of the retry schedule. */
+  /** Number of delays of the retry schedule that are used up. */
   readonly retries: number
-  /** Whether the endpoint is suspect: its attempts use the slots of suspect endpoints. */
+  /**
+   * Whether the endpoint is suspect because of recent failures. Attempts to suspect endpoints have a pool of slots of their own.
+   */
   readonly suspect: boolean
   readonly endpointUrl: string
-  /** Number of the URL. A new URL, or enabling the webhook again, increments it. A result changes the health of this URL only. */
+  /**
+   * Version of the URL. It is incremented when the webhook gets a new URL or is enabled again. A result changes the health of
+   * the endpoint only if the version is still current.
+   */
   readonly urlVersion: number
   /** Sealed secrets in base64, the newest first, separated by spaces. */
   readonly secrets: string
   readonly eventId: EventId
   readonly type: EventType
-  /** JSON, as it is sent. */
+  /** The data of the event as JSON, exactly as it is sent. */
   readonly data: string
   readonly occurredAt: Date
   readonly traceparent: string
 }
 
-/** A row of a claim: a leased delivery, or a named endpoint that was locked. */
+/** A row of a claim: a leased delivery, or a named endpoint whose row was locked. */
 type Row = Claim | (Endpoint & { readonly id: null })
 
 /**
  * Claims deliveries of due and of named endpoints, as many as there are slots. Returns the leased deliveries, and the named
  * endpoints that were not visited because another statement has locked their rows.
  *
- * - `endpoint`: the endpoints, locked.
- * - `visit`: the endpoints, with the number of deliveries that each may get (`quota`).
+ * - `endpoint`: the visited endpoints, whose rows are locked.
+ * - `visit`: these endpoints, with the number of deliveries that each may get (`quota`).
  * - `pending`: the first `quota` pending deliveries of each endpoint, in the order of `deliveries_open`, and one more, which
  *   gives the next due time of the endpoint.
  * - `leased`: the chosen deliveries. The lock of the endpoint excludes other claims, so the update by `ctid` needs no row lock.
@@ -98,15 +106,16 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseM
 }
 
 export interface Leased extends Claim {
-  /** Start of the attempt or, before it starts, the time of the claim; in milliseconds. */
+  /** Start of the attempt in milliseconds. Before the attempt starts: the time of the claim. */
   startedAt: number
-  /** Start of the attempt by the monotonic clock, in milliseconds; 0 before it starts. */
+  /** Start of the attempt by the monotonic clock, in milliseconds. 0 before the attempt starts. */
   beganAt: number
 }
 
 /**
- * Returns the leases of claims. The driver decodes the texts of an endpoint anew for each claim. Successive leases of one
- * endpoint share one copy here: thousands of leases may wait, and each copy costs the garbage collector time.
+ * Returns a lease for each claim. The driver creates new strings for each claim, even if the endpoint is the same. Successive
+ * leases of one endpoint share one copy of its strings, because thousands of leases may wait and each copy costs time in garbage
+ * collection.
  */
 export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Leased> => {
   const leases: Array<Leased> = []

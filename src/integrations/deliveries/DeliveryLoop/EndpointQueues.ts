@@ -1,8 +1,10 @@
 /**
- * Keeps the deliveries that one process has leased, in a queue for each endpoint. Names endpoints that the next claim visits.
+ * Keeps the deliveries that one process has leased, in a queue for each endpoint. Names the endpoints that the next claim
+ * visits.
  *
- * A queue sends as many deliveries at a time as the endpoint's concurrency, and the next one when one has ended. For an
- * endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed between two deliveries.
+ * A queue sends at most as many deliveries at the same time as the endpoint's concurrency permits. When an attempt ends, the
+ * next delivery is sent. For an endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed
+ * between two deliveries.
  */
 import type { Claim } from "./Claim.ts"
 import { type Endpoint, keyOf, type Named } from "./Visits.ts"
@@ -18,7 +20,10 @@ const aheadFactor = 16
 /** Maximum number of deliveries claimed ahead: in all queues together, and by one claim. */
 const waitingInAll = 3_072
 const aheadPerClaim = 1_000
-/** Maximum number of named endpoints that one claim visits: each takes PostgreSQL some 0.1 ms, and results wait meanwhile. */
+/**
+ * Maximum number of named endpoints that one claim visits. Each endpoint takes PostgreSQL about 0.1 ms, and no result is
+ * recorded during the claim.
+ */
 export const namedPerClaim = 1_000
 
 interface EndpointQueue<C> {
@@ -29,10 +34,7 @@ interface EndpointQueue<C> {
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
-  /**
-   * Whether the last claim leased as many as were wanted, so that more deliveries may be due. False once the endpoint is
-   * named.
-   */
+  /** Whether the last claim leased as many deliveries as `wanted`, so that more may be due. False once the endpoint is named. */
   more: boolean
   /** The monotonic time until which the endpoint counts as quick, in milliseconds. */
   quickUntil: number
@@ -41,20 +43,20 @@ interface EndpointQueue<C> {
 export interface EndpointQueues<C extends Claim> {
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
-   * Names each quick endpoint that may have more due deliveries, and has at most half of its maximum number of leases left
-   * to send. Removes queues without leases whose endpoints are no longer quick. Returns whether any endpoint is named.
+   * Names each quick endpoint that may have more due deliveries, once at most half of its maximum number of leases is left to
+   * send. Removes queues without leases whose endpoints are no longer quick. Returns whether any endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
   /**
-   * Takes up to `namedPerClaim` named endpoints, each with the maximum number of leases that it may have after the claim
-   * (`width`).
+   * Removes and returns up to `namedPerClaim` named endpoints. `width` is the maximum number of leases that an endpoint may have
+   * after the claim.
    */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
   /**
-   * Returns the delivery to send next, and the deliveries to return unsent. After a failure these are all that wait,
-   * otherwise all that waited too long.
+   * Returns the delivery to send next after `claim` has ended, and the deliveries to return unsent. After a failure, all waiting
+   * deliveries are returned unsent. Otherwise only deliveries that have waited too long are returned.
    */
   readonly next: (
     claim: C,
@@ -62,7 +64,7 @@ export interface EndpointQueues<C extends Claim> {
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
   /** Removes a lease whose result is recorded or lost. */
   readonly recorded: (claim: C) => void
-  /** Takes the waiting deliveries of an endpoint, or of all endpoints. */
+  /** Removes and returns the waiting deliveries of an endpoint, or of all endpoints. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
   readonly leased: () => ReadonlyArray<C>
 }

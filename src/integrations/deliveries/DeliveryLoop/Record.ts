@@ -20,8 +20,8 @@ const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) 
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
 
 /**
- * The rule by which the webhook of a failing endpoint is disabled. At least `attempts` attempts have failed, the first and the
- * last of them at least `forMillis` apart. A failure more than `quietMillis` after the previous failure begins another period,
+ * The rule that disables the webhook of a failing endpoint: at least `attempts` attempts in a row have failed, the first and the
+ * last at least `forMillis` apart. If the time between two failures is longer than `quietMillis`, the count starts again,
  * because a longer time without an attempt says nothing about the endpoint.
  */
 export interface Failing {
@@ -43,10 +43,7 @@ export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Fai
     false
   )`
 
-/**
- * An endpoint for which something is left to do after a batch: to claim again, to disable its webhook, or to record its
- * results.
- */
+/** An endpoint that needs another step after a batch: a new claim, disabling its webhook, or recording its results later. */
 export interface Recorded extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
@@ -58,14 +55,15 @@ export interface Recorded extends Endpoint {
 
 /**
  * Records a batch. Returns the endpoints that are due now, have failed for too long, or are locked. A result whose lease is lost
- * changes nothing. A result for an earlier URL of the webhook changes only the delivery, not the health of the endpoint. If that URL is
- * gone, the delivery is retried at the current URL.
+ * changes nothing. A result for an earlier URL of the webhook changes only the delivery, not the health of the endpoint. If the
+ * earlier URL answered 410 and the schedule has another attempt, the delivery is retried at the current URL.
  *
- * `gate` locks the rows of endpoints before the first delivery is written, and reads `url_version` from the locked rows. It skips
- * rows that are locked, so a transaction that holds one row does not delay the results of other endpoints.
+ * `gate` locks the rows of endpoints before the first delivery is written, and reads `url_version` from the locked rows. It
+ * skips rows that are locked already, so a transaction that holds one row does not delay the results of other endpoints.
  *
- * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint, and parks the endpoint
- * after `failuresToPark` failures in a row, and again after each failed probe (an attempt after the pause).
+ * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint. It parks the
+ * endpoint (pauses attempts) after `failuresToPark` failures in a row, and again after each failed probe, which is an attempt
+ * after the pause.
  */
 export const record = (
   sql: SqlClient.SqlClient,
@@ -136,9 +134,9 @@ export const record = (
 }
 
 /**
- * Records a batch like `record`. If another transaction has locked a delivery, the results of its endpoint are left out.
- * Locked deliveries are looked for only after `record` has waited for one until its timeout. To look for them first would
- * cost each batch another lock of each delivery.
+ * Records a batch like `record`, but leaves out the results of an endpoint if another transaction has locked one of its
+ * deliveries. Locked deliveries are looked for only after `record` has waited for one until its timeout. Looking for them first
+ * would lock each delivery once more in every batch.
  */
 export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, terms: Terms) =>
   withTimeout(once(record(sql, results, terms))).pipe(
@@ -168,8 +166,8 @@ const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Resul
   FROM result WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)`
 
 /**
- * A row for each result, with the values that successes need too. `unnest` in the list of columns reads all arrays in step.
- * In FROM, it would first copy each array into a temporary table.
+ * A row for each result, with the values that every result has. `unnest` in the SELECT list reads all arrays in step. In FROM,
+ * PostgreSQL would first copy each array into temporary storage.
  */
 const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
   SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
@@ -181,9 +179,9 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
- * The values at the `place` of a result. A success has place 0: its move and its state are constant, the other values are
- * null. `is_current` is 1 if the result is for the current URL of the webhook, 0 if it is for an earlier URL, and null if
- * `gate` has not locked the endpoint. An array in a subquery is built once, not for each row.
+ * The values of a result that are in `others` at its `place`. A success has place 0: its move and its state are constant, the
+ * other values are null. `is_current` is 1 if the result is for the current URL of the webhook, 0 if it is for an earlier URL,
+ * and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each row.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((

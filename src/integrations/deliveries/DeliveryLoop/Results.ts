@@ -12,7 +12,10 @@ import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
-/** Pause before the next try to record held results. While any are held, the pause doubles from `first` to `longest`. */
+/**
+ * Pause before the next try to record held results. It doubles with each try, from `first` to `longest`. Once no result is held,
+ * it is `first` again.
+ */
 const holdFor = { first: Duration.toNanosUnsafe("25 millis"), longest: Duration.toNanosUnsafe("1 second") }
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
@@ -27,15 +30,15 @@ export interface Result extends Pick<
   readonly startedAt: number
   readonly finishedAt: number
   /**
-   * Milliseconds until the next attempt; 0 if the schedule has no further attempt. After a 410 it is the delay that applies
-   * if the webhook has a new URL by then.
+   * Milliseconds until the next attempt. 0 if the schedule has no further attempt. After a 410 the delay is used only if the
+   * webhook has a new URL when the result is recorded.
    */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
   /** Strikes of a failed attempt (see `strikesOf`); otherwise 0. */
   readonly strikes: number
-  /** If the result parks the endpoint, the pause is multiplied by this. */
+  /** The factor by which the pause is multiplied, if the result parks the endpoint. */
   readonly jitter: number
 }
 
@@ -45,7 +48,7 @@ export interface Ended {
 }
 
 export interface Results {
-  /** Adds a result. Returns whether it is the only one in the queue. */
+  /** Adds a result. Returns whether the queue was empty before. */
   readonly add: (ended: Ended) => boolean
   /** Queues results that were held long enough, and takes the next batch. Times are monotonic, in nanoseconds. */
   readonly take: (now: bigint) => ReadonlyArray<Ended>
@@ -101,13 +104,14 @@ export const make = (): Results => {
 }
 
 /**
- * Separates the values of results, so that those of a success are sent once:
+ * Splits results into arrays for the statement that records them. Most results are successes. Their values are constant, so only
+ * the values of other results are sent:
  *
- * - `endpoints` has each endpoint once, with its latest URL.
- * - `others` has the results that are failures or for an earlier URL. The health of the endpoint ignores an earlier URL. A
- *   failure has no strikes if a later result is a success.
- * - `places` has, for each result, its place in `others`, from 1 on; 0 for a success.
- * - `at` has, for each result, the place of its endpoint in `endpoints`.
+ * - `endpoints` has each endpoint once, with the latest version of its URL.
+ * - `others` has all results except successes for the latest URL. A result for an earlier URL does not count for the health of
+ *   the endpoint (`counts`). A failure has no strikes if a later result is a success.
+ * - `places` has, for each result, its place in `others`, starting at 1. A success has 0.
+ * - `at` has, for each result, the place of its endpoint in `endpoints`, starting at 1.
  */
 export const separate = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()

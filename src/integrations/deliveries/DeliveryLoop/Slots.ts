@@ -53,8 +53,7 @@ export const make = (): Slots => {
 
   const roomOf = (pool: Pool): Room => {
     /**
-     * Returns how many slots a project that holds `count` may take, if it takes them one at a time while it holds fewer than
-     * `factor` times as many as are free.
+     * Returns how many more slots a project with `count` slots may take. The rule of `factor` is applied again after each slot.
      */
     const room = (count: number) =>
       Math.max(0, Math.min(free[pool], Math.ceil((factor * free[pool] - count) / (factor + 1))))

@@ -1,4 +1,6 @@
-/** The endpoints that a claim visits, and the share of slots that each gets, as parts of its statement. */
+/**
+ * Parts of the claim's statement. They choose the endpoints that the claim visits, and share the slots among these endpoints.
+ */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
@@ -20,7 +22,7 @@ export interface Terms {
   readonly concurrency: number
   /** Slots that may be taken, for healthy and for suspect endpoints. */
   readonly rooms: Rooms
-  /** Endpoints to visit even if their row does not say that they are due. */
+  /** Endpoints to visit even if the `claim_at` of their row has not passed. */
   readonly named: ReadonlyArray<Named>
 }
 
@@ -55,10 +57,10 @@ export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
 }
 
 /**
- * The due endpoints of a pool. `first_…` has the endpoints that were due earliest, one for each free slot. If it is full,
- * more endpoints may be due, and projects take turns by `turn_…`: the first endpoint of each project comes before the second
- * endpoint of any project. So a project with many due endpoints does not hide another project. Projects that may take no
- * slot are left out.
+ * The due endpoints of a pool. `first_…` has the endpoints that have been due longest, at most one for each free slot. If it has
+ * the maximum, more endpoints may be due. Then the projects in `turn_…` take turns: the first endpoint of each project comes
+ * before the second endpoint of any project. So a project with many due endpoints does not hide another project. Projects that
+ * may take no slot are left out.
  */
 export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   const isSuspect = pool === "suspect"
@@ -105,9 +107,10 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
 /**
  * Locks the endpoints to visit. A row that another statement has locked is skipped; `lockedEndpoints` returns it.
  *
- * `lacking` is how many more deliveries may be in flight to an endpoint, `ahead` how many more may be leased for it. Both are 0
- * while nothing may be sent to the endpoint. They are computed outside of the subqueries, from the locked row: if the row has
- * changed since the statement began, PostgreSQL does not evaluate the subqueries again.
+ * `lacking` is the number of deliveries that may be sent to an endpoint in addition to the deliveries in flight. `ahead` is the
+ * number that may be leased in addition. Both are 0 while nothing may be sent to the endpoint. They are computed outside of the
+ * subqueries, from the locked row: if the row has changed since the statement began, PostgreSQL does not evaluate the subqueries
+ * again.
  */
 export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
@@ -131,7 +134,7 @@ export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   ) able`
 }
 
-/** The secrets of a webhook that sign a delivery now, from a row of `webhooks`. There are at most `signingSecretsMax`. */
+/** A subquery for a row of `webhooks`: the sealed secrets that sign a delivery now, at most `signingSecretsMax`. */
 export const validSecrets = (sql: Sql) => sql`(
   SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
   WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
@@ -141,11 +144,11 @@ export const validSecrets = (sql: Sql) => sql`(
 /**
  * Shares the slots:
  *
- * - `wish` has a row for each delivery that an endpoint lacks.
+ * - `wish` has a row for each delivery that may still be sent to an endpoint (`lacking`).
  * - `turn` lets the endpoints of a project take turns until the project has no room. Endpoints with the fewest deliveries in
  *   flight come first.
  * - `share` lets projects take turns (`place`) until no slot is free.
- * - `visit` adds the deliveries to lease ahead, if all endpoints of a project get what they lack.
+ * - `visit` adds the deliveries to lease ahead, if every endpoint of the project gets all slots that it lacks.
  */
 export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
   wish AS (
@@ -177,8 +180,8 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
   )`
 
 /**
- * Updates the rows of visited endpoints. An endpoint that still has due deliveries is due `now()`, so endpoints that wait
- * longer come first.
+ * Updates the rows of visited endpoints. If an endpoint still has due deliveries, its next due time is `now()`, so endpoints
+ * that have waited longer come first.
  */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET

@@ -12,7 +12,8 @@ export interface Batch {
 
 /**
  * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` stays on an endpoint until its last
- * pending delivery is dead, so a crash loses nothing. If a delivery is committed later, the sweep marks the endpoint again.
+ * pending delivery is dead, so the work continues after a crash. If a delivery is committed later, the sweep marks the endpoint
+ * again.
  */
 export const discard = (sql: SqlClient.SqlClient) => {
   const { from, to } = literalsOf(sql, "disabled")
@@ -48,9 +49,10 @@ export const discard = (sql: SqlClient.SqlClient) => {
 }
 
 /**
- * Dead-letters a batch of pending deliveries that are older than `maxAgeMillis`, counted from the last retry command if there
- * was one. The error code is `expired`. Deliveries in flight are left to their attempt. `created_at > '-infinity'` is
- * always true. It repeats the condition of the index `deliveries_by_age_of_open`, so that PostgreSQL uses the index.
+ * Dead-letters a batch of pending deliveries that are older than `maxAgeMillis`. The age counts from the last retry command or,
+ * without one, from the creation. The error code is `expired`. Deliveries in flight are left out, because their attempt decides.
+ * `created_at > '-infinity'` is always true. It repeats the condition of the index `deliveries_by_age_of_open`, so that
+ * PostgreSQL uses the index.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
   const { from, to } = literalsOf(sql, "expired")

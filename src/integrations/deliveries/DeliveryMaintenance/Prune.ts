@@ -5,22 +5,23 @@ import type { SqlClient } from "effect/sql"
 /** Retention of finished deliveries with their attempt logs, and of events without deliveries (contract §10). */
 export const retentionDays = 30
 
-/** Maximum number of events that one statement looks at. */
+/** Maximum number of events that one statement reads. */
 export const eventsPerPrune = 2_000
 
-/** The last event that was looked at. */
+/** The position of a round: the last event that was read. */
 export interface LastEvent {
   readonly projectId: string
   readonly occurredAt: Date
 }
 
-/** The start of a round: all events are after this one. */
+/** The position at which a round starts, before all events. */
 export const firstEvent: LastEvent = { projectId: "", occurredAt: new Date(0) }
 
 /**
- * Looks at the next events before the horizon, by project and time, and removes those without a delivery. Returns the last of
- * them, or no row after the end of the round. A round goes past events that stay, because an endpoint that was away for days
- * leaves a million old events whose deliveries are younger. Of several events of one moment, the next round may find the last.
+ * Reads the next events before `horizon`, by project and time, and removes the events without a delivery. Returns the last event
+ * that was read, or no row after the end of the round. A round passes over events that stay: an endpoint that was away for days
+ * leaves a million old events whose deliveries are younger. If several events have the same time, a round may miss some of them.
+ * The next round finds these.
  */
 export const pruneEvents = (sql: SqlClient.SqlClient, horizon: Date, after: LastEvent) => {
   const most = sql.literal(String(eventsPerPrune))

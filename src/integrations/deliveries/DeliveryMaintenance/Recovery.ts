@@ -12,12 +12,12 @@ import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 const endpointsPerStatement = 5_000
 
 /**
- * Makes the deliveries of dead workers and of expired leases pending again, and adds an entry to the attempt log. The lease is
- * gone, so a later result of the former worker is not recorded. Reads all leased endpoints, and locks only the endpoints with
- * such a delivery. Returns the changed endpoints.
+ * Makes the deliveries of dead workers and of expired leases pending again, and adds an entry to the attempt log. A later result
+ * of the former worker is not recorded, because its lease is gone. All endpoints with leases are read, but only the endpoints
+ * with such deliveries are locked. Returns the changed endpoints.
  *
- * `deliveries` is read from the statement's snapshot. Each lease and each record of a delivery also changes the row of its
- * endpoint. So `gate` leaves out endpoints whose row has changed between the snapshot and the lock. The next run reads them.
+ * `deliveries` is read from the statement's snapshot. Each claim and each recorded result of a delivery also changes the row of
+ * its endpoint. So `gate` leaves out endpoints whose row has changed between the snapshot and the lock. The next run reads them.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
   const { from, to } = literalsOf(sql, "lease_lost")
@@ -68,22 +68,24 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
 }
 
-/** The deliveries in flight to an endpoint. They come before the pending ones in the index, so no pending delivery is read. */
+/**
+ * The deliveries in flight to an endpoint. In the index they come before the pending deliveries, so no pending delivery is read.
+ */
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries
   WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
     AND finished_at IS NULL AND status = ${literalsOf(sql, "lease_lost").from}
   ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
 
-/** Maximum number of endpoints that one statement looks at. */
+/** Maximum number of endpoints that one statement reads. */
 export const endpointsPerSweep = 1_000
 
-/** The start of a round: this key sorts before all others. */
+/** The key at which a round starts. It sorts before all other keys. */
 export const firstEndpoint = { projectId: "", installationId: "" }
 
 /**
- * Looks at the next endpoints that have open deliveries, in the order of the key, and marks the endpoints that are due earlier
- * than their row says. The recursion jumps from one endpoint to the next in `deliveries_open`, so a long queue costs no more
+ * Reads the next endpoints that have open deliveries, in the order of their keys. If an endpoint is due earlier than its row
+ * says, corrects the row. The recursion jumps from one endpoint to the next in `deliveries_open`, so a long queue costs no more
  * than a short one. Returns the last endpoint, or no row after the end of the round.
  *
  * A row can be wrong if a process ended between the commit of a delivery and its NOTIFY, or if a claim wrote the row from a

@@ -1,11 +1,15 @@
 /**
- * Makes the deliveries of replays, so few at a time that live deliveries do not wait for them.
+ * Creates the deliveries of replays, few at a time, so that live deliveries do not wait for them.
  *
- * A delivery of a replay is made only when it can be sent at once. Together with all deliveries that are due at the endpoint, the
- * new ones take at most half of its concurrency. An endpoint that answers within milliseconds gets as many as it answers in a
- * twentieth of the time until the next run. A suspect endpoint gets one delivery, as its probe, when nothing else is due there
- * and the replay has no other open delivery. So a live delivery is sent at once, or after milliseconds, and even a long replay
- * has few deliveries in the queue. The pace of a replay is a maximum.
+ * A delivery of a replay is created only when it can be sent at once:
+ *
+ * - The new deliveries and all due deliveries of the endpoint together take at most half of its concurrency.
+ * - An endpoint that answers within milliseconds may get more: as many as it answers in a twentieth of the time until the next
+ *   run.
+ * - A suspect endpoint gets one delivery, as its probe, if nothing else is due there and the replay has no other open delivery.
+ *
+ * So a live delivery waits for milliseconds at most, and even a long replay has few deliveries in the queue. The pace of a
+ * replay is a maximum.
  */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
@@ -42,9 +46,11 @@ interface Terms {
 const scanLimit = 2_000
 /** A replay keeps a quick endpoint busy for at most this share of the time. */
 const busy = 0.05
-/** This many latest deliveries of an endpoint are read. Those that the replay made show how long answers take. */
+/**
+ * Number of latest deliveries of an endpoint that are read. The deliveries of the replay among them show how long answers take.
+ */
 const recent = 100
-/** A replay that made fewer deliveries than its pace permits catches up at most this many milliseconds, beside one delivery. */
+/** If a replay is behind its pace, it makes up for at most this many milliseconds, plus one delivery. */
 const savedUp = 250
 
 const exhausted = stepOf(replays, "exhausted")
@@ -52,9 +58,9 @@ const emptied = stepOf(replays, "emptied")
 const disabled = stepOf(replays, "disabled")
 
 /**
- * Lists replays that can go on. These are replays whose pace permits a delivery to an endpoint that is neither parked nor
- * resting, replays that are being cancelled, and replays of disabled webhooks. Other replays wait, and take no turn. Projects
- * take turns, and in a project the order is random, so that the limit does not exclude the same replays each time.
+ * Lists the replays that can take a step: replays whose pace permits a delivery and whose endpoint is neither parked nor
+ * resting, replays that are being cancelled, and replays of disabled webhooks. Projects take turns. In a project the order is
+ * random, so that the limit does not leave out the same replays each time.
  */
 export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until, next FROM (
@@ -71,9 +77,9 @@ export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
   ) AS able ORDER BY turn, random() LIMIT ${perRun}::int`
 
 /**
- * Makes the next deliveries of a replay and returns how many. A replay whose row another worker has locked is skipped.
+ * Creates the next deliveries of a replay and returns how many. A replay whose row another worker has locked is skipped.
  *
- * - `room`: the number that may be made now, by the pace and by the deliveries that are due or in flight.
+ * - `room`: the number that may be created now, by the pace and by the deliveries that are due or in flight.
  * - `scanned`: the next deliveries by id, which is the order of creation.
  * - `picked`: the scanned deliveries to repeat, at most `room`. A delivery that was open when the replay began is not repeated.
  */
@@ -178,8 +184,9 @@ const quota = (
   )))`
 
 /**
- * Dead-letters a batch of the pending deliveries of a replay that is being cancelled: many may wait for a retry. When none is
- * left or in flight, the replay is cancelled. If an attempt fails before that, the next run dead-letters its delivery.
+ * Dead-letters a batch of the pending deliveries of a replay that is being cancelled. When no delivery of the replay is pending
+ * or in flight any more, the replay is cancelled. If an attempt in flight fails, its delivery is pending again, and the next run
+ * dead-letters it.
  */
 export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sql<{
   readonly made: number
@@ -208,8 +215,8 @@ export const empty = (sql: SqlClient.SqlClient, { id, projectId }: Replay) => sq
   SELECT 0 AS made`
 
 /**
- * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters all pending deliveries of the webhook, with
- * the deliveries of the replay among them.
+ * Ends a replay whose webhook is disabled. `discard` (`DeadLetter.ts`) dead-letters all pending deliveries of the webhook,
+ * including the deliveries of the replay.
  */
 export const end = (sql: SqlClient.SqlClient, { id, installationId, projectId }: Replay) => sql<{
   readonly made: number

@@ -22,7 +22,9 @@ export interface Listed {
   readonly statuses: ReadonlyArray<string>
   readonly pace: number
   readonly state: State
-  /** Number of deliveries found when the replay began, and number of deliveries made since then. */
+  /**
+   * `matched` is the number of deliveries found when the replay began. `queued` is the number of deliveries created since then.
+   */
   readonly matched: number
   readonly queued: number
   /**
@@ -58,7 +60,7 @@ export const list = (sql: Sql, projectId: ProjectId, { after, limit }: Range) =>
   WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
   ORDER BY id DESC LIMIT ${limit + 1}::int`
 
-/** Returns the state and the subscriptions of a replay's webhook; no row if there is no webhook. */
+/** Returns whether the webhook of an installation is enabled, and its event types. Returns no row if there is no webhook. */
 export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{
   readonly enabled: boolean
   readonly eventTypes: ReadonlyArray<EventType>
@@ -83,8 +85,8 @@ const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, s
 })
 
 /**
- * Starts a replay, unless another one has the same id. The pace counts from now on. Returns no row if this database does
- * not serve the project.
+ * Starts a replay, unless a replay with this id exists. The pace counts from now on. Returns no row if this database does not
+ * serve the project.
  */
 export const start = (sql: Sql, replay: Start) => sql`
   WITH ${servedProject(sql, replay.projectId)},
@@ -105,7 +107,10 @@ export const start = (sql: Sql, replay: Start) => sql`
   )}
   SELECT FROM project`
 
-/** Cancels a running replay. Returns its new state, or no row if it does not exist, or this database does not serve the project. */
+/**
+ * Cancels a running replay. Returns its new state. Returns no row if the replay does not exist, or if this database does not
+ * serve the project.
+ */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf(replays, "cancel")
   return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`

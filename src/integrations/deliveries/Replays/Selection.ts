@@ -1,4 +1,4 @@
-/** Selects the deliveries that a replay repeats: those of one installation, by creation time, state and event type. */
+/** Selects the deliveries of an installation that a replay repeats, by creation time, state and event type. */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
@@ -18,9 +18,9 @@ export const filterNames: ReadonlyArray<Filter> = ["dead", "delivered", "all"]
 export interface Selection {
   readonly projectId: ProjectId
   readonly installationId: InstallationId
-  /** The earliest creation time. */
+  /** Deliveries created at this time or later. */
   readonly since: Date
-  /** The creation time is before this. */
+  /** Deliveries created before this time. */
   readonly until: Date
   readonly eventTypes: ReadonlyArray<EventType>
   readonly filter: Filter
@@ -30,8 +30,8 @@ export interface Selection {
 const scanLimit = 5_000
 
 /**
- * Reads the next deliveries of the selection after the id `position`, and counts them, except those that a replay has made.
- * Returns the id that was read last, or null after the end.
+ * Reads the next deliveries of the selection after the id `position`, and counts them. Deliveries that a replay created are not
+ * counted. Returns the id that was read last, or null after the end.
  */
 export const count = (sql: SqlClient.SqlClient, selection: Selection, position: string) => sql<{
   readonly last: string | null

@@ -7,7 +7,7 @@ export const replays = machine({
     cancel: { running: "cancelling" },
     /** The webhook was disabled. Its pending deliveries are dead-lettered, including the deliveries of the replay. */
     disabled: { running: "cancelled" },
-    /** The deliveries that were not sent are dead-lettered, and none is in flight any more. */
+    /** All unsent deliveries of the replay are dead-lettered, and no delivery is in flight. */
     emptied: { cancelling: "cancelled" },
     /** Every delivery in the range of the replay was read. */
     exhausted: { running: "completed" }

@@ -3,7 +3,10 @@ import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
 
 /** Maximum number of bytes of a body that are kept. */
 const kept = 1_024
-/** Number of bytes that are searched for secrets, so that the cut leaves no part of a secret. */
+/**
+ * Number of bytes that are searched for secrets. More bytes are searched than kept, so that no part of a secret is left at the
+ * cut.
+ */
 const searched = 2 * kept
 
 /**

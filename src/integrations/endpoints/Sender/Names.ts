@@ -1,4 +1,4 @@
-/** Resolves host names. */
+/** Resolves host names to addresses, and caches the addresses. */
 import { Array, Context, Data, Deferred, Duration, Effect, Layer, Predicate } from "effect"
 import { lookup, Resolver } from "node:dns"
 import { readFile } from "node:fs/promises"
@@ -13,7 +13,7 @@ type Addresses = Effect.Effect<ReadonlyArray<string>, NameUnresolved>
 export class Names extends Context.Service<
   Names,
   {
-    /** Resolves a name to all its IPv4 and IPv6 addresses, at least one. The caller checks them. */
+    /** Resolves a name to all its IPv4 and IPv6 addresses, at least one. The caller checks whether they may be called. */
     readonly resolve: (name: string) => Addresses
   }
 >()("developer-api/integrations/Names") {
@@ -111,5 +111,5 @@ const unresolved = (cause: unknown) =>
 const found = (addresses: ReadonlyArray<string>): Addresses =>
   addresses.length > 0 ? Effect.succeed(ordered(addresses)) : Effect.fail(new NameUnresolved({ code: "ENOTFOUND" }))
 
-/** IPv4 first, as every network supports it. */
+/** Puts IPv4 addresses first, because every network supports IPv4. */
 const ordered = (addresses: ReadonlyArray<string>) => addresses.toSorted((a, b) => isIP(a) - isIP(b))

@@ -26,7 +26,7 @@ export interface PlacedRecord extends StagedRecord {
   readonly position: number
 }
 
-/** The field or `restricted`, by entity type and external field. */
+/** Targets by entity type and external field. A target is the name of a field, or `restricted`. */
 export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
 
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
@@ -65,7 +65,7 @@ export const profileOf = (mappings: Mappings): Profile => {
 }
 
 export interface Evaluation {
-  /** The values that fit, by field. */
+  /** The values that satisfy the schemas of their fields, by field. */
   readonly values: ReadonlyMap<string, unknown>
   /** The email in lower case, and the phone, of a contact; null if it has none. */
   readonly email: string | null

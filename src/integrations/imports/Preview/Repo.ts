@@ -15,7 +15,7 @@ interface Found {
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
   > | null
-  /** Number of contacts that match a client, and number of these that differ from the client. */
+  /** Number of contacts that match a client, and number of matching contacts that differ from their client. */
   readonly matched: number
   readonly differing: number
 }
@@ -41,8 +41,9 @@ const matchConditions = [
 ]
 
 /**
- * Returns the evaluation and the comparison; no row if there is no such installation. With LIMIT, each look-up of a contact reads
- * an index in any plan. A join would read all clients of all projects if the plan was made for an empty table or a large batch.
+ * Returns the evaluation and the comparison; no row if there is no such installation. LIMIT makes PostgreSQL look up each
+ * contact in an index, in any plan. A join would read all clients of all projects if the plan was made for an empty table or a
+ * large batch.
  */
 export const preview = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   sql<Found>`

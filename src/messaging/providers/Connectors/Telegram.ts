@@ -26,7 +26,9 @@ export const telegram = connector({
     })
 })
 
-/** Parses the base URL before it adds the token. So the second parse cannot fail with an error that quotes the token. */
+/**
+ * Makes the URL of a call. The base URL is parsed before the token is added, so that no error of the parser can quote the token.
+ */
 const sendMessage = (base: string, token: Redacted.Redacted) =>
   new URL(`${new URL(base).href.replace(/\/+$/, "")}/bot${Redacted.value(token)}/sendMessage`)
 
