@@ -37,7 +37,7 @@ const startTimeout = Duration.seconds(5)
 export class Worker extends Context.Service<
   Worker,
   {
-    /** A random number of 63 bits, new with each start of the process. */
+    /** A number of 63 bits, new with each start of the process: `mark`, then 47 random bits. */
     readonly id: bigint
     /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
@@ -56,6 +56,9 @@ export class Worker extends Context.Service<
   )
 }
 
+/** The first 16 bits of the ids of workers. Locks with two keys that other programs hold in the database do not begin with it. */
+const mark = 0x5d61n
+
 /** The lock of this worker is gone, although the client has a connection. */
 class LockLost extends Data.TaggedError("LockLost") {}
 
@@ -68,7 +71,7 @@ const liveIds = (sql: SqlClient.SqlClient) => sql`
 const make = Effect.gen(function* () {
   const supervisor = yield* Supervisor
   const clock = yield* Clock.Clock
-  const id = randomBytes(8).readBigUInt64BE() >> 1n
+  const id = (mark << 47n) | (randomBytes(8).readBigUInt64BE() >> 17n)
   /** The time at which each lock was last seen, including the lock of this worker. Monotonic, in nanoseconds. */
   const seen = new Map<bigint, bigint>()
   let aliveSince: bigint | undefined
@@ -116,7 +119,7 @@ const make = Effect.gen(function* () {
   return {
     id,
     leaseId: () => (aliveSince === undefined ? null : id),
-    isFirst: () => aliveSince !== undefined && [...seen.keys()].every((other) => other >= id),
+    isFirst: () => aliveSince !== undefined && [...seen.keys()].every((other) => other >= id || other >> 47n !== mark),
     isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) =>
       aliveSince === undefined || !isOlder(aliveSince, graceAfterStart)
         ? sql`false`
