@@ -36,6 +36,8 @@ export interface DealChange {
 
 export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ValidationFailed
 
+export const deal_not_found = () => new DealNotFound({ detail: details.deal_not_found })
+
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
   record: ({ id }) => id,
@@ -81,7 +83,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     )}`,
   returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
-    deal_not_found: () => new DealNotFound({ detail: details.deal_not_found }),
+    deal_not_found,
     validation_failed: ({ faults }) => invalid(faults),
     deal_status_invalid: () => new DealStatusInvalid({ detail: details.deal_status_invalid }),
     deal_reference_not_found
