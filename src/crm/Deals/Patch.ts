@@ -129,14 +129,14 @@ const checkedDeals = (sql: SqlClient.SqlClient) => sql`
         CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN ' lostReason' END
       ) AS invalid,
       concat(
-        ${missingReferences(sql, "given", references)},
+        ${sql.literal(missingReferences("given", references))},
         CASE
           WHEN EXISTS (
             SELECT FROM stages
             WHERE stages.project_id = next.project_id AND stages.pipeline_id = next.pipeline_id
               AND stages.id = next.stage_id
           ) THEN ''
-          WHEN ${pipelineExists(sql)} THEN ' stageId'
+          WHEN ${sql.literal(pipelineExists)} THEN ' stageId'
           ELSE ' pipelineId'
         END
       ) AS missing_references,

@@ -32,14 +32,17 @@ type Types<F extends Fields> = { readonly [M in keyof F]?: ColumnType } & {
   readonly [M in keyof F as F[M]["Type"] extends string | null ? never : M]: ColumnType
 }
 
+/** Returns the name of the column of a member: `created_at` for `createdAt`. */
+export const columnName = (member: string): string => member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
 /**
- * Returns the columns of a schema's fields: the column of `createdAt` is `created_at`. A column that `types` lacks is
- * `timestamptz` if the member ends in `At`, otherwise `text`.
+ * Returns the columns of a schema's fields. A column that `types` lacks is `timestamptz` if the member ends in `At`, otherwise
+ * `text`.
  */
 export const columnsOf = <F extends Fields>(fields: F, types: Types<F>): Columns<keyof F & string> => {
   const members: Readonly<Record<keyof F & string, unknown>> = fields
   return Record.map(members, (_, member) => [
-    member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    columnName(member),
     types[member] ?? (member.endsWith("At") ? "timestamptz" : "text")
   ])
 }
