@@ -59,6 +59,8 @@ const columnOf = (member: string, column: Columns[string]): Column =>
 export const listOf = (columns: Columns): ReadonlyArray<Column> =>
   Object.entries(columns).map(([member, column]) => columnOf(member, column))
 
+const join = (columns: Columns, piece: (column: Column) => string): string => listOf(columns).map(piece).join(", ")
+
 /** Returns the types of the members, for a mutation whose arguments are the members. */
 export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
   Record.map(columns, (column, member) => columnOf(member, column).type)
@@ -91,62 +93,48 @@ const decodedColumn = (value: string, type: ColumnType): string => {
 
 /** Returns the select list of a record, with the members as names. `table` qualifies the columns in a join. */
 export const selectList = (columns: Columns, table?: string): string =>
-  listOf(columns)
-    .map(({ column, member, type }) => {
-      const value = table === undefined ? column : `${table}.${column}`
-      return `${decodedColumn(value, type)} AS "${member}"`
-    })
-    .join(", ")
+  join(columns, ({ column, member, type }) => {
+    const value = table === undefined ? column : `${table}.${column}`
+    return `${decodedColumn(value, type)} AS "${member}"`
+  })
 
 /** Returns an SQL expression: the row called `row` as the JSON object of the record. */
 export const jsonObject = (columns: Columns, row: string): string =>
-  `json_build_object(${listOf(columns)
-    .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
-    .join(", ")})`
+  `json_build_object(${join(columns, ({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)})`
 
 /** Returns an SQL expression: a JSON object of the members that differ between two rows, with the values of `before`. */
 export const alteredObject = (columns: Columns, before: string, after: string): string => {
-  const members = listOf(columns).map(
+  const members = join(
+    columns,
     ({ column, member, type }) =>
       `('${member}', to_json(${wire(`${before}.${column}`, type)}), ${before}.${column} IS DISTINCT FROM ${after}.${column})`
   )
   return `(
     SELECT coalesce(json_object_agg(member, earlier), '{}')
-    FROM (VALUES ${members.join(", ")}) AS members (member, earlier, altered) WHERE altered
+    FROM (VALUES ${members}) AS members (member, earlier, altered) WHERE altered
   )`
 }
 
-export const insertList = (columns: Columns): string =>
-  listOf(columns)
-    .map(({ column }) => column)
-    .join(", ")
+export const insertList = (columns: Columns): string => join(columns, ({ column }) => column)
 
 /** Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty. */
 export const insertedValues = (columns: Columns): string =>
-  listOf(columns)
-    .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
-    .join(", ")
+  join(columns, ({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
 
 /** Returns the select list of a patch: for each column the value in `p` (jsonb), or the current value if `p` lacks it. */
 export const patchList = (columns: Columns): string =>
-  listOf(columns)
-    .map(({ column, member, type }) => {
-      const given =
-        type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
-      return `CASE WHEN p ? '${member}' THEN ${given} ELSE ${column} END AS ${column}`
-    })
-    .join(", ")
+  join(columns, ({ column, member, type }) => {
+    const given =
+      type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
+    return `CASE WHEN p ? '${member}' THEN ${given} ELSE ${column} END AS ${column}`
+  })
 
 export const qualifiedList = (columns: Columns, row: string): string =>
-  listOf(columns)
-    .map(({ column }) => `${row}.${column}`)
-    .join(", ")
+  join(columns, ({ column }) => `${row}.${column}`)
 
 export const differ = (columns: Columns, one: string, other: string): string =>
   `(${qualifiedList(columns, one)}) IS DISTINCT FROM (${qualifiedList(columns, other)})`
 
 /** Returns the SET list of an UPDATE that takes every value from the row called `row`. */
 export const assignmentList = (columns: Columns, row: string): string =>
-  listOf(columns)
-    .map(({ column }) => `${column} = ${row}.${column}`)
-    .join(", ")
+  join(columns, ({ column }) => `${column} = ${row}.${column}`)
