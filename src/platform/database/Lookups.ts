@@ -40,7 +40,7 @@ export const lookup = <Row extends { readonly id: string }, Missing>(
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
   // A single look-up is faster in the plain form.
-  const find = batched(sql, found, ({ id, projectId }) =>
+  const find = findInBatches(sql, found, ({ id, projectId }) =>
     Effect.map(sql<Row>`SELECT ${record} FROM ${from} WHERE project_id = ${projectId} AND id = ${id}`, ([row]) => row)
   )
   return (projectId: ProjectId, id: Row["id"]) =>
@@ -57,9 +57,9 @@ export type LookupStatement<Row extends { readonly id: string }> = (
 
 /** Makes a function like `lookup`, with a statement of the caller. It returns `undefined` for a missing record. */
 export const lookupBy = <Row extends { readonly id: string }>(sql: SqlClient.SqlClient, found: LookupStatement<Row>) =>
-  batched(sql, found, (key) => lookupOne(sql, found, key))
+  findInBatches(sql, found, (key) => lookupOne(sql, found, key))
 
-const batched = <Row extends { readonly id: string }>(
+const findInBatches = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
   found: LookupStatement<Row>,
   one: (key: Key) => Effect.Effect<Row | undefined, SqlError.SqlError>
