@@ -1,10 +1,9 @@
 /** Clients, the contacts of a project (contract §7). */
-import { DateTime, Effect, Predicate } from "effect"
+import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
-import { details } from "../api/Details.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
-import { ClientNotFound } from "../api/Problems.ts"
+import type { ClientNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -14,7 +13,7 @@ import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create } from "./Clients/Create.ts"
-import { patch } from "./Clients/Patch.ts"
+import { client_not_found, patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 
 /** Makes the operations on clients. */
@@ -22,7 +21,6 @@ export const makeClients = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
-  const find = lookup<Client>(sql, "clients", columns)
   const creating = makeGrouped(mutations, create(sql))
   const patching = makeGrouped(mutations, patch(sql))
   return {
@@ -31,12 +29,7 @@ export const makeClients = Effect.gen(function* () {
       pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
         statement(list(sql, projectId, status, window))
       ),
-    get: (projectId: ProjectId, id: ClientId) =>
-      Effect.filterOrFail(
-        find({ projectId, id }),
-        Predicate.isNotUndefined,
-        () => new ClientNotFound({ detail: details.client_not_found })
-      ),
+    get: lookup<Client, ClientNotFound>(sql, "clients", columns, client_not_found),
     /** Creates an active client, unless the project's contact capacity is exhausted. */
     create: (command: Command, client: ClientCreate) =>
       Effect.flatMap(DateTime.nowAsDate, (now) =>

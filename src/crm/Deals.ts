@@ -1,10 +1,9 @@
 /** Deals, which are on the stages of pipelines (contract §7). */
-import { Effect, Predicate } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
-import { details } from "../api/Details.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
-import { DealNotFound, type DealReferenceNotFound } from "../api/Problems.ts"
+import type { DealNotFound, DealReferenceNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -16,7 +15,7 @@ import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
-import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
+import { deal_not_found, type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
 
 interface Filters {
@@ -30,7 +29,6 @@ export const makeDeals = Effect.gen(function* () {
   const mutations = yield* Mutations
   const pages = yield* Pages
   const notifier = yield* Notifier
-  const find = lookup<Deal>(sql, "deals", columns)
   const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
   const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
   /** Runs a mutation, then notifies the delivery workers of the deliveries that it has appended. A replay appends none. */
@@ -43,12 +41,7 @@ export const makeDeals = Effect.gen(function* () {
       pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
         statement(list(sql, projectId, { lifecycle, status }, window))
       ),
-    get: (projectId: ProjectId, id: DealId) =>
-      Effect.filterOrFail(
-        find({ projectId, id }),
-        Predicate.isNotUndefined,
-        () => new DealNotFound({ detail: details.deal_not_found })
-      ),
+    get: lookup<Deal, DealNotFound>(sql, "deals", columns, deal_not_found),
     /**
      * Creates an open deal. The default of `pipelineId` is the project's default pipeline. The default of `stageId` is the
      * first stage of the pipeline.

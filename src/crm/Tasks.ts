@@ -16,7 +16,7 @@ import {
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { livesHere } from "../platform/Moves.ts"
-import { client, deal, missingReferences } from "./References.ts"
+import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -87,7 +87,7 @@ const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
              ${task.dueAt}::timestamptz AS due_at
       FROM project
     ),
-    verdict AS (SELECT concat(${missingReferences(sql, "given", [deal, client])}) AS members FROM given),
+    verdict AS (SELECT concat(${sql.literal(missingReferences("given", ["dealId", "clientId"]))}) AS members FROM given),
     created AS (
       INSERT INTO tasks (project_id, id, title, deal_id, client_id, due_at, version, created_at)
       SELECT ${projectId}::text, ${id}::text, title, deal_id, client_id, due_at, 1, ${at}::timestamptz

@@ -34,6 +34,8 @@ type Problem =
   | OrganizationArchived
   | ContactCapacityExhausted
 
+export const client_not_found = () => new ClientNotFound({ detail: details.client_not_found })
+
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
   args: { id: "text", p: "jsonb" },
   record: ({ id }) => id,
@@ -84,7 +86,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
     )`,
   problems: {
-    client_not_found: () => new ClientNotFound({ detail: details.client_not_found }),
+    client_not_found,
     client_archived: () => new ClientArchived({ detail: details.client_archived }),
     member_not_found: () => new MemberNotFound({ detail: details.member_not_found }),
     organization_not_found: () => new OrganizationNotFound({ detail: details.organization_not_found }),

@@ -42,11 +42,11 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     ),
     decided AS MATERIALIZED (
       SELECT next.*, 'deal_reference_not_found' || nullif(concat(
-          ${missingReferences(sql, "next", references)},
+          ${sql.literal(missingReferences("next", references))},
           CASE
             WHEN next.stage_id IS NOT NULL THEN ''
             WHEN next.pipeline_id IS NULL THEN ' defaultPipeline'
-            WHEN ${pipelineExists(sql)} THEN ' stageId'
+            WHEN ${sql.literal(pipelineExists)} THEN ' stageId'
             ELSE ' pipelineId'
           END
         ), '') AS failure,

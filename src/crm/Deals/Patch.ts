@@ -36,6 +36,8 @@ export interface DealChange {
 
 export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ValidationFailed
 
+export const deal_not_found = () => new DealNotFound({ detail: details.deal_not_found })
+
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
   record: ({ id }) => id,
@@ -81,7 +83,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     )}`,
   returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
-    deal_not_found: () => new DealNotFound({ detail: details.deal_not_found }),
+    deal_not_found,
     validation_failed: ({ faults }) => invalid(faults),
     deal_status_invalid: () => new DealStatusInvalid({ detail: details.deal_status_invalid }),
     deal_reference_not_found
@@ -127,14 +129,14 @@ const checkedDeals = (sql: SqlClient.SqlClient) => sql`
         CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN ' lostReason' END
       ) AS invalid,
       concat(
-        ${missingReferences(sql, "given", references)},
+        ${sql.literal(missingReferences("given", references))},
         CASE
           WHEN EXISTS (
             SELECT FROM stages
             WHERE stages.project_id = next.project_id AND stages.pipeline_id = next.pipeline_id
               AND stages.id = next.stage_id
           ) THEN ''
-          WHEN ${pipelineExists(sql)} THEN ' stageId'
+          WHEN ${sql.literal(pipelineExists)} THEN ' stageId'
           ELSE ' pipelineId'
         END
       ) AS missing_references,

@@ -32,14 +32,17 @@ type Types<F extends Fields> = { readonly [M in keyof F]?: ColumnType } & {
   readonly [M in keyof F as F[M]["Type"] extends string | null ? never : M]: ColumnType
 }
 
+/** Returns the name of the column of a member: `created_at` for `createdAt`. */
+export const columnName = (member: string): string => member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
 /**
- * Returns the columns of a schema's fields: the column of `createdAt` is `created_at`. A column that `types` lacks is
- * `timestamptz` if the member ends in `At`, otherwise `text`.
+ * Returns the columns of a schema's fields. A column that `types` lacks is `timestamptz` if the member ends in `At`, otherwise
+ * `text`.
  */
 export const columnsOf = <F extends Fields>(fields: F, types: Types<F>): Columns<keyof F & string> => {
   const members: Readonly<Record<keyof F & string, unknown>> = fields
   return Record.map(members, (_, member) => [
-    member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    columnName(member),
     types[member] ?? (member.endsWith("At") ? "timestamptz" : "text")
   ])
 }
@@ -56,7 +59,9 @@ const columnOf = (member: string, column: Columns[string]): Column =>
 export const listOf = (columns: Columns): ReadonlyArray<Column> =>
   Object.entries(columns).map(([member, column]) => columnOf(member, column))
 
-/** Returns the column type of each member, for a mutation that takes the members as arguments. */
+const join = (columns: Columns, piece: (column: Column) => string): string => listOf(columns).map(piece).join(", ")
+
+/** Returns the types of the members, for a mutation whose arguments are the members. */
 export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
   Record.map(columns, (column, member) => columnOf(member, column).type)
 
@@ -88,65 +93,51 @@ const decodedColumn = (value: string, type: ColumnType): string => {
 
 /** Returns the select list of a record, with the members as names. `table` qualifies the columns in a join. */
 export const selectList = (columns: Columns, table?: string): string =>
-  listOf(columns)
-    .map(({ column, member, type }) => {
-      const value = table === undefined ? column : `${table}.${column}`
-      return `${decodedColumn(value, type)} AS "${member}"`
-    })
-    .join(", ")
+  join(columns, ({ column, member, type }) => {
+    const value = table === undefined ? column : `${table}.${column}`
+    return `${decodedColumn(value, type)} AS "${member}"`
+  })
 
 /** Returns an SQL expression for the JSON object of a record, made from the row called `row`. */
 export const jsonObject = (columns: Columns, row: string): string =>
-  `json_build_object(${listOf(columns)
-    .map(({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)
-    .join(", ")})`
+  `json_build_object(${join(columns, ({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)})`
 
 /** Returns an SQL expression: a JSON object of the members that differ between two rows, with the values of `before`. */
 export const alteredObject = (columns: Columns, before: string, after: string): string => {
-  const members = listOf(columns).map(
+  const members = join(
+    columns,
     ({ column, member, type }) =>
       `('${member}', to_json(${wire(`${before}.${column}`, type)}), ${before}.${column} IS DISTINCT FROM ${after}.${column})`
   )
   return `(
     SELECT coalesce(json_object_agg(member, earlier), '{}')
-    FROM (VALUES ${members.join(", ")}) AS members (member, earlier, altered) WHERE altered
+    FROM (VALUES ${members}) AS members (member, earlier, altered) WHERE altered
   )`
 }
 
-export const insertList = (columns: Columns): string =>
-  listOf(columns)
-    .map(({ column }) => column)
-    .join(", ")
+export const insertList = (columns: Columns): string => join(columns, ({ column }) => column)
 
 /** Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty. */
 export const insertedValues = (columns: Columns): string =>
-  listOf(columns)
-    .map(({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
-    .join(", ")
+  join(columns, ({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
 
 /**
  * Returns the select list of a patch. Each column has the value in `p` (jsonb), or its current value if the member is missing in
  * `p`.
  */
 export const patchList = (columns: Columns): string =>
-  listOf(columns)
-    .map(({ column, member, type }) => {
-      const given =
-        type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
-      return `CASE WHEN p ? '${member}' THEN ${given} ELSE ${column} END AS ${column}`
-    })
-    .join(", ")
+  join(columns, ({ column, member, type }) => {
+    const given =
+      type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `(p->>'${member}')::${type}`
+    return `CASE WHEN p ? '${member}' THEN ${given} ELSE ${column} END AS ${column}`
+  })
 
 export const qualifiedList = (columns: Columns, row: string): string =>
-  listOf(columns)
-    .map(({ column }) => `${row}.${column}`)
-    .join(", ")
+  join(columns, ({ column }) => `${row}.${column}`)
 
 export const differ = (columns: Columns, one: string, other: string): string =>
   `(${qualifiedList(columns, one)}) IS DISTINCT FROM (${qualifiedList(columns, other)})`
 
 /** Returns the SET list of an UPDATE that takes every value from the row called `row`. */
 export const assignmentList = (columns: Columns, row: string): string =>
-  listOf(columns)
-    .map(({ column }) => `${column} = ${row}.${column}`)
-    .join(", ")
+  join(columns, ({ column }) => `${column} = ${row}.${column}`)

@@ -1,5 +1,5 @@
 /** Looks up single records by project and id. */
-import { Effect } from "effect"
+import { Effect, Predicate } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
@@ -22,39 +22,29 @@ export const plannedOnce = "ordinal + 0 = ordinal"
 const maxBatch = 64
 
 /**
- * Makes a function that looks up one record of a table, and returns `undefined` for a missing record. The look-ups of one turn
- * of the event loop are one statement, which returns a row for each key, in order. All columns of a missing record are null.
+ * Makes a function that looks up one record of a table by its id. It fails with the problem `missing` if the record does not
+ * exist. The look-ups of one turn of the event loop are one statement, which returns a row for each key, in order. All columns
+ * of a missing record are null.
  */
-export const lookup = <Row extends { readonly id: string }>(
+export const lookup = <Row extends { readonly id: string }, Missing>(
   sql: SqlClient.SqlClient,
   table: string,
-  columns: Columns
-): ((key: Key) => Effect.Effect<Row | undefined, ServiceUnavailable>) => {
+  columns: Columns,
+  missing: () => Missing
+) => {
   const record = sql.literal(selectList(columns, table))
   const from = sql(table)
-
-  const one = ({ id, projectId }: Key) =>
-    Effect.map(
-      retryContended(sql<Row>`SELECT ${record} FROM ${from} WHERE project_id = ${projectId} AND id = ${id}`),
-      ([row]) => [row]
-    )
-  const many = (keys: ReadonlyArray<Key>) =>
-    Effect.map(
-      retryContended(sql<Row | { readonly id: null }>`
-        SELECT ${record}
-        FROM unnest(${keys.map(({ projectId }) => projectId)}::text[], ${keys.map(({ id }) => id)}::text[])
-               WITH ORDINALITY AS key (project_id, id, ordinal)
-          LEFT JOIN ${from} ON ${from}.project_id = key.project_id AND ${from}.id = key.id
-        WHERE ${sql.literal(plannedOnce)}
-        ORDER BY ordinal`),
-      (rows) => rows.map((row) => (row.id === null ? undefined : row))
-    )
-
-  // A single look-up is faster without `unnest` and join.
-  return coalesce(maxBatch, (keys) => {
-    const [first] = keys
-    return keys.length === 1 && first !== undefined ? one(first) : many(keys)
-  })
+  const found = (key: Statement.Fragment) => sql<Row | { readonly id: null }>`
+    SELECT ${record} FROM ${key}
+      LEFT JOIN ${from} ON ${from}.project_id = key.project_id AND ${from}.id = key.id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
+  // A single look-up is faster in the plain form.
+  const find = findInBatches(sql, found, ({ id, projectId }) =>
+    Effect.map(sql<Row>`SELECT ${record} FROM ${from} WHERE project_id = ${projectId} AND id = ${id}`, ([row]) => row)
+  )
+  return (projectId: ProjectId, id: Row["id"]) =>
+    Effect.filterOrFail(find({ projectId, id }), Predicate.isNotUndefined, missing)
 }
 
 /**
@@ -65,16 +55,20 @@ export type LookupStatement<Row extends { readonly id: string }> = (
   key: Statement.Fragment
 ) => Statement.Statement<Row | { readonly id: null }>
 
-/** Makes a function like `lookup`, but with the caller's statement. */
-export const lookupBy = <Row extends { readonly id: string }>(
+/** Makes a function like `lookup`, with a statement of the caller. It returns `undefined` for a missing record. */
+export const lookupBy = <Row extends { readonly id: string }>(sql: SqlClient.SqlClient, found: LookupStatement<Row>) =>
+  findInBatches(sql, found, (key) => lookupOne(sql, found, key))
+
+const findInBatches = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
-  found: LookupStatement<Row>
+  found: LookupStatement<Row>,
+  one: (key: Key) => Effect.Effect<Row | undefined, SqlError.SqlError>
 ): ((key: Key) => Effect.Effect<Row | undefined, ServiceUnavailable>) =>
   coalesce(maxBatch, (keys) => {
     const [first] = keys
     return retryContended(
       keys.length === 1 && first !== undefined
-        ? Effect.map(lookupOne(sql, found, first), (row) => [row])
+        ? Effect.map(one(first), (row) => [row])
         : Effect.map(found(several(sql, keys)), (rows) => rows.map(orUndefined))
     )
   })
@@ -86,7 +80,7 @@ export const lookupBy = <Row extends { readonly id: string }>(
 export const lookupOne = <Row extends { readonly id: string }>(
   sql: SqlClient.SqlClient,
   found: LookupStatement<Row>,
-  { id, projectId }: { readonly projectId: ProjectId; readonly id: string }
+  { id, projectId }: Key
 ): Effect.Effect<Row | undefined, SqlError.SqlError> =>
   Effect.map(found(sql`(SELECT ${projectId}::text AS project_id, ${id}::text AS id, 1 AS ordinal) AS key`), ([row]) =>
     row === undefined ? undefined : orUndefined(row)
