@@ -61,6 +61,12 @@ const primary = ({ channelId, templateId, templateVersion }: References) => ({
   primaryChannelId: channelId
 })
 
+const fallback = ({ channelId, templateId, templateVersion }: References) => ({
+  fallbackTemplateId: templateId ?? null,
+  fallbackTemplateVersion: templateVersion ?? null,
+  fallbackChannelId: channelId ?? null
+})
+
 /** Formats a time for PostgreSQL, which accepts years beyond 9999 without the sign that ISO 8601 puts before them. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
@@ -93,20 +99,10 @@ export const changeOf = (
     case "bind_sender":
     case "set_primary_route":
       return { operation, values: primary(command), references: command }
-    case "set_fallback_route": {
-      const { channelId, templateId, templateVersion } = command
-      const values = {
-        fallbackTemplateId: templateId,
-        fallbackTemplateVersion: templateVersion,
-        fallbackChannelId: channelId
-      }
-      return { operation, values, references: command }
-    }
+    case "set_fallback_route":
+      return { operation, values: fallback(command), references: command }
     case "remove_fallback_route":
-      return {
-        operation,
-        values: { fallbackTemplateId: null, fallbackTemplateVersion: null, fallbackChannelId: null }
-      }
+      return { operation, values: fallback({}) }
     case "pause":
     case "resume":
     case "cancel":
