@@ -74,10 +74,11 @@ describe("secrets reseal", () => {
     assert.deepStrictEqual(yield* openWebhooks("acme", key), ["whsec_a", "whsec_b"])
     const box = yield* boxOf(key)
     const [chat = assert.fail()] = yield* sql<{ config: Uint8Array }>`SELECT config FROM channels WHERE id = 'chat'`
-    const opened = yield* openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "http", chat.config)
+    const channel = { ...chat, projectId: ProjectId.make("acme"), channelId: ChannelId.make("chat") }
+    const opened = yield* openConfig(box, { ...channel, providerType: "http" })
     assert.strictEqual(opened.providerType, "http")
     // A config opens only as that of its own provider.
-    const other = openConfig(box, ProjectId.make("acme"), ChannelId.make("chat"), "telegram", chat.config)
+    const other = openConfig(box, { ...channel, providerType: "telegram" })
     assert.strictEqual((yield* Effect.flip(other))._tag, "SecretUnreadable")
     // Without the old key, a file that leaves the configs out still changes nothing.
     const withoutConfig = channels.map(({ displayName, id, providerType }) => ({ displayName, id, providerType }))

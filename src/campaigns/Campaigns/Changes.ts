@@ -1,5 +1,5 @@
 /** The commands that change columns of a campaign. Each consists of the values that it sets, and of guards. */
-import { Data } from "effect"
+import { Data, Option, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Operation } from "../../api/campaigns/States.ts"
@@ -7,6 +7,7 @@ import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/sch
 import { assignmentList, differ, patchList } from "../../platform/database/Columns.ts"
 import type { Mutation, Refusal } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
+import { instantOf } from "../Schedule.ts"
 import { commandOn, type Conflict, stateAfter, versionGuard } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
@@ -38,9 +39,7 @@ interface References {
   readonly channelId?: ChannelId
 }
 
-export interface Start {
-  /** Null when there is a fault. */
-  readonly at: Date | null
+interface Start {
   /** Why the local time cannot be used as a start; null if it can. */
   readonly fault: string | null
   /** The zone in which the local time was read; null if the time does not depend on a zone. */
@@ -65,17 +64,32 @@ const primary = ({ channelId, templateId, templateVersion }: References) => ({
   primaryChannelId: channelId
 })
 
+const fallback = ({ channelId, templateId, templateVersion }: References) => ({
+  fallbackTemplateId: templateId ?? null,
+  fallbackTemplateVersion: templateVersion ?? null,
+  fallbackChannelId: channelId ?? null
+})
+
 /** Formats a time for PostgreSQL, which accepts years beyond 9999 without the sign that ISO 8601 puts before them. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
+/** Returns the change of a command to schedule, whose local time is in `timeZone`. */
 export const scheduling = (
-  { operation, scheduledForLocal, sendsPerMinute }: CommandOf<"schedule">,
-  start: Start
-): Change => ({
-  operation,
-  values: { scheduledFor: start.at === null ? null : timestamp(start.at), scheduledForLocal, sendsPerMinute },
-  start
-})
+  { operation, scheduledForLocal: local, sendsPerMinute }: CommandOf<"schedule">,
+  timeZone: string,
+  now: Date
+): Change => {
+  const at = local === null ? Result.succeed(now) : instantOf(local, timeZone, now)
+  return {
+    operation,
+    values: {
+      scheduledFor: Option.getOrNull(Option.map(Result.getSuccess(at), timestamp)),
+      scheduledForLocal: local,
+      sendsPerMinute
+    },
+    start: { fault: Option.getOrNull(Result.getFailure(at)), timeZone: local === null ? null : timeZone }
+  }
+}
 
 export const changeOf = (
   command: CommandOf<Exclude<Operation, "delete" | "duplicate" | "freeze_audience" | "schedule">>
@@ -88,20 +102,10 @@ export const changeOf = (
     case "bind_sender":
     case "set_primary_route":
       return { operation, values: primary(command), references: command }
-    case "set_fallback_route": {
-      const { channelId, templateId, templateVersion } = command
-      const values = {
-        fallbackTemplateId: templateId,
-        fallbackTemplateVersion: templateVersion,
-        fallbackChannelId: channelId
-      }
-      return { operation, values, references: command }
-    }
+    case "set_fallback_route":
+      return { operation, values: fallback(command), references: command }
     case "remove_fallback_route":
-      return {
-        operation,
-        values: { fallbackTemplateId: null, fallbackTemplateVersion: null, fallbackChannelId: null }
-      }
+      return { operation, values: fallback({}) }
     case "pause":
     case "resume":
     case "cancel":

@@ -20,13 +20,13 @@ export class Providers extends Context.Service<
       const box = yield* SecretBox
       const { providerTimeout } = yield* Settings
       return {
-        send: ({ channelId, config, projectId, providerType }, message) =>
-          openConfig(box, projectId, channelId, providerType, config).pipe(
-            Effect.flatMap((channel) => send(channel, message, providerTimeout)),
+        send: (channel, message) =>
+          openConfig(box, channel).pipe(
+            Effect.flatMap((opened) => send(opened, message, providerTimeout)),
             Effect.catchTag("SecretUnreadable", () =>
               Effect.as(
                 Effect.logError(
-                  `The config of channel ${projectId}/${channelId} can't be opened with the keys of this process: nothing is sent over the channel`
+                  `The config of channel ${channel.projectId}/${channel.channelId} can't be opened with the keys of this process: nothing is sent over the channel`
                 ),
                 byFailure("config_unreadable")
               )

@@ -40,12 +40,9 @@ export const sealConfig = (
  */
 export const openConfig = (
   box: Box,
-  projectId: ProjectId,
-  channelId: ChannelId,
-  providerType: ProviderType,
-  sealed: Uint8Array
+  { channelId, config, projectId, providerType }: SealedChannel
 ): Effect.Effect<ChannelConfig, SecretUnreadable> =>
-  box.open(ownerOf(projectId, channelId), sealed).pipe(
+  box.open(ownerOf(projectId, channelId), config).pipe(
     Effect.flatMap((json) => parse(Redacted.value(json))),
     Effect.flatMap((config) => decode({ providerType, config })),
     Effect.mapError(() => new SecretUnreadable())

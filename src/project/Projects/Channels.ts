@@ -43,7 +43,7 @@ export const resolve = Effect.fnUntraced(function* (
     const old = olds.get(id)
     if (old === undefined) return Result.fail(isNew)
     if (old.providerType !== providerType) return Result.fail(isOther)
-    const opened = openConfig(box, project.id, id, providerType, old.config)
+    const opened = openConfig(box, { ...old, projectId: project.id, channelId: id })
     return yield* Effect.result(Effect.mapError(opened, () => isUnreadable))
   })
 
