@@ -11,9 +11,10 @@
  * Each step can be repeated, so a run continues where the last run stopped. The session of the mover holds the rest and the
  * fence. If the mover dies, both end and the project works as before. The next run rests and fences the project again.
  */
-import { Duration, Effect } from "effect"
+import { Clock, Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { recordAction, Operator } from "../platform/operators/Audit.ts"
 import { isClosed, type State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
@@ -133,12 +134,12 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.make(sides).pipe(
     Effect.tapError((error) => (state === null && !isLost(error) ? Effect.ignore(undo(sides)) : Effect.void))
   )
-  const begun = yield* Effect.clockWith((clock) => Effect.sync(() => clock.monotonicTimeNanosUnsafe()))
+  const clock = yield* Clock.Clock
+  const begun = monotonicMillis(clock)
   while (true) {
     const { behind, copied, rows, tables } = yield* Replication.progress(sides)
     if (copied === tables && behind < closeBehind) break
-    const now = yield* Effect.clockWith((clock) => Effect.sync(() => clock.monotonicTimeNanosUnsafe()))
-    const seconds = Number(now - begun) / 1e9
+    const seconds = (monotonicMillis(clock) - begun) / 1_000
     const left = copied === 0 ? "" : `, about ${Math.ceil((seconds / copied) * (tables - copied))} s left`
     yield* copied === tables
       ? report("catch up", `${Math.ceil(behind / 1_000_000)} MB behind`)

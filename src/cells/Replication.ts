@@ -34,7 +34,7 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
   if (published.length === 0) {
     const tables = (yield* tablesOf(source)).map((table) => `${table.name} WHERE (project_id = E${quoted(projectId)})`)
     yield* source`
-      CREATE PUBLICATION ${sql(source, name)} FOR TABLE ${source.literal(tables.join(", "))}
+      CREATE PUBLICATION ${source(name)} FOR TABLE ${source.literal(tables.join(", "))}
       WITH (publish = 'insert, update, delete')`
   }
   if (yield* resume(sides)) return
@@ -43,16 +43,14 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
   // The target would log a failed statement, and the next statement contains the source's password.
   yield* Effect.ignore(target`SELECT set_config('log_min_error_statement', 'panic', false)`)
   yield* target`
-    CREATE SUBSCRIPTION ${sql(target, name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
-    PUBLICATION ${sql(target, name)} WITH (slot_name = ${literal(target, name)}, disable_on_error = true)`.pipe(
+    CREATE SUBSCRIPTION ${target(name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
+    PUBLICATION ${target(name)} WITH (slot_name = ${literal(target, name)}, disable_on_error = true)`.pipe(
     Effect.catchIf(
       ({ reason }) => reason._tag === "ConnectionError" && Predicate.hasProperty(reason.cause, "severity"),
       (error) => refused(`The target can't reach the source: ${reasonOf(error)}`)
     )
   )
 })
-
-const sql = (client: Sql, name: string) => client.literal(`"${name}"`)
 
 /** The row of the project at the source, as JSON with the names of its columns. */
 export const rowOf = ({ projectId, source }: Sides) =>
@@ -62,18 +60,18 @@ export const rowOf = ({ projectId, source }: Sides) =>
     ([found]) => (found === undefined ? refused(`There is no project ${projectId}`) : Effect.succeed(found.row))
   )
 
-const isSubscribed = ({ name, target }: Sides) =>
+const subscriptionOf = ({ name, target }: Sides) =>
   Effect.map(
-    target`
-      SELECT FROM pg_subscription
+    target<{ readonly id: string }>`
+      SELECT oid::text AS id FROM pg_subscription
       WHERE subname = ${name} AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())`,
-    (rows) => rows.length > 0
+    ([subscription]) => subscription
   )
 
 /** Enables a subscription that an error, such as the loss of the source, has disabled. Returns whether the subscription exists. */
 export const resume = Effect.fnUntraced(function* (sides: Sides) {
-  const isThere = yield* isSubscribed(sides)
-  if (isThere) yield* sides.target`ALTER SUBSCRIPTION ${sql(sides.target, sides.name)} ENABLE`
+  const isThere = (yield* subscriptionOf(sides)) !== undefined
+  if (isThere) yield* sides.target`ALTER SUBSCRIPTION ${sides.target(sides.name)} ENABLE`
   return isThere
 })
 
@@ -132,23 +130,22 @@ export const drained = Effect.fnUntraced(function* (sides: Sides) {
 /** Drops the subscription, the slots and the publication, as far as they exist. */
 export const drop = Effect.fnUntraced(function* (sides: Sides) {
   const { name, source, target } = sides
-  if (yield* isSubscribed(sides)) {
-    const [subscription] = yield* target<{ readonly id: string }>`
-      SELECT oid::text AS id FROM pg_subscription WHERE subname = ${name}`
-    yield* target`DROP SUBSCRIPTION ${sql(target, name)}`.pipe(
+  const subscription = yield* subscriptionOf(sides)
+  if (subscription !== undefined) {
+    yield* target`DROP SUBSCRIPTION ${target(name)}`.pipe(
       // If the target can't reach the source, it drops the subscription alone, and the slots are dropped at the source.
       Effect.catchTag("SqlError", () =>
         Effect.gen(function* () {
-          yield* target`ALTER SUBSCRIPTION ${sql(target, name)} DISABLE`
-          yield* target`ALTER SUBSCRIPTION ${sql(target, name)} SET (slot_name = NONE)`
-          yield* target`DROP SUBSCRIPTION ${sql(target, name)}`
-          yield* dropSlots(source, `pg_${subscription?.id ?? ""}_sync_%`)
+          yield* target`ALTER SUBSCRIPTION ${target(name)} DISABLE`
+          yield* target`ALTER SUBSCRIPTION ${target(name)} SET (slot_name = NONE)`
+          yield* target`DROP SUBSCRIPTION ${target(name)}`
+          yield* dropSlots(source, `pg_${subscription.id}_sync_%`)
         })
       )
     )
   }
   yield* dropSlots(source, name)
-  yield* source`DROP PUBLICATION IF EXISTS ${sql(source, name)}`
+  yield* source`DROP PUBLICATION IF EXISTS ${source(name)}`
 })
 
 /** Drops the slots whose names match the pattern. Tries again for 10 seconds while a sender uses one of them. */

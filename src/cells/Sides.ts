@@ -2,7 +2,7 @@
 import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from "effect"
 import { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { startsOf } from "../api/schema/States.ts"
+import { startsOf, targetOf } from "../api/schema/States.ts"
 import { clients, DatabaseUrl, isUnavailable } from "../platform/database/Database.ts"
 import { type Move, moves, type State } from "../platform/Moves.ts"
 import { nameOf } from "./MoveSlots.ts"
@@ -158,16 +158,12 @@ export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "so
  * current state, or if this session does not hold the lock of the mover. `verified` also requires the lock that mutations share.
  */
 export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: Move) {
-  const starts = startsOf(moves, move)
-  for (const from of starts) {
-    const to = moves.moves[move][from] ?? "none"
-    const changed = yield* source`
-      UPDATE projects SET move_state = ${to === "none" ? null : to}::text,
-        move_peer = CASE WHEN ${to === "none"} THEN NULL ELSE move_peer END
-      WHERE project_id = ${projectId} AND move_state = ${from} AND ${holds(source, projectId, seeds.mover)}
-        AND (${move !== "verified"} OR ${holds(source, projectId, seeds.project)})
-      RETURNING 1`
-    if (changed.length > 0) return
-  }
-  return yield* new Lost({ message: `The session at the source was lost (${move})` })
+  const to = targetOf(moves, move)
+  const changed = yield* source`
+    UPDATE projects SET move_state = nullif(${to}, 'none'), move_peer = CASE WHEN ${to} <> 'none' THEN move_peer END
+    WHERE project_id = ${projectId} AND move_state = ANY(${startsOf(moves, move)}::text[])
+      AND ${holds(source, projectId, seeds.mover)}
+      AND (${move !== "verified"} OR ${holds(source, projectId, seeds.project)})
+    RETURNING 1`
+  if (changed.length === 0) return yield* new Lost({ message: `The session at the source was lost (${move})` })
 })

@@ -3,7 +3,8 @@ import { DateTime, Option, Result, Schema } from "effect"
 import { Module } from "../api/Access.ts"
 import { text } from "../api/schema/Fields.ts"
 import { CampaignId, ClientId, PipelineId, ProjectId, SegmentId, TemplateId } from "../api/schema/Ids.ts"
-import { faultsOf } from "../api/schema/Faults.ts"
+import { type Fault, faultsOf } from "../api/schema/Faults.ts"
+import { withEscapes } from "../platform/UnsafeText.ts"
 import {
   Client,
   Deal,
@@ -15,7 +16,6 @@ import {
   Task,
   Ticket
 } from "./ProjectFile/Crm.ts"
-import { lineOf } from "./ProjectFile/FaultLines.ts"
 import { Installation } from "./ProjectFile/Integrations.ts"
 import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
 import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
@@ -77,6 +77,10 @@ export const ProjectFile = Schema.Struct({
   tasks: Schema.optionalKey(Schema.Array(Task))
 }).annotate({ title: "Project file" })
 export type ProjectFile = typeof ProjectFile.Type
+
+/** Formats a fault: `clients/3/email: must be a mail address`. A fault of the file as a whole has no path. */
+export const lineOf = ({ message, path }: Fault): string =>
+  withEscapes(path.length === 0 ? `the file ${message}` : `${path.map(String).join("/")}: ${message}`)
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 const decode = Schema.decodeUnknownResult(ProjectFile, strict)

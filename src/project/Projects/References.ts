@@ -8,10 +8,16 @@ import type { Pipelines } from "./Pipelines.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Paths of ids that must be unique. A stage's id is unique in the project, not only on its pipeline. */
-const ids = [
-  "pipelines/*/stages/*/id",
-  ...Record.keys(parts).flatMap((name) => (parts[name].key === undefined ? [`${name}/*/id`] : []))
+/**
+ * What a file must not repeat: the values at a path, or these members of them, in the whole file or in one list. The id of a stage
+ * is unique in the project, not only on its pipeline. Several clients may share an address.
+ */
+const unique: ReadonlyArray<readonly [pattern: string, within: "file" | "list", members?: Array<string>]> = [
+  ["pipelines/*/stages/*/id", "file"],
+  ...Record.keys(parts).flatMap((name) => (parts[name].key === undefined ? [[`${name}/*/id`, "file"] as const] : [])),
+  ["clients/*/addresses/*", "list", ["channelId", "address"]],
+  ["segments/*/clientIds/*", "list"],
+  ["templates/*", "list", ["id", "version"]]
 ]
 
 /** The parts with referenced records. */
@@ -85,34 +91,19 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
 })
 
 /** Lists all repeats in a file, and clients that are merged into themselves. */
-export const faultsWithin = (file: ProjectFile): ReadonlyArray<Fault> => [
-  ...ids.flatMap((pattern) => repeatsIn(idsAt(file, pattern))),
-  ...repeatedAddresses(file),
-  ...repeatedMembers(file),
-  ...repeatedTemplates(file),
-  ...mergedIntoSelf(file)
-]
+export const faultsWithin = (file: ProjectFile): ReadonlyArray<Fault> => [...repeats(file), ...mergedIntoSelf(file)]
 
-/** Lists addresses that a client has twice. Several clients may share an address. */
-const repeatedAddresses = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
-  clients.flatMap(({ addresses = [] }, index) =>
-    repeatsIn(
-      addresses.map(({ address, channelId }, place) => ({
-        path: ["clients", index, "addresses", place],
-        id: JSON.stringify([channelId, address])
-      }))
-    )
-  )
-
-const repeatedTemplates = ({ templates = [] }: ProjectFile): ReadonlyArray<Fault> =>
-  repeatsIn(
-    templates.map(({ id, version }, index) => ({ path: ["templates", index], id: JSON.stringify([id, version]) }))
-  )
-
-const repeatedMembers = ({ segments = [] }: ProjectFile): ReadonlyArray<Fault> =>
-  segments.flatMap(({ clientIds }, index) =>
-    repeatsIn(clientIds.map((id, place) => ({ path: ["segments", index, "clientIds", place], id })))
-  )
+const repeats = (file: ProjectFile) =>
+  unique.flatMap(([pattern, within, members]) => {
+    const seen = new Map<string, Fault["path"]>()
+    return find(file, pattern).flatMap(({ path, value }): ReadonlyArray<Fault> => {
+      const key = JSON.stringify([within === "list" ? path.slice(0, -1) : [], value], members)
+      const first = seen.get(key)
+      if (first !== undefined) return [{ path, message: `repeats ${first.map(String).join("/")}` }]
+      seen.set(key, path)
+      return []
+    })
+  })
 
 const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
   clients.flatMap(({ id, mergedIntoClientId }, index) =>
@@ -120,15 +111,3 @@ const mergedIntoSelf = ({ clients = [] }: ProjectFile): ReadonlyArray<Fault> =>
       ? [{ path: ["clients", index, "mergedIntoClientId"], message: "must be another client than this one" }]
       : []
   )
-
-const repeatsIn = (
-  found: ReadonlyArray<{ readonly path: Fault["path"]; readonly id: string }>
-): ReadonlyArray<Fault> => {
-  const seen = new Map<string, Fault["path"]>()
-  return found.flatMap(({ id, path }): ReadonlyArray<Fault> => {
-    const first = seen.get(id)
-    if (first !== undefined) return [{ path, message: `repeats ${first.map(String).join("/")}` }]
-    seen.set(id, path)
-    return []
-  })
-}
