@@ -1,5 +1,5 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
-import { Data, Effect, Layer, Option, References } from "effect"
+import { Data, Effect, Layer, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../../platform/secrets/SecretKey.ts"
@@ -30,6 +30,7 @@ const keys = Checks.keys.pipe(
 
 const ofRecords = Effect.all({ keys, work: Checks.work, moves: Checks.moves })
 const withoutRecords = { keys: skipped, work: skipped, moves: skipped }
+const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
 /** Checks of the database. A check is skipped if it depends on one that has failed. */
 const ofDatabase = Effect.gen(function* () {
@@ -40,32 +41,20 @@ const ofDatabase = Effect.gen(function* () {
   return { database, pooler, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
 }).pipe(
   onDatabase,
-  Effect.catchCause((cause) =>
-    Effect.map(
-      Effect.flatMap(Settings, ({ databaseUrl }) =>
-        failure(Checks.unreachable(Option.isNone(databaseUrl)))(cause)
-      ).pipe(Effect.provide(Settings.layer), Effect.orDie),
-      (database): Record<string, Judgement> => ({
-        database,
-        pooler: skipped,
-        migrations: skipped,
-        clock: skipped,
-        ...withoutRecords
-      })
-    )
-  )
+  Effect.catchCause((cause) => Effect.map(Checks.unreachable(cause), (database) => ({ database, ...withoutDatabase })))
 )
 
 /** Checks of Redis and of telemetry. The clients of both do not log, because the findings report their failures. */
 const ofServices = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
-  Effect.provide(Settings.layer),
   Effect.provideService(References.MinimumLogLevel, "None")
 )
 
+const rest = Effect.map(Effect.all([ofDatabase, ofServices]), ([database, services]) => ({ ...database, ...services }))
+
 const examine = Effect.gen(function* () {
   const judged = yield* settings
-  const rest = judged.status === "ok" ? { ...(yield* ofDatabase), ...(yield* ofServices) } : {}
-  return Object.entries({ settings: judged, ...rest }).map(([check, judgement]): Finding => ({ check, ...judgement }))
+  const others: Record<string, Judgement> = judged.status === "ok" ? yield* Effect.provide(rest, Settings.layer) : {}
+  return Object.entries({ settings: judged, ...others }).map(([check, judgement]): Finding => ({ check, ...judgement }))
 })
 
 export const doctor = Command.make(
