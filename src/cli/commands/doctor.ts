@@ -1,8 +1,7 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
-import { Data, Effect, Layer, References } from "effect"
+import { Data, Effect, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { Settings } from "../../platform/Settings.ts"
 import * as Checks from "./doctor/Checks.ts"
 import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Finding.ts"
@@ -24,7 +23,7 @@ const settings = Settings.pipe(
 )
 
 const keys = Checks.keys.pipe(
-  Effect.provide(Layer.provide(SecretBox.layer, SecretKey.layer)),
+  Effect.provide(SecretBox.layerOfSettings),
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 

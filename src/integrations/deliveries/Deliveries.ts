@@ -13,8 +13,6 @@ import { type Filter, find } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
 import { notRetriable, retryFor } from "./Deliveries/Retry.ts"
 
-export { type State, states } from "./States.ts"
-
 /** Lists the deliveries of a project that match a filter, newest first. */
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,
