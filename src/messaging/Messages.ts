@@ -3,12 +3,11 @@ import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
-import { isAwake } from "../platform/Moves.ts"
 import { Operator } from "../platform/operators/Audit.ts"
 import { requireProject } from "../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../platform/operators/Refused.ts"
 import { complete, type Range } from "../platform/operators/Search.ts"
-import { exists, find, needsDecision } from "./MessageList.ts"
+import { exists, find } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 
 /** Lists the messages of a project, optionally of one status, newest first. */
@@ -44,22 +43,4 @@ export const settleMessage = Effect.fn("settleMessage")(function* (
     const message = `Message "${messageId}" is ${found.status}: only one whose outcome is unknown can be settled`
     return yield* new Refused({ message })
   }
-})
-
-/**
- * Counts two kinds of messages of all projects: messages that wait for an operator (up to 10,000; `project` is one of their
- * projects), and messages whose lease ended more than a minute ago without a takeover. Leaves out projects at rest, which another
- * database may serve.
- */
-export const countStuck = Effect.fn("Messages.countStuck")(function* (sql: SqlClient.SqlClient) {
-  const [row] = yield* sql<{ readonly unsettled: number; readonly project: string | null; readonly abandoned: number }>`
-    SELECT counted.*,
-      (SELECT count(*)::int FROM messages
-        WHERE attempting AND available_at < now() - interval '1 minute' AND ${isAwake(sql, "project_id")}) AS abandoned
-    FROM (
-      SELECT count(*)::int AS unsettled, min(project_id) AS project FROM (
-        SELECT project_id FROM messages WHERE ${sql.literal(needsDecision)} AND ${isAwake(sql, "project_id")} LIMIT 10000
-      ) found
-    ) counted`
-  return row ?? { unsettled: 0, project: null, abandoned: 0 }
 })

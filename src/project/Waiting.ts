@@ -1,4 +1,4 @@
-/** Counts the records of each project that wait for an operator. */
+/** Counts the records that wait for an operator, in each project and in all projects. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../integrations/deliveries/DeliveryList.ts"
 import { needsDecision } from "../messaging/MessageList.ts"
@@ -40,6 +40,30 @@ export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
     ) waiting
     WHERE dead + unknown + disabled + paused > 0 AND ${isAwake(sql, "project_id")}
     ORDER BY project_id LIMIT ${limit}::int`
+}
+
+interface Stuck {
+  readonly kind: "dead" | "unsettled" | "abandoned"
+  readonly count: number
+  /** One of the projects of these records; null if there are none. */
+  readonly project: string | null
+}
+
+/**
+ * Counts what is stuck in all projects, except projects at rest, which another database may serve: dead deliveries, messages that
+ * need a decision, and attempts whose lease ended more than a minute ago without a takeover. Counts end at `maxCount`.
+ */
+export const countStuck = (sql: SqlClient.SqlClient) => {
+  const count = (kind: Stuck["kind"], records: string) => sql`
+    SELECT ${kind}::text AS kind, count(*)::int AS count, min(project_id) AS project FROM (
+      SELECT project_id FROM ${sql.literal(records)} AND ${isAwake(sql, "project_id")} LIMIT ${maxCount}::int
+    ) found`
+  const isLate = (column: string) => `${column} < now() - interval '1 minute'`
+  return sql<Stuck>`
+    ${count("dead", `deliveries WHERE ${isDead} AND status = 'dead'`)} UNION ALL
+    ${count("unsettled", `messages WHERE ${needsDecision}`)} UNION ALL
+    ${count("abandoned", `deliveries WHERE finished_at IS NULL AND status = 'delivering' AND ${isLate("leased_until")}`)} UNION ALL
+    ${count("abandoned", `messages WHERE attempting AND ${isLate("available_at")}`)}`
 }
 
 /** Counts the enabled webhooks, up to `maxCount`, except those of projects at rest. */

@@ -37,14 +37,12 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",
-    "src/integrations/deliveries/Deliveries.ts countStuck: reads deliveries without a limit by deliveries_open",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts endpoint_health below a limit",
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts replays below a limit",
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts webhooks below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
-    "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving",
-    "src/messaging/Messages.ts countStuck: reads messages without a limit by messages_due"
+    "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the stages of a file, the count of a capacity":
     [

@@ -1,8 +1,7 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
-import { Data, Effect, Layer, Option, References } from "effect"
+import { Data, Effect, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { Settings } from "../../platform/Settings.ts"
 import * as Checks from "./doctor/Checks.ts"
 import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Finding.ts"
@@ -24,12 +23,13 @@ const settings = Settings.pipe(
 )
 
 const keys = Checks.keys.pipe(
-  Effect.provide(Layer.provide(SecretBox.layer, SecretKey.layer)),
+  Effect.provide(SecretBox.layerOfSettings),
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
 const ofRecords = Effect.all({ keys, work: Checks.work, moves: Checks.moves })
 const withoutRecords = { keys: skipped, work: skipped, moves: skipped }
+const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
 /** Checks of the database. A check is skipped if it depends on one that has failed. */
 const ofDatabase = Effect.gen(function* () {
@@ -40,32 +40,20 @@ const ofDatabase = Effect.gen(function* () {
   return { database, pooler, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
 }).pipe(
   onDatabase,
-  Effect.catchCause((cause) =>
-    Effect.map(
-      Effect.flatMap(Settings, ({ databaseUrl }) =>
-        failure(Checks.unreachable(Option.isNone(databaseUrl)))(cause)
-      ).pipe(Effect.provide(Settings.layer), Effect.orDie),
-      (database): Record<string, Judgement> => ({
-        database,
-        pooler: skipped,
-        migrations: skipped,
-        clock: skipped,
-        ...withoutRecords
-      })
-    )
-  )
+  Effect.catchCause((cause) => Effect.map(Checks.unreachable(cause), (database) => ({ database, ...withoutDatabase })))
 )
 
 /** Checks of Redis and of telemetry. The clients of both do not log, because the findings report their failures. */
 const ofServices = Effect.all({ limiter: Checks.limiter, telemetry: Checks.telemetry }).pipe(
-  Effect.provide(Settings.layer),
   Effect.provideService(References.MinimumLogLevel, "None")
 )
 
+const rest = Effect.map(Effect.all([ofDatabase, ofServices]), ([database, services]) => ({ ...database, ...services }))
+
 const examine = Effect.gen(function* () {
   const judged = yield* settings
-  const rest = judged.status === "ok" ? { ...(yield* ofDatabase), ...(yield* ofServices) } : {}
-  return Object.entries({ settings: judged, ...rest }).map(([check, judgement]): Finding => ({ check, ...judgement }))
+  const others: Record<string, Judgement> = judged.status === "ok" ? yield* Effect.provide(rest, Settings.layer) : {}
+  return Object.entries({ settings: judged, ...others }).map(([check, judgement]): Finding => ({ check, ...judgement }))
 })
 
 export const doctor = Command.make(

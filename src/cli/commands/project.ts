@@ -6,7 +6,6 @@ import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../platform/database/Database.ts"
 import { plural } from "../../platform/operators/Search.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { type ExportReport, exportProject } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
@@ -23,7 +22,7 @@ import { whyOf, writeDocument } from "../OutputFile.ts"
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
 /** `Projects`, with the key that seals the secrets of project files. */
-const projects = Projects.layer.pipe(Layer.provide(SecretBox.layer), Layer.provide(SecretKey.layer))
+const projects = Layer.provide(Projects.layer, SecretBox.layerOfSettings)
 
 const apply = Command.make(
   "apply",
@@ -178,7 +177,7 @@ const moveCommand = Command.make(
       )
       yield* answer(json, moved, afterMove(moved))
     },
-    (effect) => Effect.provide(effect, [Layer.provide(SecretBox.layer, SecretKey.layer)]).pipe(onMigratedDatabase)
+    (effect) => Effect.provide(effect, SecretBox.layerOfSettings).pipe(onMigratedDatabase)
   )
 ).pipe(
   Command.withDescription(

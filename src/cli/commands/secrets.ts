@@ -1,16 +1,13 @@
 /** `secrets`: reseals stored secrets under the current key. */
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { plural } from "../../platform/operators/Search.ts"
 import { reseal as resealValues } from "../../platform/secrets/SealedValues.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli, withProgress } from "../Output.ts"
-
-const box = SecretBox.layer.pipe(Layer.provide(SecretKey.layer))
 
 /** Maximum number of failed values that are named. */
 const shown = 10
@@ -20,7 +17,7 @@ const reseal = Command.make(
   { json: Flags.json },
   Effect.fn(function* ({ json }) {
     const { failed, resealed } = yield* resealValues(sealedTables).pipe(
-      Effect.provide(box),
+      Effect.provide(SecretBox.layerOfSettings),
       onMigratedDatabase,
       withProgress("Sealing")
     )

@@ -1,5 +1,5 @@
 /** `webhooks`: lists, tests, enables and disables the webhooks of a project. */
-import { Data, Effect, Layer } from "effect"
+import { Data, Effect } from "effect"
 import { Command } from "effect/cli"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { Sender } from "../../integrations/endpoints/Sender.ts"
@@ -8,13 +8,9 @@ import { disableWebhook, enableWebhook, listWebhooks, showWebhook } from "../../
 import type { Listed } from "../../integrations/endpoints/WebhookList.ts"
 import { plural } from "../../platform/operators/Search.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import { SecretKey } from "../../platform/secrets/SecretKey.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, confirm, isOnTerminal, table } from "../Output.ts"
-
-/** What signs and sends a test event. */
-const sender = Layer.merge(Sender.layerOfSettings, Layer.provide(SecretBox.layer, SecretKey.layer))
 
 /** The endpoint did not answer a test event with 2xx. */
 class TestRefused extends Data.TaggedError("TestRefused")<{
@@ -57,7 +53,7 @@ const test = Command.make(
       yield* answer(json, result, `${status === null ? errorCode : `Status ${status}`} after ${durationMs} ms`)
       if (status === null || status < 200 || status > 299) return yield* new TestRefused({ status, errorCode })
     },
-    (command) => command.pipe(Effect.provide(sender), onMigratedDatabase)
+    (command) => command.pipe(Effect.provide([Sender.layerOfSettings, SecretBox.layerOfSettings]), onMigratedDatabase)
   )
 ).pipe(
   Command.withDescription("Send a signed webhook.test.v1 event to a webhook now, enabled or not, and show the answer"),

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
-import { states } from "../../integrations/deliveries/Deliveries.ts"
+import { states } from "../../integrations/deliveries/States.ts"
 import { type Delivery, find } from "../../integrations/deliveries/DeliveryList.ts"
 import { badge, type Columns, html, idLink, input, link, select, type Time } from "../Html.ts"
 import { choiceOf, listOf, projectPage, textOf, timeOf } from "../Page.ts"

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { states } from "../../integrations/deliveries/Deliveries.ts"
+import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { filterNames, usualPace } from "../../integrations/deliveries/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"

@@ -3,18 +3,15 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { Operator } from "../../platform/operators/Audit.ts"
-import { isAwake } from "../../platform/Moves.ts"
 import { lookupOne } from "../../platform/database/Lookups.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { requireProject } from "../../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../../platform/operators/Refused.ts"
 import { complete, type Range } from "../../platform/operators/Search.ts"
 import { details } from "./DeliveryDetails.ts"
-import { type Filter, find, isDead } from "./DeliveryList.ts"
+import { type Filter, find } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
 import { notRetriable, retryFor } from "./Deliveries/Retry.ts"
-
-export { type State, states } from "./States.ts"
 
 /** Lists the deliveries of a project that match a filter, newest first. */
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
@@ -55,24 +52,4 @@ export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: Pr
   if (refusal !== null)
     return yield* new Refused({ message: `Delivery "${id}" can't be retried: ${notRetriable[refusal] ?? refusal}` })
   yield* (yield* Notifier).appended(projectId, [installationId])
-})
-
-/**
- * Counts stuck deliveries of all projects that this database serves. `dead` is the number of dead deliveries, at most 10,000.
- * `project` is the project of one of them. `abandoned` is the number of deliveries whose lease ended more than a minute ago and
- * which no worker has taken over.
- */
-export const countStuck = Effect.fn("Deliveries.countStuck")(function* (sql: SqlClient.SqlClient) {
-  const [row] = yield* sql<{ readonly dead: number; readonly project: string | null; readonly abandoned: number }>`
-    SELECT counted.*, (
-        SELECT count(*)::int FROM deliveries
-        WHERE finished_at IS NULL AND status = 'delivering' AND leased_until < now() - interval '1 minute'
-          AND ${isAwake(sql, "project_id")}
-      ) AS abandoned
-    FROM (
-      SELECT count(*)::int AS dead, min(project_id) AS project FROM (
-        SELECT project_id FROM deliveries WHERE ${sql.literal(isDead)} AND status = 'dead' AND ${isAwake(sql, "project_id")} LIMIT 10000
-      ) found
-    ) counted`
-  return row ?? { dead: 0, project: null, abandoned: 0 }
 })

@@ -61,7 +61,7 @@ export const listOf = (columns: Columns): ReadonlyArray<Column> =>
 
 const join = (columns: Columns, piece: (column: Column) => string): string => listOf(columns).map(piece).join(", ")
 
-/** Returns the types of the members, for a mutation whose arguments are the members. */
+/** Returns the column type of each member, for a mutation that takes the members as arguments. */
 export const argumentsOf = <Member extends string>(columns: Columns<Member>): Readonly<Record<Member, ColumnType>> =>
   Record.map(columns, (column, member) => columnOf(member, column).type)
 

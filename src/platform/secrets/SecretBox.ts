@@ -80,6 +80,8 @@ export class SecretBox extends Context.Service<
       }
     })
   )
+
+  static readonly layerOfSettings = Layer.provide(SecretBox.layer, SecretKey.layer)
 }
 
 const boundTo = (owner: Owner) => Buffer.from(JSON.stringify(owner))

@@ -1,14 +1,13 @@
 /** The checks of `doctor`. None of them changes anything. */
-import { Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
+import { type Cause, Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/MoveSlots.ts"
-import * as Deliveries from "../../../integrations/deliveries/Deliveries.ts"
 import { listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
-import * as Messages from "../../../messaging/Messages.ts"
 import * as Database from "../../../platform/database/Database.ts"
 import { migrationStatus } from "../../../platform/database/Migrations.ts"
 import { plural } from "../../../platform/operators/Search.ts"
+import { countStuck, maxCount } from "../../../project/Waiting.ts"
 import { RateLimits } from "../../../platform/requests/rateLimit/RateLimits.ts"
 import { countByKey } from "../../../platform/secrets/SealedValues.ts"
 import { SecretBox } from "../../../platform/secrets/SecretBox.ts"
@@ -16,6 +15,16 @@ import { Settings } from "../../../platform/Settings.ts"
 import { sealedTables } from "../../../server/StoredSecrets.ts"
 import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Finding.ts"
+
+/** Makes the result for a database that does not answer. */
+export const unreachable = (cause: Cause.Cause<unknown>) =>
+  Effect.flatMap(Settings, ({ databaseUrl }) =>
+    failure(
+      Option.isNone(databaseUrl)
+        ? "Read postgres.log under DATA_DIR: the embedded PostgreSQL can't be used."
+        : "Check DATABASE_URL, and that PostgreSQL runs and takes connections from here."
+    )(cause)
+  )
 
 const oldestServer = 150_000
 
@@ -46,17 +55,7 @@ export const database = Effect.gen(function* () {
     : ok(
         `${name}, ${server.connections} connections: room for ${plural(processes, "process", "processes")} of up to ${databaseMaxConnections}`
       )
-}).pipe(
-  Effect.catchCause((cause) =>
-    Effect.flatMap(Settings, ({ databaseUrl }) => failure(unreachable(Option.isNone(databaseUrl)))(cause))
-  )
-)
-
-/** Returns the advice for a database that does not answer. */
-export const unreachable = (isEmbedded: boolean): string =>
-  isEmbedded
-    ? "Read postgres.log under DATA_DIR: the embedded PostgreSQL can't be used."
-    : "Check DATABASE_URL, and that PostgreSQL runs and takes connections from here."
+}).pipe(Effect.catchCause(unreachable))
 
 /** Checks that the pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
 export const pooler = Effect.gen(function* () {
@@ -170,40 +169,46 @@ export const telemetry = Effect.gen(function* () {
   )
 })
 
+/** What may wait for an operator, in words, and the command that lists it. */
+const kinds = {
+  failing: ["endpoint that fails", "endpoints that fail", (id: string) => `\`${cli} webhooks list --project ${id}\``],
+  dead: [
+    "dead delivery",
+    "dead deliveries",
+    (id: string) => `\`${cli} deliveries list --project ${id} --status dead\``
+  ],
+  unsettled: [
+    "message of unknown outcome",
+    "messages of unknown outcome",
+    (id: string) => `\`${cli} messages list --project ${id} --status unknown\``
+  ]
+} as const
+
 /** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const deliveries = yield* Deliveries.countStuck(sql)
-  const messages = yield* Messages.countStuck(sql)
-  const [endpoint] = yield* listFailing(sql, 1)
-  const abandoned = deliveries.abandoned + messages.abandoned
+  const stuck = yield* countStuck(sql)
+  const failing = yield* listFailing(sql, 1)
+  const abandoned = stuck.reduce((sum, { count, kind }) => sum + (kind === "abandoned" ? count : 0), 0)
   if (abandoned > 0) {
     return failed(
       `${plural(abandoned, "attempt was", "attempts were")} left by a process that died`,
       "Start a process with --role worker."
     )
   }
-  const waiting = [
-    ...(endpoint === undefined
-      ? []
-      : [
-          `${endpoint.total === failingMax ? "at least " : ""}${plural(endpoint.total, "endpoint that fails", "endpoints that fail")}`
-        ]),
-    ...(deliveries.dead > 0 ? [plural(deliveries.dead, "dead delivery", "dead deliveries")] : []),
-    ...(messages.unsettled > 0
-      ? [plural(messages.unsettled, "message of unknown outcome", "messages of unknown outcome")]
-      : [])
-  ]
-  const commands = [
-    ...(endpoint === undefined ? [] : [`\`${cli} webhooks list --project ${endpoint.projectId}\``]),
-    ...(deliveries.project === null
-      ? []
-      : [`\`${cli} deliveries list --project ${deliveries.project} --status dead\``]),
-    ...(messages.project === null ? [] : [`\`${cli} messages list --project ${messages.project} --status unknown\``])
-  ]
-  return waiting.length === 0
+  const found = [
+    ...failing.map(({ projectId, total }) => ({ kind: "failing", count: total, project: projectId }) as const),
+    ...stuck
+  ].flatMap(({ count, kind, project }) => {
+    if (kind === "abandoned" || project === null) return []
+    const [one, many, listIn] = kinds[kind]
+    const least = count === (kind === "failing" ? failingMax : maxCount) ? "at least " : ""
+    return [{ what: `${least}${plural(count, one, many)}`, command: listIn(project) }]
+  })
+  const commands = found.map(({ command }) => command).join(" and ")
+  return found.length === 0
     ? ok("nothing waits for an operator")
-    : warning(waiting.join(", "), `Run ${commands.join(" and ")}; other projects may have some, too.`)
+    : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
 /** Checks that no move has left a replication slot. PostgreSQL keeps its log for each slot until the disk is full. */

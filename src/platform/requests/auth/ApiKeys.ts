@@ -3,7 +3,7 @@ import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } 
 import { SqlClient, type SqlError } from "effect/sql"
 import type { Scope } from "../../../api/Access.ts"
 import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
-import { ProjectUnknown, requireProject } from "../../operators/ProjectUnknown.ts"
+import { ProjectUnknown, requireProject, servedProject } from "../../operators/ProjectUnknown.ts"
 import { Settings } from "../../Settings.ts"
 import { type Found, pageOf, type Range } from "../../operators/Search.ts"
 import { livesHere } from "../../Moves.ts"
@@ -117,11 +117,7 @@ export class ApiKeys extends Context.Service<
             const scopes = [...new Set(given.scopes)]
             const member = Option.getOrNull(memberId)
             const [verdict] = yield* sql<{ project: boolean; issued: boolean; memberActive: boolean | null }>`
-            WITH project AS MATERIALIZED (
-              -- The project is locked before its records, in the same order as a project file locks them.
-              SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
-              FOR KEY SHARE
-            ),
+            WITH ${servedProject(sql, projectId)},
             member AS MATERIALIZED (
               -- The member is locked until the key exists, so that nobody deactivates the member in between.
               SELECT locked.active FROM project, LATERAL (
