@@ -13,7 +13,7 @@ import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, postmasterOf, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
-import { bearer, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import { command, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
 
 /** Returns a command that runs a program in its own mount namespace; without root this needs a user namespace. */
 const inNamespace = (command: ReadonlyArray<string>): ReadonlyArray<string> => [
@@ -128,11 +128,7 @@ describe.for(Object.entries(needs))(
       const write = (n: number) => {
         const body = bodies.get(n) ?? `${n} ${randomBytes(7_000).toString("base64")}`
         bodies.set(n, body)
-        return send(notes, {
-          method: "POST",
-          headers: { ...bearer(token), "idempotency-key": `note-${n}` },
-          json: { body }
-        })
+        return command(notes, token, `note-${n}`, { json: { body } })
       }
       const asked: Array<{ readonly n: number; readonly status: number }> = []
       const writes = stream(4, async (n) => {

@@ -12,7 +12,7 @@ import type { Calls } from "./Mix.calls.support.ts"
 import { crowd, type Project, recipients } from "./Mix.project.support.ts"
 import { type Kind, kinds } from "./Providers.support.ts"
 
-const clientState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
+export const clientState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
 const dealState = (title: string, stage: string, status: string, version: number) =>
   `${title}, ${stage}, ${status}, version ${version}`
 const noteState = (body: string, version: number) => `${body}, version ${version}`
@@ -208,14 +208,14 @@ const noteStarted = ({ ledger }: Scene, kind: Kind, names: ReadonlyArray<string>
   }
 }
 
-/** Starts a campaign over each kind of provider, which lasts for 20 s while a worker runs. */
-export const startCrowd = async (scene: Scene) => {
+/** Starts a campaign of 200 recipients over each kind of provider. */
+export const startCrowd = async (scene: Scene, sendsPerMinute: number) => {
   const command = campaignCommands(scene)
   for (const kind of kinds) {
     const id = `cmp_${kind}`
     await command(id, "set_primary_route", 2, route(kind))
     await command(id, "freeze_audience", 3, audienceOf(kind, "crowd"))
-    await command(id, "schedule", 4, { scheduledForLocal: null, sendsPerMinute: 600 })
+    await command(id, "schedule", 4, { scheduledForLocal: null, sendsPerMinute })
     noteStarted(scene, kind, crowd)
     // The campaign starts and completes, which are two more versions.
     scene.ledger.campaigns.set(id, campaignState(kind, "completed", 6))

@@ -3,8 +3,9 @@ import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { samples } from "../contract/Samples.ts"
-import type { Parts } from "./Mix.parts.support.ts"
-import { type Answer, bearer, kindOf, send } from "./Requests.support.ts"
+import type { Service } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { type Answer, command, kindOf } from "./Requests.support.ts"
 
 /** Every operation of the contract that changes something. */
 export const mutations = Object.entries(samples)
@@ -48,16 +49,32 @@ const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
 }
 
 /** The refusals expected during failures. After each, the outcome is unknown, and the command is repeated. */
-const unanswered = new Set(["503 service_unavailable", "503 rate_limiter_unavailable", "503 provider_outcome_unknown"])
+const unanswered = ["503 service_unavailable", "503 rate_limiter_unavailable", "503 provider_outcome_unknown"]
 
 /** Milliseconds, longer than any outage. */
 const timeout = 60_000
 
+export type Api = Pick<Service, "url">
+
+interface Apis {
+  /** Returns the API that the next request goes to. */
+  readonly api: () => Api
+  /** Receives an API that did not serve a request. */
+  readonly leave?: (api: Api) => void
+  /** Refusals that are expected beside those of failures. */
+  readonly refusals?: ReadonlyArray<string>
+}
+
 export type Calls = ReturnType<typeof makeCalls>
 
 /** Creates calls with one token; `onAnswer` receives every answer. */
-export const makeCalls = (parts: Pick<Parts, "api">, token: string, onAnswer: (answer: Answer) => void = () => {}) => {
-  const counts = { answered: new Map<string, number>(), cut: 0, refused: 0, replayed: 0 }
+export const makeCalls = (
+  { api, leave, refusals = [] }: Apis,
+  token: string,
+  onAnswer: (answer: Answer) => void = () => {}
+) => {
+  const counts = { answered: new Map<string, number>(), cut: 0, refused: 0, replayed: 0, longest: 0 }
+  const answered = () => [...counts.answered.values()].reduce((sum, count) => sum + count, 0)
   let keys = 0
 
   /** Sends a request under a key until `isAnswer` accepts an answer. Other answers must be expected refusals. */
@@ -69,16 +86,20 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, onAnswer: (a
   ): Promise<Answer> => {
     const { method, path } = samples[name] ?? assert.fail(`There is no operation ${name}`)
     const filled = path.replace(/\{(\w+)\}/g, (_, param: string) => params?.[param] ?? assert.fail(param))
-    const call = { method, headers: { ...bearer(token), "idempotency-key": key }, json }
-    for (const end = Date.now() + timeout; Date.now() < end; await sleep(50)) {
-      const answer = await send(`${parts.api().url}/api${filled}${query ?? ""}`, call).catch(() => undefined)
+    for (const began = Date.now(); Date.now() < began + timeout; await sleep(50)) {
+      const asked = api()
+      const url = `${asked.url}/api${filled}${query ?? ""}`
+      const answer = await command(url, token, key, { method, json }).catch(() => undefined)
       if (answer !== undefined) onAnswer(answer)
       if (answer === undefined) counts.cut++
-      else if (isAnswer(answer)) return answer
-      else {
-        assert.isTrue(unanswered.has(kindOf(answer)), `${name}: ${answer.status} ${answer.text}`)
+      else if (isAnswer(answer)) {
+        counts.longest = Math.max(counts.longest, Date.now() - began)
+        return answer
+      } else {
+        assert.include([...unanswered, ...refusals], kindOf(answer), `${name}: ${answer.status} ${answer.text}`)
         counts.refused++
       }
+      leave?.(asked)
     }
     return assert.fail(`${name} under ${key} was not answered for ${timeout} ms`)
   }
@@ -90,9 +111,14 @@ export const makeCalls = (parts: Pick<Parts, "api">, token: string, onAnswer: (a
 
   return {
     until,
-    /** Number of answers by operation, and of cut, refused and replayed requests. */
+    /** Number of answers by operation, and of cut, refused and replayed requests; the longest time to an answer in ms. */
     counts,
-    answered: () => [...counts.answered.values()].reduce((sum, count) => sum + count, 0),
+    answered,
+    /** Waits until more commands are answered. */
+    goOn: () => {
+      const before = answered()
+      return eventually(() => assert.isAbove(answered(), before + 20))
+    },
     note,
     newKey: (name: string) => `mix-${name}-${keys++}`,
     /** Sends a command under a new key; asserts whether it changed something, and the resulting version. */

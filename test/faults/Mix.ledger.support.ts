@@ -60,6 +60,10 @@ export const settled = async (scene: Scene) => {
     const open = await count(scene, `deliveries ${ofProject} AND status IN ('pending', 'delivering')`)
     return open + (await project.failures()).dead.length
   })
+  // What is left of long campaigns follows at once.
+  await project.query(
+    `UPDATE campaigns SET sends_per_minute = 60000, next_send_at = NULL ${ofProject} AND status = 'running'`
+  )
   await untilNoneLeft(() => count(scene, `messages ${ofProject} AND available_at IS NOT NULL`))
   await untilNoneLeft(() =>
     count(scene, `campaigns ${ofProject} AND scheduled_for < now() AND status IN ('scheduled', 'running')`)

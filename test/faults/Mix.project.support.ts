@@ -77,7 +77,7 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     templates: kinds.map((kind) => ({ id: kind, version: 1, name: kind, body: `${kind} to {{displayName}}` })),
     campaigns: [{ id: "cmp_own", name: "Own" }, ...kinds.map((kind) => ({ id: `cmp_${kind}`, name: kind }))]
   })
-  const query = await lastingSession(databaseUrl)
+  let query = await lastingSession(databaseUrl)
 
   /** The statuses with which each delivery was answered, in order. */
   const answered = new Map<string, ReadonlyArray<number>>()
@@ -105,7 +105,11 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
     token,
     file,
     provider,
-    query,
+    query: (text: string) => query(text),
+    /** Queries another database from now on, to which the project has moved. */
+    follow: async (databaseUrl: string) => {
+      query = await lastingSession(databaseUrl)
+    },
     eventTypes,
     hits: to.hits,
     answered,

@@ -5,9 +5,11 @@ import { beforeAll, describe, it } from "vitest"
 import { held } from "../contract/Messages.support.ts"
 import { ok } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually } from "../support/Waiting.ts"
-import { expectLedger, load } from "./Move.load.support.ts"
-import { type Cell, killAt, move, openProject, startCell } from "./Move.support.ts"
-import { createClient, send, bearer } from "./Requests.support.ts"
+import { openProject } from "./Mix.project.support.ts"
+import { load } from "./Move.load.support.ts"
+import { type Cell, killAt, move, startCell } from "./Move.support.ts"
+import { createClient } from "./Requests.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
 
 const size = 500
 
@@ -29,15 +31,14 @@ describe("the move of a project", { timeout: 400_000 }, () => {
   })
 
   it("leaves no trace at the target and stays as it was, if the move is aborted before the switch", async () => {
-    const moving = await openProject(source, "aborted", size)
-    const { id, token } = moving
-    const ledger = await load([source, target], moving)
+    const ledger = await load(await openProject(source.databaseUrl), [source, target], size)
+    const { id, token } = ledger
     await killAt(source, target, id, "fence")
     const aborted = await move(source, target, id, "--abort")
     assert.deepStrictEqual([aborted.status, aborted.state], [0, "aborted"], aborted.stderr)
     await ledger.goesOn()
     await ledger.stop()
-    await expectLedger(source, moving, ledger)
+    await ledger.expect(source)
     assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
     assert.deepStrictEqual((await source.traces(id)).made, [])
     assert.deepStrictEqual(
@@ -48,12 +49,12 @@ describe("the move of a project", { timeout: 400_000 }, () => {
   })
 
   it("is stopped before the switch by a difference of one row", async () => {
-    const { id } = await openProject(source, "differs", 100)
+    const { id } = await openProject(source.databaseUrl)
     await killAt(source, target, id, "catch up")
-    await target.query(`UPDATE clients SET display_name = 'Other' WHERE project_id = '${id}' AND id = 'c50'`)
+    await target.query(`UPDATE clients SET display_name = 'Other' WHERE project_id = '${id}' AND id = 'cli_Ada'`)
     const stopped = await move(source, target, id)
     assert.strictEqual(stopped.status, 1)
-    assert.include(stopped.stderr, "clients differs: 250 rows at the source, 250 at the target")
+    assert.include(stopped.stderr, "clients differs: 204 rows at the source, 204 at the target")
     await loseSubscription(target)
     assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
     assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })
@@ -62,14 +63,10 @@ describe("the move of a project", { timeout: 400_000 }, () => {
 
   it("waits for the attempts in flight", async () => {
     const { answering, letGo } = held(ok)
-    const { id, shop, token } = await openProject(source, "in-flight", 100, answering)
-    const created = await send(`${source.url}/api/v1/developer/crm/deals`, {
-      method: "POST",
-      headers: { ...bearer(token), "idempotency-key": "command-in-flight" },
-      json: { title: "In flight" }
-    })
-    assert.strictEqual(created.status, 201, created.text)
-    await eventually(() => assert.lengthOf(shop.hits, 1))
+    const receiver = await listen(answering)
+    const { create, id } = await openShop(source.databaseUrl, source, receiver.url)
+    await create("command-in-flight")
+    await eventually(() => assert.lengthOf(receiver.hits, 1))
     const moved = move(source, target, id)
     const stateIs = (state: string) =>
       eventually(async () => {
@@ -84,11 +81,11 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     assert.deepStrictEqual((await moved).state, "switched")
     const deliveries = await target.query(`SELECT status FROM deliveries WHERE project_id = '${id}'`)
     assert.deepStrictEqual(deliveries, [{ status: "delivered" }])
-    assert.lengthOf(shop.hits, 1)
+    assert.lengthOf(receiver.hits, 1)
   })
 
   it("is not deleted at the source while it still arrives at the target, as after a restore", async () => {
-    const { id } = await openProject(source, "arrives", 100)
+    const { id } = await openProject(source.databaseUrl)
     await killAt(source, target, id, "catch up")
     await source.query(`UPDATE projects SET move_state = 'switched' WHERE project_id = '${id}'`)
     const refused = await move(source, target, id)
@@ -99,7 +96,7 @@ describe("the move of a project", { timeout: 400_000 }, () => {
   })
 
   it("is not handed over to a target that has lost its subscription, and can then be taken back", async () => {
-    const { id } = await openProject(source, "unsubscribed", 100)
+    const { id } = await openProject(source.databaseUrl)
     await killAt(source, target, id, "catch up")
     await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
     await loseSubscription(target)
@@ -116,7 +113,7 @@ describe("the move of a project", { timeout: 400_000 }, () => {
   })
 
   it("is not handed over to a target that has lost the project, and can then be taken back", async () => {
-    const { id, token } = await openProject(source, "lost", 100)
+    const { id, token } = await openProject(source.databaseUrl)
     await killAt(source, target, id, "catch up")
     // As if the mover had died right after it closed the source, and the target had been restored to a time before the move.
     await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
@@ -144,9 +141,8 @@ describe("the move of a project", { timeout: 400_000 }, () => {
 
   // The last test: it ends the session of the source that the others use.
   it("is handed over after the source has died in the switch, which disables the subscription", async () => {
-    const moving = await openProject(source, "source-died", 100)
-    const { id } = moving
-    const ledger = await load([source, target], moving)
+    const ledger = await load(await openProject(source.databaseUrl), [source, target], 100)
+    const { id } = ledger
     await ledger.goesOn()
     await ledger.stop()
     await killAt(source, target, id, "catch up")
@@ -158,6 +154,6 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     const moved = await move(source, target, id)
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
     assert.notInclude(moved.stderr, "wait: ")
-    await expectLedger(target, moving, ledger, true)
+    await ledger.expect(target, true)
   })
 })

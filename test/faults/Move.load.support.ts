@@ -1,178 +1,82 @@
-/** Callers of a project that moves, and the ledger of what was acknowledged to them. */
+/** Callers of a project that moves, and the comparison of their ledger with the cell that has it. */
 import { assert } from "@effect/vitest"
-import { setTimeout as sleep } from "node:timers/promises"
-import { conversations, messagesPath } from "../contract/Messages.support.ts"
-import { bodyOf } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually } from "../support/Waiting.ts"
-import type { Cell, Moving } from "./Move.support.ts"
-import { type Answer, bearer, send } from "./Requests.support.ts"
+import { type Api, makeCalls } from "./Mix.calls.support.ts"
+import { clientState, makeLedger, openCallers, runCallers, type Scene, startCrowd } from "./Mix.callers.support.ts"
+import { balance, settled } from "./Mix.ledger.support.ts"
+import type { Project } from "./Mix.project.support.ts"
+import type { Cell } from "./Move.support.ts"
+import { createClient } from "./Requests.support.ts"
 
-type Service = Pick<Cell, "url">
-
-/** Whether a send ended without its outcome. Without the message's id it did not begin, as while the project is fenced. */
-const isUnclear = ({ body }: Answer) =>
-  typeof body === "object" && body !== null && "messageId" in body && body.messageId !== null
-
-/** Sends a request to one cell after the other until one of them serves the project. Without an answer it is sent again. */
-export const callerOf = (cells: ReadonlyArray<Service>, token: string) => {
-  let at = 0
-  let refusedFrom: number | undefined
-  let longest = 0
-  const call = async (method: string, path: string, key: string, json?: unknown): Promise<Answer> => {
-    for (;;) {
-      const began = performance.now()
-      const answer = await send(`${cells[at % cells.length]?.url ?? ""}/api/v1/developer${path}`, {
-        method,
-        headers: { ...bearer(token), "idempotency-key": `command-${key}` },
-        ...(json === undefined ? {} : { json })
-      }).catch(() => undefined)
-      // Before the copy has its key, the target does not know the token.
-      if (answer !== undefined && answer.status !== 401 && (answer.status !== 503 || isUnclear(answer))) {
-        if (refusedFrom !== undefined) longest = Math.max(longest, performance.now() - refusedFrom)
-        refusedFrom = undefined
-        return answer
-      }
-      refusedFrom ??= began
-      at++
-      await sleep(20)
-    }
-  }
-  return { call, longest: () => longest }
-}
-
-const idOf = ({ body, text }: Answer): string => {
-  if (typeof body === "object" && body !== null && "resourceId" in body) return String(body.resourceId)
-  return assert.fail(text)
-}
-
-/** Callers that create deals, patch one deal, and send messages; with a ledger of what was acknowledged. */
-export const load = async (cells: ReadonlyArray<Service>, { token }: Moving) => {
-  const deals = new Map<string, string>()
-  const messages = { sent: new Array<string>(), unclear: new Array<string>() }
-  let version = 1
-  let open = true
-  const callers = [
-    callerOf(cells, token),
-    callerOf(cells, token),
-    callerOf(cells, token),
-    callerOf(cells, token)
-  ] as const
-  const patched = idOf(await callers[0].call("POST", "/crm/deals", "patched", { title: "0" }))
-  deals.set("patched", patched)
-
-  const creates = async (caller: (typeof callers)[0], name: string) => {
-    for (let n = 0; open; n++, await sleep(25)) {
-      const key = `${name}-${n}`
-      const answer = await caller.call("POST", "/crm/deals", key, { title: key })
-      assert.strictEqual(answer.status, 201, answer.text)
-      deals.set(key, idOf(answer))
-    }
-  }
-  const patches = async () => {
-    for (; open; await sleep(25)) {
-      const answer = await callers[2].call("PATCH", `/crm/deals/${patched}`, `patch-${version}`, {
-        title: String(version)
-      })
-      assert.deepStrictEqual([answer.status, answer.headers["etag"]], [200, `"${version + 1}"`], answer.text)
-      version++
-    }
-  }
-  const sends = async () => {
-    for (let n = 0; open; n++, await sleep(50)) {
-      const text = `message ${n}.`
-      const answer = await callers[3].call("POST", messagesPath(conversations.telegram).slice(17), `send-${n}`, {
-        text
-      })
-      if (answer.status !== 503) assert.strictEqual(answer.status, 200, answer.text)
-      messages[answer.status === 200 ? "sent" : "unclear"].push(text)
-    }
-  }
-  const all = Promise.all([creates(callers[0], "a"), creates(callers[1], "b"), patches(), sends()])
-  return {
-    deals,
-    messages,
-    patched,
-    version: () => version,
-    longest: () => Math.max(...callers.map(({ longest }) => longest())),
-    /** Waits until commands go on. */
-    goesOn: () => {
-      const before = deals.size
-      return eventually(() => assert.isAbove(deals.size, before + 20))
-    },
-    stop: async () => {
-      open = false
-      await all
-    }
-  }
-}
-export type Load = Awaited<ReturnType<typeof load>>
-
-/** Returns the number of recipients of the campaign by status. */
-export const recipientsOf = async ({ query }: Pick<Cell, "query">, { id }: Moving) => {
-  const rows = await query(`
-    SELECT status, count(*)::int AS count FROM campaign_recipients WHERE project_id = '${id}' GROUP BY status`)
-  return Object.fromEntries(rows.map(({ count, status }) => [String(status), Number(count)]))
-}
-
-/** Waits until a campaign goes on that is under way: it has sent messages, and has some to send. */
-export const campaignGoesOn = async (cell: Pick<Cell, "query">, moving: Moving) => {
-  const before = await recipientsOf(cell, moving)
-  assert.isAbove(before["pending"] ?? 0, 0)
-  await eventually(async () => assert.isAbove((await recipientsOf(cell, moving))["sent"] ?? 0, before["sent"] ?? 0))
-}
-
-/** Texts that a provider took. */
-const textsOf = ({ provider }: Moving, pattern: RegExp) =>
-  provider.hits.flatMap(({ body }) => pattern.exec(body)?.[0] ?? []).toSorted()
+type Stored = Pick<Cell, "databaseUrl" | "query">
 
 /**
- * Asserts that the cell has every acknowledged command once, and that each event, message and recipient was sent to exactly
- * once. With `deaths`, a call whose process died has no outcome: its event is sent again, its message is not.
+ * Gives a project `size` more clients, a long campaign over each kind of provider, and callers of every mutation. They stay with an
+ * API until it refuses a command, then ask the next one.
  */
-export const expectLedger = async (cell: Pick<Cell, "query">, moving: Moving, ledger: Load, deaths = false) => {
-  const { audience, id, shop } = moving
-  const { query } = cell
-  const stored = await query(`SELECT id, title FROM deals WHERE project_id = '${id}' AND id <> '${ledger.patched}'`)
-  assert.deepStrictEqual(
-    stored.map((row) => `${String(row["title"])} ${String(row["id"])}`).toSorted(),
-    [...ledger.deals]
-      .filter(([key]) => key !== "patched")
-      .map(([key, deal]) => `${key} ${deal}`)
-      .toSorted()
-  )
-  const [deal] = await query(`SELECT version, title FROM deals WHERE project_id = '${id}' AND id = '${ledger.patched}'`)
-  assert.deepStrictEqual([deal?.["version"], deal?.["title"]], [ledger.version(), String(ledger.version() - 1)])
+export const load = async (project: Project, apis: ReadonlyArray<Api>, size: number) => {
+  const { id, token } = project
+  const ledger = makeLedger()
+  await project.query(`
+    INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
+    SELECT '${id}', 'c' || n, 'Client é ' || n, '{}', 'active', 1, now(), now() FROM generate_series(1, ${size}) n`)
+  await project.query(`UPDATE projects SET active_clients = active_clients + ${size} WHERE project_id = '${id}'`)
+  for (let n = 1; n <= size; n++) ledger.clients.set(`c${n}`, clientState(`Client é ${n}`, "active", 1))
 
-  await eventually(async () => {
-    const open = await query(`SELECT id FROM deliveries WHERE project_id = '${id}' AND status <> 'delivered'`)
-    assert.deepStrictEqual(open, [])
-  })
-  const events = await query(`SELECT id FROM events WHERE project_id = '${id}'`)
-  assert.strictEqual(events.length, ledger.deals.size + ledger.version() - 1)
-  const delivered = shop.hits.map((hit) => String(bodyOf(hit)["id"])).toSorted()
-  assert.deepStrictEqual(
-    deaths ? [...new Set(delivered)] : delivered,
-    events.map((row) => String(row["id"])).toSorted()
+  let api = apis[0] ?? assert.fail("no API")
+  const calls = makeCalls(
+    {
+      api: () => api,
+      leave: (left) => {
+        if (left === api) api = apis[(apis.indexOf(left) + 1) % apis.length] ?? left
+      },
+      // Before the copy has its key, the target does not know the token.
+      refusals: ["401 credential_invalid"]
+    },
+    token
   )
+  const scene: Scene = { env: {}, project, calls, ledger }
+  const { failed, run } = runCallers()
+  const { others, retries } = await openCallers(scene)
+  await startCrowd(scene, 100)
+  const stops = others.map((caller) => run(caller, 100))
+  const ended = <A>(work: Promise<A>) => Promise.race([failed, work])
+  return {
+    id,
+    token,
+    longest: () => calls.counts.longest,
+    goesOn: () => ended(calls.goOn()),
+    /** Creates a client at a cell, which has to serve the project by now or soon. */
+    worksAt: (at: Api, key: string) =>
+      eventually(async () => {
+        const answer = await createClient(at.url, token, key, "Works")
+        assert.strictEqual(answer.status, 201)
+        calls.note("createClient", answer)
+        const { body } = answer
+        const created = typeof body === "object" && body !== null && "resourceId" in body ? String(body.resourceId) : ""
+        ledger.clients.set(created, clientState("Works", "active", 1))
+      }),
+    stop: () => ended(Promise.all(stops.map((stop) => stop()))),
+    /**
+     * Asserts that the cell has every acknowledged command once, and that each event, message and recipient was sent to exactly
+     * once. With `deaths`, a call whose process died has no outcome: its event is sent again, its message is not.
+     */
+    expect: async (at: Stored, deaths = false) => {
+      await project.follow(at.databaseUrl)
+      const stopRetries = run(retries, 200)
+      await ended(settled(scene))
+      await ended(stopRetries())
+      const { again, ofCampaigns, unknown } = await ended(balance(scene))
+      if (!deaths) assert.deepStrictEqual([again, unknown, ofCampaigns.unknown, ofCampaigns.repeated], [0, 0, 0, 0])
+    }
+  }
+}
 
-  const { sent, unclear } = ledger.messages
-  const texts = textsOf(moving, /message \d+\./)
-  assert.deepStrictEqual(
-    texts.filter((text) => !unclear.includes(text)),
-    sent.toSorted()
-  )
-
-  // The rest of the campaign at once.
-  await query(`UPDATE campaigns SET sends_per_minute = 60000, next_send_at = NULL WHERE project_id = '${id}'`)
-  await eventually(async () => {
-    const open = await query(`SELECT id FROM campaigns WHERE project_id = '${id}' AND status <> 'completed'`)
-    assert.deepStrictEqual(open, [])
-  })
-  const { sent: reached = 0, unknown = 0, ...others } = await recipientsOf(cell, moving)
-  assert.deepStrictEqual([reached + unknown, others], [audience.length, {}])
-  const news = textsOf(moving, /news for Recipient-\d+/)
-  assert.deepStrictEqual(news, [...new Set(news)])
-  assert.isAtLeast(news.length, reached)
-  assert.deepStrictEqual(texts, [...new Set(texts)])
-  if (!deaths) assert.deepStrictEqual([unclear, unknown], [[], 0])
+/** Waits until the campaigns of a project go on that are under way: they have sent messages, and have some to send. */
+export const campaignsGoOn = async ({ query }: Stored, id: string) => {
+  const recipients = async (status: string) =>
+    (await query(`SELECT FROM campaign_recipients WHERE project_id = '${id}' AND status = '${status}'`)).length
+  const before = await recipients("sent")
+  assert.isAbove(await recipients("pending"), 0)
+  await eventually(async () => assert.isAbove(await recipients("sent"), before))
 }

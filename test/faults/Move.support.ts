@@ -1,17 +1,14 @@
-/** Two cells, a project in the first one, and the mover. */
+/** Cells, and the mover. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { seeds } from "../../src/cells/Sides.ts"
 import { run } from "../cli/Cli.support.ts"
-import { conversations, taken, telegramChannel } from "../contract/Messages.support.ts"
-import { pipelines } from "../contract/Deals.support.ts"
-import { type Answering, ok, receiver } from "../integrations/deliveries/Deliveries.support.ts"
-import { opened } from "../support/Finalizers.ts"
 import { freePort, launchService, type Running, spawn } from "../support/Process.ts"
 import { startCluster } from "./Cluster.support.ts"
-import { project, serviceEnv, session, startHere, unlimited } from "./Projects.support.ts"
-import { bearer, isReady, send } from "./Requests.support.ts"
+import { serviceEnv, session, startHere } from "./Projects.support.ts"
+import { isReady } from "./Requests.support.ts"
+import { lastingSession } from "./Shop.support.ts"
 
 const settings = {
   WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8",
@@ -24,8 +21,7 @@ const shortLeases = { WEBHOOK_TIMEOUT: "2s", PROVIDER_TIMEOUT: "2s" }
 const startDatabase = async (name: string) => {
   const cluster = await startCluster()
   const databaseUrl = cluster.url
-  let own = await session(databaseUrl)
-  const query = (text: string) => own(text)
+  const query = await lastingSession(databaseUrl)
   return {
     env: { ...serviceEnv(databaseUrl), ...settings, CELL: name },
     databaseUrl,
@@ -34,7 +30,6 @@ const startDatabase = async (name: string) => {
     killDatabase: async () => {
       await cluster.kill()
       await cluster.start()
-      own = await session(databaseUrl)
     },
     /** Keeps mutations of a project in flight, so that its fence waits. Returns what ends that. */
     holdMutations: async (id: string) => {
@@ -101,57 +96,6 @@ export const startProcesses = async (name: string) => {
     }
   }
 }
-
-/** Recipients of the campaign, and its pace, with which it lasts longer than the moves of a test. */
-const audience = Array.from({ length: 150 }, (_, n) => `Recipient-${n}`)
-const sendsPerMinute = 120
-
-/**
- * Opens a project with clients, a webhook for deals, a conversation and a running campaign over telegram, where nothing may be
- * sent twice.
- */
-export const openProject = async (cell: Cell, id: string, size: number, answering: Answering = ok) => {
-  const [provider, shop] = [await opened(receiver(taken)), await opened(receiver(answering))]
-  const token = await project(cell.databaseUrl, {
-    project: { id, name: id, rateLimits: unlimited, defaultPipelineId: "sales", contactCapacity: 1_000_000 },
-    pipelines,
-    installations: [{ id: "shop", name: "Shop" }],
-    channels: [telegramChannel("telegram", `http://127.0.0.1:${provider.port}`)],
-    conversations: [{ id: conversations.telegram, channelId: "telegram", address: "4711" }],
-    clients: audience.map((name) => ({
-      id: name,
-      displayName: name,
-      marketingConsent: true,
-      addresses: [{ channelId: "telegram", address: name }]
-    })),
-    templates: [{ id: "news", version: 1, name: "News", body: "news for {{displayName}}" }],
-    campaigns: [{ id: "news", name: "News" }]
-  })
-  await cell.query(`
-    INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
-    SELECT '${id}', 'c' || n, 'Client é ' || n, '{}', 'active', 1, now(), now() FROM generate_series(1, ${size}) n`)
-  const command = async (method: string, path: string, key: string, json: object) => {
-    const answer = await send(`${cell.url}/api/v1/developer${path}`, {
-      method,
-      headers: { ...bearer(token), "idempotency-key": `command-${key}` },
-      json
-    })
-    assert.strictEqual(answer.status, 200, answer.text)
-  }
-  await command("PUT", "/integrations/shop/outbound-webhook", "webhook", {
-    endpointUrl: shop.url,
-    eventTypes: ["crm.deal.created.v1", "crm.deal.updated.v1"],
-    expectedVersion: null
-  })
-  const campaign = (operation: string, members: object) =>
-    command("PATCH", "/campaigns/news", operation, { operation, ...members })
-  await campaign("set_primary_route", { templateId: "news", templateVersion: 1, channelId: "telegram" })
-  const filter = { contactStatus: "active", providerTypes: ["telegram"], requiredTags: [], stageIds: [] }
-  await campaign("freeze_audience", { filter })
-  await campaign("schedule", { scheduledForLocal: null, sendsPerMinute })
-  return { id, token, provider, shop, audience }
-}
-export type Moving = Awaited<ReturnType<typeof openProject>>
 
 const argumentsOf = (source: Cell, target: Cell, id: string, flags: ReadonlyArray<string>) => ({
   args: ["project", "move", "--project", id, "--to", target.databaseUrl, "--json", ...flags],

@@ -3,9 +3,9 @@ import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { startRouter } from "../deploy/Router.support.ts"
 import { requires } from "../support/Programs.ts"
-import { eventually } from "../support/Waiting.ts"
-import { callerOf, campaignGoesOn, expectLedger, load } from "./Move.load.support.ts"
-import { type Cell, killAt, mapOf, move, moveWith, openProject, startCell, startProcesses } from "./Move.support.ts"
+import { openProject } from "./Mix.project.support.ts"
+import { campaignsGoOn, load } from "./Move.load.support.ts"
+import { type Cell, killAt, mapOf, move, moveWith, startCell, startProcesses } from "./Move.support.ts"
 import { bearer, clients, createClient, expectProblem, send } from "./Requests.support.ts"
 
 /** Records of a project before its move. */
@@ -26,12 +26,12 @@ describe("a project that moves to another cell", patience, () => {
   })
 
   it("loses and repeats nothing, goes on with its cursors and keys, and moves back", async () => {
-    const moving = await openProject(source, "whole", size)
-    const { id, token } = moving
+    const ledger = await load(await openProject(source.databaseUrl), [source, target], size)
+    const { id, token } = ledger
     const first = await send(`${source.url}${clients}?limit=2`, { headers: bearer(token) })
-    const ledger = await load([source, target], moving)
+    await ledger.worksAt(source, "before-the-move")
     await ledger.goesOn()
-    await campaignGoesOn(source, moving)
+    await campaignsGoOn(source, id)
     const moved = await move(source, target, id)
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
     for (const step of ["copy", "rest", "fence", "verify", "switch"]) assert.include(moved.stderr, `${step}: `)
@@ -40,7 +40,7 @@ describe("a project that moves to another cell", patience, () => {
     assert.strictEqual(refused.headers["retry-after"], "1")
     expectProblem(await send(`${source.url}${clients}`, { headers: bearer(token) }), 503, "service_unavailable")
     await ledger.goesOn()
-    await campaignGoesOn(target, moving)
+    await campaignsGoOn(target, id)
     const link = /<([^>]+)>/.exec(String(first.headers["link"]))?.[1] ?? ""
     const follow = async ({ url }: Cell) => {
       const { pathname, search } = new URL(link)
@@ -59,69 +59,62 @@ describe("a project that moves to another cell", patience, () => {
     const back = await move(target, source, id)
     assert.deepStrictEqual([back.status, back.state], [0, "switched"], back.stderr)
     await ledger.goesOn()
-    await campaignGoesOn(source, moving)
+    await campaignsGoOn(source, id)
     await ledger.stop()
-    await expectLedger(source, moving, ledger)
+    await ledger.expect(source)
     assert.isBelow(ledger.longest(), 10_000)
 
-    const { call } = callerOf([source], token)
-    const again = await call("POST", "/crm/deals", "a-0", { title: "a-0" })
+    const again = await createClient(source.url, token, "before-the-move", "Works")
     assert.deepStrictEqual([again.status, again.headers["idempotent-replayed"]], [201, "true"])
     assert.strictEqual(await follow(source), next)
     assert.deepStrictEqual((await move(target, source, id)).state, "cleaned")
   })
 
   it("works on at the source after each death of the mover before the switch, and at the target after the next run", async () => {
-    const moving = await openProject(source, "killed", size)
-    const { id, token } = moving
-    const ledger = await load([source, target], moving)
+    const ledger = await load(await openProject(source.databaseUrl), [source, target], size)
+    const { id } = ledger
     for (const step of ["copy", "catch up", "rest", "fence", "verify"]) {
       await killAt(source, target, id, step)
-      await eventually(async () => {
-        assert.strictEqual(
-          (await createClient(source.url, token, `after-${step.replace(" ", "-")}`, "Works")).status,
-          201
-        )
-      })
+      await ledger.worksAt(source, `after-${step.replace(" ", "-")}`)
     }
     await killAt(source, target, id, "switch")
     const moved = await move(source, target, id)
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
     await ledger.goesOn()
     await ledger.stop()
-    await expectLedger(target, moving, ledger)
+    await ledger.expect(target)
     await killAt(source, target, id, "clean")
     assert.deepStrictEqual((await source.traces(id)).made, [])
     assert.deepStrictEqual((await target.traces(id)).made, [])
   })
 
   it("moves beside another one", async () => {
-    const both = [await openProject(source, "one", 100), await openProject(source, "two", 100)]
-    const ledgers = await Promise.all(both.map((moving) => load([source, target], moving)))
-    const moved = await Promise.all(both.map(({ id }) => move(source, target, id)))
+    const ledgers = await Promise.all(
+      [1, 2].map(async () => load(await openProject(source.databaseUrl), [source, target], 100))
+    )
+    const moved = await Promise.all(ledgers.map(({ id }) => move(source, target, id)))
     assert.deepStrictEqual(
       moved.map(({ state, stderr }) => [state, stderr.includes("Another run")]),
-      both.map(() => ["switched", false])
+      ledgers.map(() => ["switched", false])
     )
     for (const ledger of ledgers) await ledger.goesOn()
     for (const ledger of ledgers) await ledger.stop()
-    for (const [n, ledger] of ledgers.entries()) {
-      const moving = both[n] ?? assert.fail()
-      await expectLedger(target, moving, ledger)
-      assert.deepStrictEqual((await target.traces(moving.id)).made, [])
+    for (const ledger of ledgers) {
+      await ledger.expect(target)
+      assert.deepStrictEqual((await target.traces(ledger.id)).made, [])
     }
   })
 
   it("survives the deaths of the workers, the API servers and the databases of both cells during its move", async () => {
     const [from, to] = [await startProcesses("01"), await startProcesses("02")]
-    const moving = await openProject(from, "survivor", size)
-    const ledger = await load([from, to], moving)
+    const ledger = await load(await openProject(from.databaseUrl), [from, to], size)
+    const { id } = ledger
     await ledger.goesOn()
     let release = () => Promise.resolve<unknown>(undefined)
     const hold = async () => {
-      release = await from.holdMutations(moving.id)
+      release = await from.holdMutations(id)
     }
-    const moved = await moveWith(from, to, moving.id, [
+    const moved = await moveWith(from, to, id, [
       ["copy", to.killDatabase],
       ["copy", () => to.kill("api")],
       ["catch up", from.killDatabase],
@@ -141,12 +134,12 @@ describe("a project that moves to another cell", patience, () => {
     ])
     assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
     await ledger.goesOn()
-    await campaignGoesOn(to, moving)
+    await campaignsGoOn(to, id)
     await ledger.stop()
-    await expectLedger(to, moving, ledger, true)
-    assert.deepStrictEqual((await move(from, to, moving.id)).state, "cleaned")
-    assert.deepStrictEqual(await from.traces(moving.id), { rows: [], made: [] })
-    assert.deepStrictEqual((await to.traces(moving.id)).made, [])
+    await ledger.expect(to, true)
+    assert.deepStrictEqual((await move(from, to, id)).state, "cleaned")
+    assert.deepStrictEqual(await from.traces(id), { rows: [], made: [] })
+    assert.deepStrictEqual((await to.traces(id)).made, [])
   })
 
   describe("behind the router of cells", patience, () => {
@@ -154,19 +147,20 @@ describe("a project that moves to another cell", patience, () => {
 
     it("goes on for its callers once the router leads to the other cell", async () => {
       const map = async () => (await mapOf(source)) + (await mapOf(target))
-      const moving = await openProject(source, "routed", 100)
+      const project = await openProject(source.databaseUrl)
+      const { id, token } = project
       const router = await startRouter(portOf(source), portOf(target), await map())
-      const ledger = await load([router], moving)
+      const ledger = await load(project, [router], 100)
       await ledger.goesOn()
-      const moved = await move(source, target, moving.id)
+      const moved = await move(source, target, id)
       assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
-      expectProblem(await createClient(router.url, moving.token, "command-late", "Late"), 503, "service_unavailable")
+      expectProblem(await createClient(router.url, token, "command-late", "Late"), 503, "service_unavailable")
       await router.lead(await map())
       await ledger.goesOn()
-      assert.strictEqual((await move(source, target, moving.id)).state, "cleaned")
+      assert.strictEqual((await move(source, target, id)).state, "cleaned")
       await ledger.goesOn()
       await ledger.stop()
-      await expectLedger(target, moving, ledger)
+      await ledger.expect(target)
     })
   })
 })

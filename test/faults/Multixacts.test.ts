@@ -6,7 +6,7 @@ import { ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, startHere } from "./Projects.support.ts"
-import { type Answer, bearer, send } from "./Requests.support.ts"
+import { type Answer } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
 const creates = 300
@@ -51,11 +51,8 @@ it("concurrent creates of one project make almost no multixacts, whatever they r
     const caller = async () => {
       while (n < creates) {
         const [path, body] = requestOf(n)
-        const answer: Answer = await send(`${n % 2 === 0 ? service.url : other.url}/api/v1/developer/${path}`, {
-          method: "POST",
-          headers: { ...bearer(shop.token), "idempotency-key": `${kind}-multixact-${n++}` },
-          json: body
-        })
+        const of = n % 2 === 0 ? service : other
+        const answer: Answer = await shop.call(of, "POST", path, `${kind}-multixact-${n++}`, body)
         assert.include([200, 201], answer.status, answer.text)
       }
     }

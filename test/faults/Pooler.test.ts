@@ -15,7 +15,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session, startHere } from "./Projects.support.ts"
-import { bearer, clients, createClient, expectProblem, listClients, open, send, stream } from "./Requests.support.ts"
+import { bearer, clients, command, createClient, expectProblem, listClients, open, stream } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
 interface Pooler {
@@ -137,11 +137,8 @@ describe("a service behind PgBouncer in transaction mode", () => {
     assert.isBelow(answer.millis, 5_000)
     await eventually(async () => assert.deepStrictEqual(await sql(waiting), []))
     await sql("ROLLBACK")
-    const patched = await send(`${api.url}${clients}/locked`, {
-      method: "PATCH",
-      headers: { ...bearer(token), "idempotency-key": "waits-until-the-end" },
-      json: { displayName: "Changed" }
-    })
+    const change = { method: "PATCH", json: { displayName: "Changed" } }
+    const patched = await command(`${api.url}${clients}/locked`, token, "waits-until-the-end", change)
     assert.strictEqual(patched.status, 200)
   })
 

@@ -80,6 +80,10 @@ export const clients = "/api/v1/developer/crm/clients"
 
 export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
+/** Sends a command under an idempotency key, by POST unless the call has a method. */
+export const command = (url: string, token: string, key: string, call: Call): Promise<Answer> =>
+  send(url, { method: "POST", ...call, headers: { ...bearer(token), "idempotency-key": key, ...call.headers } })
+
 /** Requests a page of the project's clients. */
 export const listClients = (url: string, token: string, call: Call = {}): Promise<Answer> =>
   send(`${url}${clients}?limit=1`, { ...call, headers: { ...bearer(token), ...call.headers } })
@@ -99,13 +103,7 @@ export const createClient = (
   key: string,
   displayName: string,
   call: Call = {}
-): Promise<Answer> =>
-  send(`${url}${clients}`, {
-    ...call,
-    method: "POST",
-    headers: { ...bearer(token), "idempotency-key": key, ...call.headers },
-    json: { displayName }
-  })
+): Promise<Answer> => command(`${url}${clients}`, token, key, { ...call, json: { displayName } })
 
 /** Asserts that the answer is the problem `code`, complete and well formed (contract §2). */
 export const expectProblem = (answer: Answer, status: number, code: string): void => {

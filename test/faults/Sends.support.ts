@@ -5,7 +5,7 @@ import { botToken, conversations, messagesPath, telegramChannel, text } from "..
 import { type Answering, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import { project } from "./Projects.support.ts"
-import { type Answer, bearer, type Call, expectProblem, send } from "./Requests.support.ts"
+import { type Answer, type Call, command, expectProblem } from "./Requests.support.ts"
 
 type File = Parameters<typeof project>[1]
 
@@ -22,12 +22,7 @@ export const openProject = async (databaseUrl: string, answering: Answering, fil
 
 /** Sends the text that all tests use. */
 export const sendMessage = (url: string, token: string, key: string, call: Call = {}): Promise<Answer> =>
-  send(`${url}${messagesPath(conversations.telegram)}`, {
-    ...call,
-    method: "POST",
-    headers: { ...bearer(token), "idempotency-key": key },
-    json: { text }
-  })
+  command(`${url}${messagesPath(conversations.telegram)}`, token, key, { ...call, json: { text } })
 
 /** Asserts the 503 of a send, which is the same for every failure. Returns the message's id if it is known. */
 export const expectUnknown = (answer: Answer): string | null => {

@@ -7,7 +7,7 @@ import { type Answering, bodyOf, receiver } from "../integrations/deliveries/Del
 import { opened } from "../support/Finalizers.ts"
 import { type Service } from "../support/Process.ts"
 import { project, session, unlimited } from "./Projects.support.ts"
-import { bearer, send } from "./Requests.support.ts"
+import { command } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** Starts a receiver whose answers can be changed. */
@@ -59,11 +59,7 @@ export const openShop = async (
   })
   const query = await lastingSession(databaseUrl)
   const call = (of: Api, method: string, path: string, key: string, json: unknown, headers: Headers = {}) =>
-    send(`${of.url}/api/v1/developer/${path}`, {
-      method,
-      headers: { ...bearer(token), "idempotency-key": key, ...headers },
-      json
-    })
+    command(`${of.url}/api/v1/developer/${path}`, token, key, { method, headers, json })
   const configured = await call(api, "PUT", "integrations/shop/outbound-webhook", "configure-1", {
     endpointUrl: url,
     eventTypes,

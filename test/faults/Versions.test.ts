@@ -20,7 +20,6 @@ import {
 } from "../support/Process.ts"
 import { requires } from "../support/Programs.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
-import { eventually } from "../support/Waiting.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
 import { makeCalls } from "./Mix.calls.support.ts"
@@ -187,13 +186,9 @@ describe("the version before and this one", () => {
     const stops = others.map((caller) => callers.run(caller, 100))
     const migrations = async () =>
       Number((await project.query("SELECT count(*) FROM effect_sql_migrations"))[0]?.["count"])
-    const untilProgress = () => {
-      const answered = calls.answered()
-      return eventually(() => assert.isAbove(calls.answered(), answered + 30))
-    }
 
     const roll = async () => {
-      await untilProgress()
+      await calls.goOn()
       // In two starts, the connection breaks, or the process is killed, before a migration is recorded as complete.
       for (const fault of before.newer > 0 ? (["tear", "kill"] as const) : []) {
         const applied = await migrations()
@@ -206,21 +201,21 @@ describe("the version before and this one", () => {
         gate.open()
         const { code } = await failing.exited
         assert.deepStrictEqual([code, await migrations()], [fault === "tear" ? 1 : null, applied])
-        await untilProgress()
+        await calls.goOn()
       }
 
       const first = await startService({ env })
       // A restarted replica of the previous version finds migrations that it does not have.
       const restarted = await startOld()
       serving = [old, first, restarted]
-      await untilProgress()
+      await calls.goOn()
       await expectSame(other, [first, old, restarted])
 
       assert.deepStrictEqual([calls.counts.refused, calls.counts.cut], [0, 0])
       for (const replica of [old, restarted]) {
         serving = replica === old ? [first, restarted] : [first]
         assert.deepStrictEqual(await replica.stop(), inGoodOrder)
-        await untilProgress()
+        await calls.goOn()
       }
       await everyCommand(scene)
       await Promise.all(stops.map((stop) => stop()))
