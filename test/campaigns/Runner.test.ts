@@ -45,25 +45,21 @@ const underWay = Effect.gen(function* () {
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
-  it.effect("begins at its time, not before", function* () {
-    const server = yield* TestServer
-    const { hits, url } = yield* provider()
-    const plan = { recipients: 1, primary: url, status: "scheduled", scheduledIn: 1_500 } as const
-    const { projectId, settled, sql } = yield* campaignOf(server, plan)
-    yield* settled("completed")
-    const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
-      SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
-    assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
-  })
-
-  it.effect("begins when it is almost six hours late", function* () {
-    const server = yield* TestServer
-    const { hits, url } = yield* provider()
-    const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late + minute } as const
-    const { settled } = yield* campaignOf(server, plan)
-    yield* settled("completed")
-    assert.strictEqual(hits.length, 2)
-  })
+  for (const [when, scheduledIn] of [
+    ["at its time, not before", 1_500],
+    ["when it is almost six hours late", late + minute]
+  ] as const) {
+    it.effect(`begins ${when}`, function* () {
+      const { hits, url } = yield* provider()
+      const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn } as const
+      const { projectId, settled, sql } = yield* campaignOf(yield* TestServer, plan)
+      yield* settled("completed")
+      assert.strictEqual(hits.length, 2)
+      const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
+        SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
+      assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
+    })
+  }
 
   it.effect("is paused when it is six hours late, and begins when it is resumed", function* () {
     const server = yield* TestServer
