@@ -1,9 +1,10 @@
 /** Campaigns over providers that hang or can't be reached, beside campaigns of other projects (contract §9). */
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
+import { taken } from "../contract/Messages.support.ts"
 import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
 import { startServer } from "../support/TestServer.ts"
-import { campaignOf, clientId, provider, take } from "./Runner.support.ts"
+import { campaignOf, clientId, provider } from "./Runner.support.ts"
 import { until } from "../support/Waiting.ts"
 
 /** A timeout longer than a test, so that calls that hang do not end. */
@@ -13,7 +14,7 @@ const longTimeout = { PROVIDER_TIMEOUT: "10m" }
 const hangAfter =
   (count: number): Answering =>
   (hit, n) =>
-    (n < count ? take : hang)(hit, n)
+    (n < count ? taken : hang)(hit, n)
 
 describe("a campaign", () => {
   it.live("is sent while ten other projects have campaigns over providers that hang", function* () {
@@ -50,7 +51,7 @@ describe("a campaign", () => {
     let isUp = false
     const { url } = yield* provider((hit, n) => {
       calls++
-      if (isUp) take(hit, n)
+      if (isUp) taken(hit, n)
       else hit.response.socket?.destroy()
     })
     const { recipients, settled } = yield* campaignOf(server, { recipients: 60, primary: url, sendsPerMinute: 6_000 })

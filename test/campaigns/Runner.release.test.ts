@@ -6,7 +6,7 @@ import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
 import { release } from "../../src/campaigns/Runner/Release.ts"
 import { find } from "../../src/messaging/MessageList.ts"
-import { countStuck } from "../../src/messaging/Messages.ts"
+import { countStuck } from "../../src/project/Waiting.ts"
 import { settle } from "../../src/messaging/Messages/Repo.ts"
 import { timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -44,7 +44,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     "has its messages in the lists of operators, who have to settle only those that nothing follows",
     function* () {
       const { claimed, projectId, record, recipientState, sql } = yield* scene()
-      const stuck = Effect.map(Effect.orDie(countStuck(sql)), ({ unsettled }) => unsettled)
+      const stuck = Effect.map(
+        Effect.orDie(countStuck(sql)),
+        (counts) => counts.find(({ kind }) => kind === "unsettled")?.count ?? 0
+      )
       const listed = (status: MessageStatus) =>
         Effect.map(
           Effect.orDie(find(sql, ProjectId.make(projectId), status, { after: null, limit: 10 })),

@@ -4,6 +4,7 @@
  */
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
+import { httpChannel, telegramChannel } from "../contract/Messages.support.ts"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { startsOf, stepOf } from "../../src/api/schema/States.ts"
 import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
@@ -12,7 +13,7 @@ import { byFailure } from "../../src/messaging/providers/Outcomes.ts"
 import { outcomes } from "../../src/messaging/providers/Providers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, refused, scene, stateOf, unclear } from "./Runner.scene.support.ts"
-import { addressOf, botChannel, clientId, httpChannel } from "./Runner.support.ts"
+import { addressOf, clientId } from "./Runner.support.ts"
 
 const hour = 3_600_000
 
@@ -28,7 +29,7 @@ it("the state machine of recipients starts in open states and reaches every othe
 type Route = "primary" | "fallback"
 type Provider = "http" | "telegram"
 const routes: ReadonlyArray<Route> = ["primary", "fallback"]
-const channelOf = { http: httpChannel, telegram: botChannel }
+const channelOf = { http: httpChannel, telegram: telegramChannel }
 
 /** The ends of an attempt. `uncalled`: the provider was not called; `lost`: no result was recorded before the lease ended. */
 const endings = ["accepted", "refused", "postponed", "unclear", "uncalled", "lost"] as const

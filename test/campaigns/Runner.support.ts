@@ -2,17 +2,10 @@
 import { assert } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
+import { httpChannel, taken, telegramChannel } from "../contract/Messages.support.ts"
 import { type Answering, type Hit, receiver } from "../integrations/deliveries/Deliveries.support.ts"
 import type { Seeded, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
-
-export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
-
-/** Accepts a message by the protocol of the http connector. */
-export const take: Answering = ({ response }, n) =>
-  void response
-    .writeHead(200, { "content-type": "application/json" })
-    .end(JSON.stringify({ providerMessageId: `p${n}` }))
 
 const decodeBody = Schema.decodeUnknownSync(
   Schema.fromJsonString(
@@ -28,7 +21,7 @@ const decodeBody = Schema.decodeUnknownSync(
 /** Decodes a send that a provider has received. */
 export const sendOf = ({ body }: Hit) => decodeBody(body)
 
-export const provider = (answer: Answering = take) => receiver(answer)
+export const provider = (answer: Answering = taken) => receiver(answer)
 
 /** The properties of a campaign. */
 export interface Plan {
@@ -48,12 +41,6 @@ export interface Plan {
 export const clientId = (index: number) => `cli_${String(index).padStart(6, "0")}`
 export const addressOf = (index: number) => `address-${index}`
 
-export const httpChannel = (id: string, url: string) =>
-  ({ id, providerType: "http", displayName: id, config: { url, signingSecret } }) as const
-
-export const botChannel = (id: string, url: string) =>
-  ({ id, providerType: "telegram", displayName: id, config: { apiBaseUrl: url, token: "123456:secret" } }) as const
-
 export interface Recipient {
   readonly status: string
   readonly route: string
@@ -66,7 +53,7 @@ const isFinal = Schema.is(Schema.Literals(["sent", "failed", "unknown", "skipped
 /** Creates a project with a campaign; returns calls on the campaign and the state of its recipients. */
 export const campaignOf = Effect.fnUntraced(function* (server: TestServer["Service"], plan: Plan) {
   const { body = "Hello {{firstName}}", fallback, primary, recipients, scheduledIn = 0, sendsPerMinute = 60_000 } = plan
-  const primaryChannel = plan.primaryType === "telegram" ? botChannel : httpChannel
+  const primaryChannel = plan.primaryType === "telegram" ? telegramChannel : httpChannel
   const indices = Array.from({ length: recipients }, (_, index) => index)
   const seeded: Seeded = yield* server.seed({
     channels: [

@@ -1,12 +1,13 @@
 /** The start of campaigns, commands on running ones, and their sends: texts, recipients and spans (contract §9, §15). */
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Exit, Fiber, Scope } from "effect"
+import { held, taken } from "../contract/Messages.support.ts"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
 import { open } from "../contract/Campaigns.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilBlocking } from "../support/Locks.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
-import { addressOf, campaignOf, provider, sendOf, take } from "./Runner.support.ts"
+import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const minute = 60_000
@@ -44,25 +45,21 @@ const underWay = Effect.gen(function* () {
 })
 
 layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
-  it.effect("begins at its time, not before", function* () {
-    const server = yield* TestServer
-    const { hits, url } = yield* provider()
-    const plan = { recipients: 1, primary: url, status: "scheduled", scheduledIn: 1_500 } as const
-    const { projectId, settled, sql } = yield* campaignOf(server, plan)
-    yield* settled("completed")
-    const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
-      SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
-    assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
-  })
-
-  it.effect("begins when it is almost six hours late", function* () {
-    const server = yield* TestServer
-    const { hits, url } = yield* provider()
-    const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn: late + minute } as const
-    const { settled } = yield* campaignOf(server, plan)
-    yield* settled("completed")
-    assert.strictEqual(hits.length, 2)
-  })
+  for (const [when, scheduledIn] of [
+    ["at its time, not before", 1_500],
+    ["when it is almost six hours late", late + minute]
+  ] as const) {
+    it.effect(`begins ${when}`, function* () {
+      const { hits, url } = yield* provider()
+      const plan = { recipients: 2, primary: url, status: "scheduled", scheduledIn } as const
+      const { projectId, settled, sql } = yield* campaignOf(yield* TestServer, plan)
+      yield* settled("completed")
+      assert.strictEqual(hits.length, 2)
+      const [row] = yield* Effect.orDie(sql<{ readonly at: Date }>`
+        SELECT scheduled_for AS at FROM campaigns WHERE project_id = ${projectId}`)
+      assert.isAtLeast(hits[0]?.at ?? 0, row?.at.getTime() ?? Infinity)
+    })
+  }
 
   it.effect("is paused when it is six hours late, and begins when it is resumed", function* () {
     const server = yield* TestServer
@@ -146,16 +143,16 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
 
 it.live("a campaign records the outcomes of its calls when the process ends during the recording", function* () {
   const server = yield* startServer({}, "api")
-  const held: Array<() => void> = []
-  const { url } = yield* provider((hit, n) => void held.push(() => take(hit, n)))
+  const gate = held()
+  const { hits, url } = yield* provider(gate.answering)
   const { projectId, sql } = yield* campaignOf(server, { recipients: 3, primary: url })
   const scope = yield* Scope.make()
   yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker").pipe(Scope.provide(scope))
   const ended = yield* Effect.gen(function* () {
-    yield* until(() => held.length === 3)
+    yield* until(() => hits.length === 3)
     // No result of the calls can be recorded until the transaction ends.
     yield* sql`SELECT FROM messages WHERE project_id = ${projectId} FOR UPDATE`
-    for (const answer of held) answer()
+    gate.letGo()
     yield* untilBlocking(sql)
     const ended = yield* Effect.forkScoped(Scope.close(scope, Exit.void))
     yield* Effect.sleep("500 millis")
@@ -173,7 +170,7 @@ it.live(
   "each send of a campaign is in the trace of the command that started it, and carries it to the provider",
   function* () {
     const collector = yield* Effect.promise(() => startCollector())
-    const { hits, url } = yield* provider((hit, n) => (n === 0 ? status(403) : take)(hit, n))
+    const { hits, url } = yield* provider((hit, n) => (n === 0 ? status(403) : taken)(hit, n))
     yield* Effect.gen(function* () {
       const server = yield* startServer({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
       const later = { status: "scheduled", scheduledIn: 3_600_000 } as const

@@ -91,7 +91,7 @@ export interface MessageRow {
 }
 
 /** The state of a message as if another process had left it. */
-export interface Left {
+interface Left {
   readonly status: string
   readonly attempting?: boolean
   /** In milliseconds from now; null: no further attempt. */
@@ -99,6 +99,34 @@ export interface Left {
   readonly createdAgo?: number
   /** The members of the last attempt that differ. */
   readonly attempt?: object
+}
+
+/** The attempt of a message that is in flight. */
+export const begun = {
+  status: "pending",
+  finishedAt: null,
+  providerMessageId: null,
+  errorCode: null,
+  nextAttemptAt: null
+}
+
+/** The possible states of a message; the lease ends, or the next attempt is due, in a number of milliseconds. */
+export const placesIn = (availableIn: number) => {
+  const over = { ...begun, finishedAt: new Date(0).toISOString(), errorCode: "x" }
+  const nextAttemptAt = new Date(0).toISOString()
+  const unknown = { ...over, status: "unknown" }
+  // Created some time ago, so that no request waits for the call.
+  const pending = { status: "pending", createdAgo: 3_600_000 }
+  return {
+    pending: { ...pending, attempting: true, availableIn, attempt: begun },
+    "retrying, waiting": { status: "retrying", availableIn, attempt: { ...over, status: "retrying", nextAttemptAt } },
+    "retrying, under way": { status: "retrying", attempting: true, availableIn, attempt: begun },
+    "unknown, waiting": { status: "unknown", availableIn, attempt: { ...unknown, nextAttemptAt } },
+    "unknown, under way": { status: "unknown", attempting: true, availableIn, attempt: begun },
+    "unknown, for good": { status: "unknown", attempt: unknown },
+    sent: { status: "sent" },
+    failed: { status: "failed", attempt: { ...over, status: "rejected" } }
+  } as const satisfies Readonly<Record<string, Left>>
 }
 
 /** Returns calls on a project's conversations with one of its tokens, through any server with its database. */

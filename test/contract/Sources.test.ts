@@ -2,82 +2,36 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { sourcePageOf } from "../support/MessagingAnswers.ts"
-import { type Parts, TestServer } from "../support/TestServer.ts"
-import { callsOf, conversations, httpChannel, open, telegramChannel } from "./Messages.support.ts"
+import { TestServer } from "../support/TestServer.ts"
+import { conversations, open } from "./Messages.support.ts"
 
-const sandbox = (id: string, more: { readonly status?: "active" | "revoked"; readonly displayName?: string } = {}) =>
-  ({ id, providerType: "sandbox", displayName: id, ...more }) as const
-
-const start = Effect.fnUntraced(function* (parts: Parts) {
-  const server = yield* TestServer
-  const seeded = yield* server.seed(parts)
-  return {
-    ...callsOf(server, seeded),
-    page: (query = "") => Effect.map(callsOf(server, seeded).sources(query), sourcePageOf)
-  }
-})
-
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the list of sources", (it) => {
-  it.effect("has one source for each channel without its config", function* () {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the sources of a project", (it) => {
+  it.effect("are one for each channel, without its config, which is that of its conversations", function* () {
     const before = new Date().toISOString()
-    const { page, projectId } = yield* start({
-      channels: [
-        httpChannel("h", "https://provider.example/hook"),
-        telegramChannel("t", "http://127.0.0.1:9"),
-        sandbox("s", { displayName: "Sand 😀" }),
-        sandbox("r", { status: "revoked" })
-      ]
-    })
+    const { projectId, source, sources } = yield* open(yield* TestServer)
+    const { items, link, nextCursor } = sourcePageOf(yield* sources())
     const after = new Date().toISOString()
-    const { items, link, nextCursor } = yield* page()
     assert.deepStrictEqual([nextCursor, link], [null, undefined])
-    const shown = items.map(({ connectedAt, id, revokedAt, ...rest }) => {
-      assert.match(id, /^src_/)
-      assert.isTrue(before <= connectedAt && connectedAt <= after)
-      assert.strictEqual(revokedAt, rest.status === "revoked" ? connectedAt : null)
-      return rest
-    })
-    const active = { status: "active", capabilities: { textReply: true } }
-    assert.deepStrictEqual(
-      shown.toSorted((left, right) => (left.channelId < right.channelId ? -1 : 1)),
-      [
-        { channelId: "h", providerType: "http", displayName: "h", ...active },
-        {
-          channelId: "r",
-          providerType: "sandbox",
-          displayName: "r",
-          status: "revoked",
-          capabilities: { textReply: false }
-        },
-        { channelId: "s", providerType: "sandbox", displayName: "Sand 😀", ...active },
-        { channelId: "t", providerType: "telegram", displayName: "t", ...active }
-      ]
-    )
-    assert.strictEqual(new Set(items.map(({ id }) => id)).size, 4)
+    assert.lengthOf(items, 5)
+    assert.strictEqual(new Set(items.map(({ id }) => id)).size, 5)
     assert.notInclude(JSON.stringify(items), projectId)
-  })
-
-  it.effect("takes a cursor with or without expectedProjectId", function* () {
-    const { page, projectId } = yield* start({ channels: [sandbox("a"), sandbox("b")] })
-    const cursor = (yield* page("limit=1")).nextCursor ?? assert.fail("no next page")
-    assert.lengthOf((yield* page(`cursor=${cursor}&expectedProjectId=${projectId}`)).items, 1)
-    const sure = (yield* page(`limit=1&expectedProjectId=${projectId}`)).nextCursor ?? assert.fail("no next page")
-    assert.lengthOf((yield* page(`cursor=${sure}`)).items, 1)
-  })
-})
-
-layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of a conversation", (it) => {
-  it.effect("is its channel's source, revoked or not", function* () {
-    const before = new Date().toISOString()
-    const { source, sources } = yield* open(yield* TestServer)
-    const { items } = sourcePageOf(yield* sources())
     for (const [channelId, id] of Object.entries(conversations)) {
-      const shown = yield* source(id)
-      assert.deepStrictEqual(shown, {
-        conversationId: id,
-        source: items.find((item) => item.channelId === channelId) ?? assert.fail("not in the catalog"),
-        observedAt: shown.observedAt
+      const item = items.find((item) => item.channelId === channelId) ?? assert.fail("not in the catalog")
+      assert.match(item.id, /^src_/)
+      assert.isTrue(before <= item.connectedAt && item.connectedAt <= after)
+      const isRevoked = channelId === "revoked"
+      assert.deepStrictEqual(item, {
+        id: item.id,
+        channelId,
+        providerType: channelId === "sandbox" || channelId === "telegram" ? channelId : "http",
+        displayName: channelId,
+        status: isRevoked ? "revoked" : "active",
+        capabilities: { textReply: !isRevoked },
+        connectedAt: item.connectedAt,
+        revokedAt: isRevoked ? item.connectedAt : null
       })
+      const shown = yield* source(id)
+      assert.deepStrictEqual(shown, { conversationId: id, source: item, observedAt: shown.observedAt })
       assert.isTrue(before <= shown.observedAt && shown.observedAt <= new Date().toISOString())
       for (const other of [id.toUpperCase(), id.replace("a", "A")]) {
         assert.deepStrictEqual(yield* source(other), shown)
@@ -85,17 +39,26 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the source of
     }
   })
 
-  it.effect("changes with its channel, though the conversation does not", function* () {
+  it.effect("are listed by a cursor with or without expectedProjectId", function* () {
+    const { projectId, sources } = yield* open(yield* TestServer)
+    const page = (query: string) => Effect.map(sources(query), sourcePageOf)
+    const cursor = (yield* page("limit=4")).nextCursor ?? assert.fail("no next page")
+    assert.lengthOf((yield* page(`cursor=${cursor}&expectedProjectId=${projectId}`)).items, 1)
+    const sure = (yield* page(`limit=4&expectedProjectId=${projectId}`)).nextCursor ?? assert.fail("no next page")
+    assert.lengthOf((yield* page(`cursor=${sure}`)).items, 1)
+  })
+
+  it.effect("change with their channel, though the conversation does not", function* () {
     const { apply, source } = yield* open(yield* TestServer)
     const id = conversations.sandbox
     const before = yield* source(id)
-    yield* apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "Gone", status: "revoked" }] })
+    yield* apply({ channels: [{ id: "sandbox", providerType: "sandbox", displayName: "Gone 😀", status: "revoked" }] })
     const after = yield* source(id)
     assert.deepStrictEqual(after, {
       ...before,
       source: {
         ...before.source,
-        displayName: "Gone",
+        displayName: "Gone 😀",
         status: "revoked",
         capabilities: { textReply: false },
         revokedAt: after.source.revokedAt

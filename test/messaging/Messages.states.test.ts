@@ -8,7 +8,7 @@ import { settle } from "../../src/messaging/Messages/Repo.ts"
 import { targetsOf } from "../../src/api/schema/States.ts"
 import type { Result } from "../../src/messaging/RetrySchedule.ts"
 import { attemptAfter, messages } from "../../src/messaging/Messages/States.ts"
-import { conversations, httpChannel, type Left, open } from "../contract/Messages.support.ts"
+import { begun, conversations, httpChannel, open, placesIn } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -35,21 +35,9 @@ describe("the state machine of messages", () => {
 })
 
 const minute = 60_000
-const begun = { status: "pending", finishedAt: null, providerMessageId: null, errorCode: null, nextAttemptAt: null }
-const ended = (status: AttemptStatus) => ({ ...begun, status, finishedAt: new Date(0).toISOString(), errorCode: "x" })
-const followed = (status: AttemptStatus) => ({ ...ended(status), nextAttemptAt: new Date(minute).toISOString() })
 
-/** The possible states of a message. `availableIn` is a minute: the statements run at the due time or end of the lease. */
-const places = {
-  pending: { status: "pending", attempting: true, availableIn: minute, attempt: begun },
-  "retrying, waiting": { status: "retrying", availableIn: minute, attempt: followed("retrying") },
-  "retrying, under way": { status: "retrying", attempting: true, availableIn: minute, attempt: begun },
-  "unknown, waiting": { status: "unknown", availableIn: minute, attempt: followed("unknown") },
-  "unknown, under way": { status: "unknown", attempting: true, availableIn: minute, attempt: begun },
-  "unknown, for good": { status: "unknown", attempt: ended("unknown") },
-  sent: { status: "sent" },
-  failed: { status: "failed", attempt: ended("rejected") }
-} satisfies Readonly<Record<string, Left>>
+/** The statements run at the due time or the end of the lease. */
+const places = placesIn(minute)
 type Place = keyof typeof places
 const everyPlace = Struct.keys(places)
 const underWay = new Set<Place>(["pending", "retrying, under way", "unknown, under way"])

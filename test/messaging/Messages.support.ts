@@ -18,6 +18,7 @@ import { Settings } from "../../src/platform/Settings.ts"
 import { Projects } from "../../src/project/Projects.ts"
 import type { MessageRow } from "../contract/Messages.support.ts"
 import { databaseClock } from "../support/DatabaseClock.ts"
+import { untilRows } from "../support/Waiting.ts"
 import { type File, services, textOf } from "../project/Projects.support.ts"
 
 /** A provider call that waits for the test's answer. */
@@ -122,11 +123,9 @@ export const openProject = Effect.fnUntraced(function* (provider: Provider) {
   }
 })
 
-/** Polls in real time until something holds, without advancing the clock. */
+/** Repeats a query in real time, without advancing the clock, until its result satisfies `holds`. */
 export const untilLive = <A, R>(look: Effect.Effect<A, never, R>, holds: (found: A) => boolean) =>
-  TestClock.withLive(
-    Effect.delay(look, "5 millis").pipe(Effect.repeat({ until: holds }), Effect.timeout("20 seconds"), Effect.orDie)
-  )
+  TestClock.withLive(untilRows(look, holds))
 
 /**
  * Advances the clock in steps of the interval of claims until something holds. While an attempt is in flight, the clock waits

@@ -64,8 +64,9 @@ export const messageReceiptOf = (answer: Answer) => {
 /** Asserts that an answer is the problem of a message that was not sent. */
 export const refusedOf = (answer: Answer) => {
   const { detail, messageId = null } = problemOf(answer, 409, "provider_conflict")
+  assert.isString(detail)
   assert.notProperty(answer.headers, "retry-after")
-  return { messageId, detail, replayed: replayedOf(answer) }
+  return { messageId, replayed: replayedOf(answer) }
 }
 
 /** Asserts that an answer is the problem of a send with an unknown outcome. */

@@ -1,7 +1,7 @@
 /** Outcomes of calls with and without an answer (contract §8), and the delay that a busy provider requests. */
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
-import type { Meaning } from "../../../src/messaging/providers/Outcomes.ts"
+import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
 import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
 import {
   accepted,
@@ -18,6 +18,7 @@ import {
   start,
   taken,
   telegram,
+  telegramTo,
   unknown
 } from "./Connectors.support.ts"
 import { TestClock } from "effect/testing"
@@ -26,13 +27,15 @@ import { until, untilLive } from "../../support/Waiting.ts"
 
 const test = providing(connectors())
 
-/** Returns the meaning of a status by the contract. */
-const expected = (status: number): Meaning => {
-  if (status >= 200 && status <= 299) return "accepted"
-  if (status === 429 || status === 503) return "postponed"
-  if (status >= 400 && status <= 499 && status !== 408) return "refused"
-  return "unknown"
+/** Returns the outcome of a status by the contract; `taken` is that of a status that accepts. */
+const meaning = (status: number, provider = "http", taken = unreadable): Outcome => {
+  const code = `${provider}_${status}`
+  if (status >= 200 && status <= 299) return taken
+  if (status === 429 || status === 503) return postponed(code)
+  return status >= 400 && status <= 499 && status !== 408 ? refused(code) : unknown(code)
 }
+
+const unreadable = unknown("unreadable_answer")
 
 /** All statuses from 200 to 599. */
 const all = Array.from({ length: 400 }, (_, i) => i + 200)
@@ -40,24 +43,20 @@ const all = Array.from({ length: 400 }, (_, i) => i + 200)
 /** The first and last status of each row of the table, and their neighbours. */
 const edges = [200, 299, 300, 399, 400, 407, 408, 409, 428, 429, 430, 499, 500, 502, 503, 504, 599, 600, 999]
 
-/** Starts an endpoint that answers with the status at the end of the path. */
+/** Starts an endpoint that answers with the status at the beginning of the path. */
 const byPath = (body: string) =>
-  endpoint(({ socket, text }) => socket.write(reply(Number(/^POST \S*?(\d{3}) /.exec(text)?.[1]), body)))
+  Effect.map(
+    endpoint(({ socket, text }) => socket.write(reply(Number(text.slice("POST /".length, "POST /200".length)), body))),
+    ({ port }) => `http://127.0.0.1:${port}/`
+  )
 
 describe("an answer of the http provider", () => {
   test("is classified by its status, whatever its body", function* () {
     for (const body of ["ok", "", taken.http, `{"providerMessageId":5}`, "<html>"]) {
-      const provider = yield* byPath(body)
+      const url = yield* byPath(body)
       for (const status of body === "ok" ? [...all, ...edges] : edges) {
-        const outcome = yield* send(httpTo(`http://127.0.0.1:${provider.port}/${status}`))
-        const code = `http_${status}`
-        const meant = {
-          accepted: body === taken.http && status !== 204 ? accepted("8812") : unknown("unreadable_answer"),
-          refused: refused(code),
-          postponed: postponed(code),
-          unknown: unknown(code)
-        }[expected(status)]
-        assert.deepStrictEqual(outcome, meant, `${status} ${body}`)
+        const meant = meaning(status, "http", body === taken.http && status !== 204 ? accepted("8812") : undefined)
+        assert.deepStrictEqual(yield* send(httpTo(`${url}${status}`)), meant, `${status} ${body}`)
       }
     }
   })
@@ -68,7 +67,7 @@ describe("an answer of the http provider", () => {
     assert.deepStrictEqual(yield* outcomeOf(` {"more":[{}],"providerMessageId" : "a-1" }\n`), accepted("a-1"))
     assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":"\\u00e4 🚲"}`, 202), accepted("ä 🚲"))
     assert.deepStrictEqual(yield* outcomeOf(`{"providerMessageId":""}`, 299), accepted(""))
-    const unreadable = [
+    for (const body of [
       "{}",
       "null",
       "[]",
@@ -84,20 +83,20 @@ describe("an answer of the http provider", () => {
       // PostgreSQL can store neither of these.
       `{"providerMessageId":"a\\u0000"}`,
       `{"providerMessageId":"a\\ud83d"}`
-    ]
-    for (const body of unreadable) assert.deepStrictEqual(yield* outcomeOf(body), unknown("unreadable_answer"), body)
+    ])
+      assert.deepStrictEqual(yield* outcomeOf(body), unreadable, body)
     const noUtf8 = Buffer.concat([Buffer.from(`{"providerMessageId":"`), Buffer.from([0xff]), Buffer.from(`"}`)])
     const provider = yield* endpoint(({ socket }) => {
       socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${noUtf8.byteLength}\r\n\r\n`)
       socket.write(noUtf8)
     })
-    assert.deepStrictEqual(yield* send(http(provider)), unknown("unreadable_answer"))
+    assert.deepStrictEqual(yield* send(http(provider)), unreadable)
   })
 })
 
 describe("an answer of Telegram", () => {
-  const outcomeOf = (status: number, body: string, ...headers: ReadonlyArray<string>) =>
-    Effect.flatMap(answering(reply(status, body, ...headers)), (provider) => send(telegram(provider)))
+  const outcomeOf = (status: number, body: string) =>
+    Effect.flatMap(answering(reply(status, body)), (provider) => send(telegram(provider)))
 
   test("accepts with the message's id as a string", function* () {
     assert.deepStrictEqual(yield* outcomeOf(200, taken.telegram), accepted("8812"))
@@ -108,21 +107,14 @@ describe("an answer of Telegram", () => {
   test("that is not ok is classified by its error code, whatever the HTTP status", function* () {
     for (const status of [200, 302, 400, 429, 500, 503]) {
       for (const code of status === 200 ? [...all, ...edges] : edges) {
-        const provider = yield* answering(reply(status, `{"ok":false,"error_code":${code},"description":"Told so"}`))
-        const outcome = yield* send(telegram(provider))
-        const meant = {
-          accepted: unknown("unreadable_answer"),
-          refused: refused(`telegram_${code}`),
-          postponed: postponed(`telegram_${code}`),
-          unknown: unknown(`telegram_${code}`)
-        }[expected(code)]
-        assert.deepStrictEqual(outcome, meant, `${status} ${code}`)
+        const body = `{"ok":false,"error_code":${code},"description":"Told so"}`
+        assert.deepStrictEqual(yield* outcomeOf(status, body), meaning(code, "telegram"), `${status} ${code}`)
       }
     }
   })
 
   test("without an error code is classified by the HTTP status", function* () {
-    const bodies = [
+    for (const body of [
       `{"ok":false}`,
       `{"ok":false,"error_code":null}`,
       `{"ok":false,"error_code":"403"}`,
@@ -133,27 +125,17 @@ describe("an answer of Telegram", () => {
       `{"ok":"false","error_code":403}`,
       "<html>",
       ""
-    ]
-    for (const body of bodies) {
-      assert.deepStrictEqual(yield* outcomeOf(200, body), unknown("unreadable_answer"), body)
-      assert.deepStrictEqual(yield* outcomeOf(404, body), refused("http_404"), body)
-      assert.deepStrictEqual(yield* outcomeOf(408, body), unknown("http_408"), body)
-      assert.deepStrictEqual(yield* outcomeOf(429, body), postponed("http_429"), body)
-      assert.deepStrictEqual(yield* outcomeOf(502, body), unknown("http_502"), body)
-      assert.deepStrictEqual(yield* outcomeOf(503, body, "retry-after: 7"), postponed("http_503", 7), body)
-    }
-    const meant = { refused, postponed: (code: string) => postponed(code), unknown }
-    for (const status of edges) {
-      const means = expected(status)
-      if (means === "accepted") continue
-      const provider = yield* answering(reply(status, `{"ok":false}`))
-      assert.deepStrictEqual(yield* send(telegram(provider)), meant[means](`http_${status}`))
+    ]) {
+      const url = yield* byPath(body)
+      for (const status of edges) {
+        assert.deepStrictEqual(yield* send(telegramTo(`${url}${status}`)), meaning(status), `${status} ${body}`)
+      }
     }
   })
 
   test("that contradicts itself or has no message id is unknown", function* () {
     for (const status of [302, 400, 403, 429, 500, 503]) {
-      assert.deepStrictEqual(yield* outcomeOf(status, taken.telegram), unknown("unreadable_answer"), `${status}`)
+      assert.deepStrictEqual(yield* outcomeOf(status, taken.telegram), unreadable, `${status}`)
     }
     for (const result of [
       "",
@@ -164,26 +146,23 @@ describe("an answer of Telegram", () => {
       `,"result":{"message_id":1.5}`,
       `,"result":{"message_id":9007199254740993}`
     ]) {
-      assert.deepStrictEqual(yield* outcomeOf(200, `{"ok":true${result}}`), unknown("unreadable_answer"), result)
+      assert.deepStrictEqual(yield* outcomeOf(200, `{"ok":true${result}}`), unreadable, result)
     }
   })
 })
 
 test("an answer of any provider is read up to 64 KiB, and a longer one is classified by its status", function* () {
-  const padded = (body: string, length: number) => body + " ".repeat(length - body.length)
-  const whole = { http: padded(taken.http, 65_536), telegram: padded(taken.telegram, 65_536) }
-  assert.deepStrictEqual(yield* send(http(yield* answering(reply(200, whole.http)))), accepted("8812"))
-  assert.deepStrictEqual(yield* send(telegram(yield* answering(reply(200, whole.telegram)))), accepted("8812"))
-  for (const length of [65_537, 70 * 1024]) {
-    for (const [status, outcome] of [
-      [200, unknown("unreadable_answer")],
-      [400, refused("http_400")],
-      [500, unknown("http_500")]
-    ] as const) {
-      const first = yield* answering(reply(status, padded(taken.http, length)))
-      assert.deepStrictEqual(yield* send(http(first)), outcome)
-      const second = yield* answering(reply(status, padded(taken.telegram, length)))
-      assert.deepStrictEqual(yield* send(telegram(second)), outcome)
+  for (const [body, channelOf] of [
+    [taken.http, http],
+    [taken.telegram, telegram]
+  ] as const) {
+    const outcomeOf = (status: number, length: number) =>
+      Effect.flatMap(answering(reply(status, body.padEnd(length))), (provider) => send(channelOf(provider)))
+    assert.deepStrictEqual(yield* outcomeOf(200, 65_536), accepted("8812"))
+    for (const length of [65_537, 70 * 1024]) {
+      for (const status of [200, 400, 500]) {
+        assert.deepStrictEqual(yield* outcomeOf(status, length), meaning(status))
+      }
     }
   }
   const endless = yield* endpoint(({ socket }) => {
@@ -194,7 +173,7 @@ test("an answer of any provider is read up to 64 KiB, and a longer one is classi
     socket.on("drain", pour)
     pour()
   })
-  yield* expectOfBoth(endless, unknown("unreadable_answer"))
+  yield* expectOfBoth(endless, unreadable)
 })
 
 describe("the delay that a provider requests", () => {
@@ -339,7 +318,7 @@ describe("a provider call is unknown when it", () => {
     ]
     for (const text of garbage) {
       const provider = yield* answering(text)
-      yield* expectOfBoth(provider, unknown("unreadable_answer"), { what: text.slice(0, 80) })
+      yield* expectOfBoth(provider, unreadable, { what: text.slice(0, 80) })
       yield* until(() => provider.closed() === 2)
     }
   })

@@ -1,6 +1,18 @@
 /** Channels of every provider at endpoints of a test, and the outcomes of their connectors. */
 import { assert } from "@effect/vitest"
-import { ConfigProvider, Duration, Effect, Fiber, Layer, Option, Schema, Tracer } from "effect"
+import {
+  ConfigProvider,
+  Duration,
+  Effect,
+  Fiber,
+  Layer,
+  Logger,
+  Option,
+  Predicate,
+  References,
+  Schema,
+  Tracer
+} from "effect"
 import { TestClock } from "effect/testing"
 import { ConversationId, MessageId } from "../../../src/api/schema/Ids.ts"
 import { ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
@@ -53,8 +65,32 @@ export const message: Outgoing = {
   text: "Your machine is ready: 20 € 🚲"
 }
 
+/** Sends over a channel. Asserts that no span, outcome or log contains a secret, the text or the recipient. */
 export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Settings> =>
-  Effect.flatMap(Settings, ({ providerTimeout }) => sendOver(channel, outgoing, providerTimeout))
+  Effect.gen(function* () {
+    const { providerTimeout } = yield* Settings
+    const logged: Array<unknown> = []
+    const logger = Logger.make(({ cause, message }) => void logged.push(message, cause))
+    const { spans, value } = yield* recorded(sendOver(channel, outgoing, providerTimeout)).pipe(
+      Effect.provide(Logger.layer([logger])),
+      Effect.provideService(References.MinimumLogLevel, "All")
+    )
+    assert.deepStrictEqual(logged, [])
+    const shown = [value, spans.map(({ attributes, links, name, status }) => [name, [...attributes], links, status])]
+    for (const hidden of secrets) assert.notInclude(textOf(shown), hidden)
+    return value
+  })
+
+/** Values of a call that only the provider gets. */
+const secrets = [secret.slice("whsec_".length), token, "AAEhBOweik6ad9r", message.recipient, "machine", "/send", "bot"]
+
+/** Returns all values of a span or an outcome as text. */
+const textOf = (value: unknown): string =>
+  JSON.stringify(value, (_, inner: unknown) => {
+    if (inner instanceof Map) return [...inner]
+    if (inner instanceof Error) return [inner.message, inner.stack, { ...inner }]
+    return Predicate.isBigInt(inner) ? inner.toString() : inner
+  })
 
 /** Starts a send under a test clock, without waiting for its outcome. */
 export const start = (channel: ChannelConfig) => Effect.forkChild(send(channel), { startImmediately: true })
@@ -86,17 +122,15 @@ export const taken = { http: `{"providerMessageId":"8812"}`, telegram: `{"ok":tr
 
 /** Runs an effect; returns its value and all spans that it made. */
 export const recorded = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.suspend(() => {
+  Effect.gen(function* () {
+    const outer = yield* Effect.tracer
     const spans: Array<Tracer.Span> = []
     const tracer = Tracer.make({
       span: (options) => {
-        const span = new Tracer.NativeSpan(options)
+        const span = outer.span(options)
         spans.push(span)
         return span
       }
     })
-    return effect.pipe(
-      Effect.provideService(Tracer.Tracer, tracer),
-      Effect.map((value) => ({ value, spans }))
-    )
+    return { value: yield* Effect.provideService(effect, Tracer.Tracer, tracer), spans }
   })
