@@ -12,6 +12,9 @@ import { api, assertConflict, callsOf, created, open, stageChanged, updated, usu
 
 const url = "https://other.example.com/"
 
+/** The health of an endpoint that is parked until long after the test. */
+const parked = "failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'"
+
 layer(api, { excludeTestServices: true })("a webhook", (it) => {
   it.effect(
     "keeps its secret when it is configured, and is changed unless the configuration is the current one",
@@ -75,12 +78,12 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
   })
 
   it.effect("unparks its endpoint with each successful configure", function* () {
-    const { configure, configured, health, park } = yield* open()
-    const healthy = { failures: 0, failedProbes: 0, parkedUntil: null }
+    const { configure, configured, health, setHealth } = yield* open()
+    const healthy = { inFlight: 0, failures: 0, failedProbes: 0, parkedUntil: null }
     yield* configured()
     assert.deepStrictEqual(yield* health, healthy)
     for (const change of [{ expectedVersion: 1 }, { expectedVersion: 1, endpointUrl: url }]) {
-      yield* park
+      yield* setHealth(parked)
       const unhealthy = yield* health
       for (const refused of [{}, { expectedVersion: 7 }, { expectedVersion: 1, endpointUrl: "http://a.example/" }]) {
         assert.oneOf((yield* configure(refused)).status, [400, 409])
@@ -90,10 +93,10 @@ layer(api, { excludeTestServices: true })("a webhook", (it) => {
       secretOf(yield* configure(change, key))
       assert.deepStrictEqual(yield* health, healthy)
       // A repeated request has no effect either.
-      yield* park
-      const parked = yield* health
+      yield* setHealth(parked)
+      const before = yield* health
       assert.isTrue(receiptOf(yield* configure(change, key), 200).replayed)
-      assert.deepStrictEqual(yield* health, parked)
+      assert.deepStrictEqual(yield* health, before)
     }
   })
 
@@ -187,10 +190,10 @@ layer(api, { excludeTestServices: true })("a signing secret", (it) => {
   })
 
   it.effect("is rotated without a change of the webhook's state and its endpoint's health", function* () {
-    const { configured, disable, found, health, park, rotated } = yield* open()
+    const { configured, disable, found, health, rotated, setHealth } = yield* open()
     yield* configured()
     yield* disable
-    yield* park
+    yield* setHealth(parked)
     const before = yield* health
     yield* rotated(1)
     assert.deepInclude(yield* found, { enabled: false, version: 2 })
@@ -299,7 +302,7 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     })
     assert.deepStrictEqual(answer.json, { resourceId: "dead", changed: true })
     const { availableAt, ...row } = yield* delivery("dead")
-    assert.deepStrictEqual(row, { status: "pending", attempts: 11, retries: 0, finishedAt: null })
+    assert.deepInclude(row, { status: "pending", attempts: 11, retries: 0, finishedAt: null })
     const due = availableAt?.getTime() ?? 0
     assert.isTrue(due >= before && due <= Date.now(), `${due}`)
   })
@@ -387,11 +390,11 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
   })
 
   it.effect("does not unpark its endpoint when it is retried", function* () {
-    const { delivery, found, health, park, retry } = yield* openDead()
-    yield* park
-    const [parked, webhook] = [yield* health, yield* found]
+    const { delivery, found, health, retry, setHealth } = yield* openDead()
+    yield* setHealth(parked)
+    const before = [yield* health, yield* found]
     unversionedReceiptOf(yield* retry("dead"))
-    assert.deepStrictEqual([yield* health, yield* found], [parked, webhook])
+    assert.deepStrictEqual([yield* health, yield* found], before)
     assert.strictEqual((yield* delivery("dead")).status, "pending")
   })
 })
