@@ -14,13 +14,16 @@ export const updated = "crm.deal.updated.v1"
 export const stageChanged = "crm.deal.stage_changed.v1"
 
 /** The configuration of a new webhook unless a test sets another. */
-export const usual = {
+const usual = {
   endpointUrl: "https://shop.example.com/hooks",
   eventTypes: [created, updated],
   expectedVersion: null
 } as const
 
-interface Row {
+/** The health of an endpoint that is parked until long after the test. */
+export const parked = "failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'"
+
+export interface WebhookRow {
   readonly endpointUrl: string
   readonly eventTypes: ReadonlyArray<string>
   readonly enabled: boolean
@@ -74,7 +77,7 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
   const configure = (change: object = {}, key = newKey()) => put({ ...usual, ...change }, key)
   const rotate = (expectedVersion: unknown, key = newKey()) =>
     send({ method: "POST", path: `${path}/rotate-secret`, token, key, json: { expectedVersion } })
-  const read = sql<Row>`
+  const read = sql<WebhookRow>`
     SELECT endpoint_url AS "endpointUrl", event_types AS "eventTypes", enabled, version
     FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
     Effect.map(([row]) => row),
