@@ -3,6 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import * as fc from "fast-check"
 import { type ClientShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { forAll } from "../support/Properties.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open } from "./Clients.support.ts"
 
@@ -114,13 +115,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client that is patch
           before = after
         }
       })
-    const sequences = fc.array(anyPatch, { minLength: 1, maxLength: 12 })
-    const context = yield* Effect.context()
-    yield* Effect.promise(() =>
-      fc.assert(
-        fc.asyncProperty(sequences, (sequence) => Effect.runPromiseWith(context)(run(sequence))),
-        { numRuns: 40 }
-      )
-    )
+    yield* forAll(fc.array(anyPatch, { minLength: 1, maxLength: 12 }), run, { numRuns: 40 })
   })
 })

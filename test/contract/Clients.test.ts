@@ -2,6 +2,8 @@
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { clientOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { deadlocks } from "../support/Deadlocks.ts"
+import { untilBlocking } from "../support/Locks.ts"
 import { secretKey, startServer, TestServer } from "../support/TestServer.ts"
 import { callsOf, open, path } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
@@ -158,8 +160,7 @@ it.live("two replicas that patch the same clients concurrently lose no patch and
       ])
     )
   }
-  const deadlocks = yield* one.sql`SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`
-  assert.deepStrictEqual(deadlocks, [{ deadlocks: 0 }])
+  assert.strictEqual(yield* deadlocks(one.sql), 0)
 })
 
 it.live("a project whose commands all wait for one client delays no read and no later command of others", function* () {
@@ -179,9 +180,7 @@ it.live("a project whose commands all wait for one client delays no read and no 
         (n) => Effect.forkChild(Effect.tap(patch(busy.token, n), () => Effect.sync(() => settled++)))
       )
       // They wait in the database.
-      yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
-        Effect.repeat({ until: (waiting) => waiting.length > 0 })
-      )
+      yield* untilBlocking(sql)
       for (let n = 0; n < 10; n++) {
         assert.strictEqual((yield* send({ path: `${path}/c`, token: other.token })).status, 200)
       }

@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import * as fc from "fast-check"
 import { type DealShape, faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, type EventType, subscribe } from "../support/Events.ts"
-import type { TestServer } from "../support/TestServer.ts"
+import { forAll } from "../support/Properties.ts"
 import {
   assertRecord,
   type Command,
@@ -199,15 +199,9 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
 
 layer(api, { excludeTestServices: true })("commands on deals", (it) => {
   it.effect("agree with the model in answers, records, events and deliveries", function* () {
-    const context = yield* Effect.context<TestServer>()
-    yield* Effect.promise(() =>
-      fc.assert(
-        fc.asyncProperty(webhooks, fc.array(step, { minLength: 10, maxLength: 30 }), (webhooks, steps) =>
-          Effect.runPromiseWith(context)(run(webhooks, [firstStep, ...steps]))
-        ),
-        // A counterexample must be reported before the test times out.
-        { numRuns: 20, interruptAfterTimeLimit: 45_000 }
-      )
-    )
+    const steps = fc.array(step, { minLength: 10, maxLength: 30 })
+    yield* forAll(fc.tuple(webhooks, steps), ([webhooks, steps]) => run(webhooks, [firstStep, ...steps]), {
+      numRuns: 20
+    })
   })
 })

@@ -3,6 +3,8 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { type DealShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { enable, eventsOf, subscribe } from "../support/Events.ts"
+import { untilBlocking } from "../support/Locks.ts"
+import { put } from "../support/Rows.ts"
 import { startServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
 import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
@@ -51,12 +53,8 @@ layer(api, { excludeTestServices: true })("a deal", (it) => {
         Effect.gen(function* () {
           yield* sql`SELECT FROM deals WHERE project_id = ${projectId} AND id = ${id} FOR UPDATE`
           const waiting = yield* Effect.forkChild(patch(id, { title: "B" }))
-          yield* sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`.pipe(
-            Effect.repeat({ until: (waiting) => waiting.length > 0 })
-          )
-          yield* sql`
-          INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
-          VALUES (${projectId}, 'new', 'New', '{}', 'active', 1, now(), now())`
+          yield* untilBlocking(sql)
+          yield* put(sql, "clients", { project_id: projectId, id: "new" })
           yield* sql`UPDATE deals SET client_id = 'new' WHERE project_id = ${projectId} AND id = ${id}`
           return waiting
         })

@@ -1,6 +1,5 @@
 /** Every list of the API: the table of the walk over pages. */
 import { Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
 import { campaignPageOf, segmentPageOf } from "../support/CampaignAnswers.ts"
 import { dealPageOf, notePageOf, pageOf, pipelinePageOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
@@ -8,6 +7,7 @@ import { withDeals } from "../support/Deals.ts"
 import { deliveryPageOf, installationPageOf } from "../support/IntegrationAnswers.ts"
 import { sourcePageOf } from "../support/MessagingAnswers.ts"
 import { walkPages } from "../support/Pages.ts"
+import { put } from "../support/Rows.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { keyIdOf } from "./Notes.support.ts"
 
@@ -34,12 +34,8 @@ export interface List {
   readonly order?: "by id" | "newest id first"
   /** The table of its records, with a column of text that may change, and that of the time that orders them (null: none does). */
   readonly table: readonly [name: string, text: string, time?: string | null]
-  /** Inserts `(id, at)` of `record` into a project; the default filter shows them. */
-  readonly insert: (
-    sql: SqlClient.SqlClient,
-    project: Seeded,
-    record: Statement.Fragment
-  ) => Statement.Statement<object>
+  /** The columns that a record has beside these; the default filter shows it. */
+  readonly columns?: (record: Listed, token: string) => object
 }
 
 const developer = "/api/v1/developer"
@@ -53,10 +49,7 @@ export const lists: Readonly<Record<string, List>> = {
     path: `${developer}/crm/clients`,
     table: ["clients", "display_name"],
     pageOf,
-    filters: [["", "status=all"], ["status=active"], ["status=archived"]],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
-      SELECT ${projectId}, id, 'Listed', '{}', 'active', 1, at, at FROM ${record}`
+    filters: [["", "status=all"], ["status=active"], ["status=archived"]]
   },
   listDeals: {
     path: `${developer}/crm/deals`,
@@ -71,18 +64,14 @@ export const lists: Readonly<Record<string, List>> = {
       ["status=won"],
       ["lifecycle=all&status=open"]
     ],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO deals (project_id, id, title, pipeline_id, stage_id, status, lifecycle, version, created_at, updated_at)
-      SELECT ${projectId}, id, 'Listed', 'sales', 'new', 'open', 'active', 1, at, at FROM ${record}`
+    columns: () => ({ pipeline_id: "sales", stage_id: "new" })
   },
   listPipelines: {
     path: `${developer}/crm/pipelines`,
     order: "by id",
     table: ["pipelines", "name", null],
     pageOf: pipelinePageOf,
-    filters: [[""]],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO pipelines (project_id, id, name) SELECT ${projectId}, id, 'Listed' FROM ${record}`
+    filters: [[""]]
   },
   listNotes: {
     path: `${developer}/crm/deals/a%2Fb%20%C3%BC%3F%23&/notes`,
@@ -90,27 +79,21 @@ export const lists: Readonly<Record<string, List>> = {
     pageOf: notePageOf,
     parts: notedDeals,
     filters: [[""]],
-    insert: (sql, { projectId, token }, record) => sql`
-      INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-      SELECT ${projectId}, id, 'a/b ü?#&', 'Listed', ${keyIdOf(token)}, 1, at, at FROM ${record}`
+    columns: (_, token) => ({ deal_id: "a/b ü?#&", author_key_id: keyIdOf(token) })
   },
   listSources: {
     path: `${developer}/messaging/sources`,
     table: ["channels", "display_name", "connected_at"],
     pageOf: sourcePageOf,
     filters: [[""]],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO channels (project_id, id, source_id, provider_type, display_name, status, config, connected_at)
-      SELECT ${projectId}, id, id, 'sandbox', 'Listed', 'active', '', at FROM ${record}`
+    columns: ({ id }) => ({ source_id: id })
   },
   listInstallations: {
     path: `${developer}/integrations`,
     order: "by id",
     table: ["installations", "name", null],
     pageOf: installationPageOf,
-    filters: [[""]],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO installations (project_id, id, name, status) SELECT ${projectId}, id, 'Listed', 'active' FROM ${record}`
+    filters: [[""]]
   },
   listDeliveries: {
     path: `${developer}/integrations/ins_listed/outbound-webhook/deliveries`,
@@ -127,30 +110,25 @@ export const lists: Readonly<Record<string, List>> = {
       ["status=dead&eventType=crm.deal.created.v1"],
       ["eventType=crm.task.created.v1"]
     ],
-    insert: (sql, { projectId }, record) => sql`
-      WITH event AS (
-        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-        VALUES (${projectId}, 'evt_listed', 'crm.deal.created.v1', '{}', '', now()) ON CONFLICT DO NOTHING
-      )
-      INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, finished_at, created_at)
-      SELECT ${projectId}, id, 'ins_listed', 'evt_listed', 'crm.deal.created.v1', 'dead', at, at FROM ${record}`
+    columns: ({ createdAt, id }) => ({
+      installation_id: "ins_listed",
+      event_id: id,
+      event_type: "crm.deal.created.v1",
+      status: "dead",
+      finished_at: createdAt
+    })
   },
   listCampaigns: {
     path: `${developer}/campaigns`,
     table: ["campaigns", "name"],
     pageOf: campaignPageOf,
-    filters: [["", "status=all"], ["status=draft"], ["status=running"]],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO campaigns (project_id, id, name, created_at, updated_at) SELECT ${projectId}, id, 'Listed', at, at FROM ${record}`
+    filters: [["", "status=all"], ["status=draft"], ["status=running"]]
   },
   listSegments: {
     path: `${developer}/campaigns/audience-segments`,
     table: ["segments", "name"],
     pageOf: segmentPageOf,
-    filters: [[""]],
-    insert: (sql, { projectId }, record) => sql`
-      INSERT INTO segments (project_id, id, name, contact_count, created_at, updated_at)
-      SELECT ${projectId}, id, 'Listed', 0, at, at FROM ${record}`
+    filters: [[""]]
   }
 }
 
@@ -182,7 +160,7 @@ export const orderOf =
   }
 
 /** Returns calls on a list of a project, with one of its tokens. */
-export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
+export const callsOf = ({ columns, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
   const { projectId, token } = project
   const { sql } = server
   const [name, text, time = "created_at"] = table
@@ -197,15 +175,17 @@ export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServe
     ids: (query = "") => Effect.map(page(query), ({ items }) => items.map(({ id }) => id)),
     /** Returns the ids of every page, from the first to the last. */
     walk: (query: string, between?: (page: number) => Effect.Effect<unknown>) => walkPages(page, query, between),
-    insert: (records: ReadonlyArray<Listed>) =>
-      Effect.orDie(
-        insert(
-          sql,
-          project,
-          sql`jsonb_to_recordset(${JSON.stringify(records.map(({ createdAt, id }) => ({ id, at: createdAt })))}::jsonb)
-            AS record (id text, at timestamptz)`
-        )
-      ),
+    insert: Effect.fnUntraced(function* (records: ReadonlyArray<Listed>) {
+      const events = records.map(({ id }) => ({ project_id: projectId, id }))
+      if (name === "deliveries") yield* put(sql, "events", ...events)
+      const rows = records.map((record) => ({
+        project_id: projectId,
+        id: record.id,
+        ...(time === null ? {} : { [time]: record.createdAt }),
+        ...columns?.(record, token)
+      }))
+      yield* put(sql, name, ...rows)
+    }),
     change: (id: string) =>
       Effect.orDie(
         sql`UPDATE ${sql(name)} SET ${sql(text)} = 'Changed' WHERE project_id = ${projectId} AND id = ${id}`
@@ -227,6 +207,6 @@ export const callsOf = ({ insert, pageOf, path, table }: List, server: TestServe
 export const openList = Effect.fnUntraced(function* (list: List, records: ReadonlyArray<Listed> = []) {
   const server = yield* TestServer
   const calls = callsOf(list, server, yield* server.seed(list.parts))
-  yield* calls.insert(records)
+  if (records.length > 0) yield* calls.insert(records)
   return calls
 })

@@ -3,6 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { notePageOf, receiptOf } from "../support/ContractAnswers.ts"
 import { withDeals } from "../support/Deals.ts"
+import { put } from "../support/Rows.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { callsOn } from "./Records.support.ts"
 import { newKey } from "./Requests.ts"
@@ -31,13 +32,17 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, dealId: s
     created: (body = "New") => Effect.map(create({ body }), (answer) => receiptOf(answer, 201).resourceId),
     /** Reads the note; undefined if there is none. */
     find: (id: string) => Effect.map(page("limit=100"), ({ items }) => items.find((note) => note.id === id)),
-    /** Inserts notes by SQL, as no command can choose their ids and times. */
-    insert: (notes: ReadonlyArray<{ readonly id: string; readonly createdAt: string }>) =>
-      Effect.orDie(sql`
-        INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-        SELECT ${projectId}::text, note.id, ${dealId}::text, 'Inserted', ${keyIdOf(token)}::text, 1, note.at, note.at
-        FROM jsonb_to_recordset(${JSON.stringify(notes.map(({ createdAt: at, id }) => ({ id, at })))}::jsonb)
-          AS note (id text, at timestamptz)`),
+    /** Inserts a note by SQL, as no command can choose its id and its time. */
+    insert: ({ createdAt, id }: { readonly id: string; readonly createdAt: string }) =>
+      put(sql, "notes", {
+        project_id: projectId,
+        id,
+        deal_id: dealId,
+        body: "Inserted",
+        author_key_id: keyIdOf(token),
+        created_at: createdAt,
+        updated_at: createdAt
+      }),
     /** Returns the calls on another deal's notes, or with another token. */
     but: (change: { readonly dealId?: string; readonly token?: string }) =>
       callsOf(server, { projectId, token: change.token ?? token }, change.dealId ?? dealId)

@@ -36,7 +36,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a note", (it) => {
       const notes = yield* open()
       const { find, insert, projectId, server, token } = notes
       const colleague = notes.but({ token: yield* server.issue(projectId) })
-      yield* insert([old])
+      yield* insert(old)
       let before = (yield* find(old.id)) ?? assert.fail()
       for (const body of ["Inserted", "\u00e9", "e\u0301", "e\u0301 ", "E\u0301 ", "E\u0301 "]) {
         const changed = body !== before.body

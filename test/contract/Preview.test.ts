@@ -1,8 +1,8 @@
 /** The import preview over HTTP: its answer, its problems, and concurrent requests. */
 import { assert, layer } from "../support/Vitest.ts"
-import { PgClient } from "@effect/sql-pg"
-import { Deferred, Effect, Fiber, Redacted } from "effect"
+import { Effect } from "effect"
 import { problemOf, remainingOf } from "../support/ContractAnswers.ts"
+import { holding } from "../support/Locks.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
 
 const path = (installationId: string) => `/api/v1/developer/integrations/${installationId}/preview`
@@ -63,34 +63,23 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
   })
 
   it.effect("waits for no concurrent change and reads committed data", function* () {
-    const { databaseUrl, seed, send } = yield* TestServer
+    const { seed, send, sql } = yield* TestServer
     const { projectId, token } = yield* seed(project)
     const request = { method: "POST", path: path("ins"), token }
     const before = yield* send(request)
-    const locked = yield* Deferred.make<void>()
-    const answered = yield* Deferred.make<void>()
     // More than an apply can hold.
-    const holder = Effect.gen(function* () {
-      const sql = yield* PgClient.PgClient
-      yield* sql.withTransaction(
-        Effect.gen(function* () {
-          yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
-          yield* sql`SELECT FROM projects WHERE project_id = ${projectId} FOR UPDATE`
-          for (const table of ["clients", "installations", "staged_batches", "staged_records", "staged_contacts"]) {
-            yield* sql`LOCK TABLE ${sql(table)} IN EXCLUSIVE MODE`
-          }
-          yield* sql`UPDATE clients SET display_name = 'Ada', version = 2 WHERE project_id = ${projectId}`
-          yield* sql`DELETE FROM staged_contacts WHERE project_id = ${projectId}`
-          yield* Deferred.succeed(locked, undefined)
-          yield* Deferred.await(answered)
-        })
-      )
-    }).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })), Effect.orDie)
-    const fiber = yield* Effect.forkChild(holder)
-    yield* Deferred.await(locked)
+    const changes = Effect.gen(function* () {
+      yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+      yield* sql`SELECT FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+      for (const table of ["clients", "installations", "staged_batches", "staged_records", "staged_contacts"]) {
+        yield* sql`LOCK TABLE ${sql(table)} IN EXCLUSIVE MODE`
+      }
+      yield* sql`UPDATE clients SET display_name = 'Ada', version = 2 WHERE project_id = ${projectId}`
+      yield* sql`DELETE FROM staged_contacts WHERE project_id = ${projectId}`
+    })
+    const { release } = yield* holding(sql, changes)
     const during = yield* send(request)
-    yield* Deferred.succeed(answered, undefined)
-    yield* Fiber.join(fiber)
+    yield* release
     assert.strictEqual(during.text, before.text)
   })
 })

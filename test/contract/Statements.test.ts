@@ -4,6 +4,7 @@ import { Effect } from "effect"
 import type { Answer } from "../support/ContractHttp.ts"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import { subscribe } from "../support/Events.ts"
+import { put } from "../support/Rows.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf, tokenOf } from "./Requests.ts"
@@ -140,9 +141,13 @@ layer(services, { excludeTestServices: true })("the number of statements of", (i
         { id: "tic_rated", subject: "Rated", status: "closed", rating: { score: 1, by: "customer" } }
       ]
     })
-    yield* sql`
-      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-      VALUES (${projectId}, 'dlv_alive', 'ins_own', 'dlv_own', now(), now())`.pipe(Effect.orDie)
+    yield* put(sql, "deliveries", {
+      project_id: projectId,
+      id: "dlv_alive",
+      installation_id: "ins_own",
+      event_id: "dlv_own",
+      available_at: "now"
+    })
     const webhook = "integrations/ins_own/outbound-webhook"
     const noWebhook = "integrations/ins_new/outbound-webhook/rotate-secret"
     const configured = { endpointUrl: "https://shop.example.com/", eventTypes: ["crm.task.created.v1"] }

@@ -1,9 +1,11 @@
 /** A project with installations, and the operations on the webhook of one of them. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import type { State } from "../../src/integrations/deliveries/States.ts"
 import { problemOf, secretOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
-import type { EventType } from "../support/Events.ts"
+import { enable, type EventType } from "../support/Events.ts"
+import { put as insertRows } from "../support/Rows.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
@@ -12,13 +14,16 @@ export const updated = "crm.deal.updated.v1"
 export const stageChanged = "crm.deal.stage_changed.v1"
 
 /** The configuration of a new webhook unless a test sets another. */
-export const usual = {
+const usual = {
   endpointUrl: "https://shop.example.com/hooks",
   eventTypes: [created, updated],
   expectedVersion: null
 } as const
 
-interface Row {
+/** The health of an endpoint that is parked until long after the test. */
+export const parked = "failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'"
+
+export interface WebhookRow {
   readonly endpointUrl: string
   readonly eventTypes: ReadonlyArray<string>
   readonly enabled: boolean
@@ -32,17 +37,32 @@ interface Secret {
 }
 
 interface Health {
+  readonly inFlight: number
   readonly failures: number
   readonly failedProbes: number
   readonly parkedUntil: Date | null
 }
 
-interface Delivery {
-  readonly status: string
+interface Logged {
+  readonly number: number
+  readonly startedAt: string
+  readonly finishedAt: string
+  readonly statusCode: number | null
+  readonly errorCode: string | null
+  readonly durationMs: number | null
+  readonly responseBody?: string
+}
+
+export interface DeliveryRow {
+  readonly id: string
+  readonly installation: string
+  readonly type: string
+  readonly status: State
   readonly attempts: number
   readonly retries: number
   readonly availableAt: Date | null
   readonly finishedAt: Date | null
+  readonly log: ReadonlyArray<Logged>
 }
 
 /** A server without the fibers that send deliveries, so that operations alone change webhooks and deliveries. */
@@ -57,12 +77,20 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
   const configure = (change: object = {}, key = newKey()) => put({ ...usual, ...change }, key)
   const rotate = (expectedVersion: unknown, key = newKey()) =>
     send({ method: "POST", path: `${path}/rotate-secret`, token, key, json: { expectedVersion } })
-  const read = sql<Row>`
+  const read = sql<WebhookRow>`
     SELECT endpoint_url AS "endpointUrl", event_types AS "eventTypes", enabled, version
     FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
     Effect.map(([row]) => row),
     Effect.orDie
   )
+  const deliveries = (installation?: string) =>
+    Effect.orDie(sql<DeliveryRow>`
+      SELECT deliveries.id, installation_id AS installation, type, status, attempts, retries,
+        available_at AS "availableAt", finished_at AS "finishedAt", attempt_log AS log
+      FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
+      WHERE deliveries.project_id = ${projectId}
+        AND installation_id = coalesce(${installation ?? null}::text, installation_id)
+      ORDER BY created_at, deliveries.id`)
   return {
     server,
     projectId,
@@ -85,41 +113,42 @@ export const callsOf = (server: TestServer["Service"], seeded: Seeded, installat
       SELECT sealed, nullif(retires_at, 'infinity') AS "retiresAt"
       FROM webhook_secrets WHERE project_id = ${projectId} AND installation_id = ${installationId}
       ORDER BY version DESC`.pipe(Effect.orDie),
-    disable: sql`
-      UPDATE webhooks SET enabled = false
-      WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(Effect.orDie),
-    /** Parks the endpoint until long after the test. */
-    park: sql`
-      UPDATE endpoint_health SET failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'
-      WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(Effect.orDie),
+    disable: enable(sql, projectId, installationId, false),
+    /** Sets columns of the health of the project's endpoints. */
+    setHealth: (assignments: string) =>
+      Effect.orDie(sql`UPDATE endpoint_health SET ${sql.literal(assignments)} WHERE project_id = ${projectId}`),
     health: sql<Health>`
-      SELECT failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
+      SELECT in_flight AS "inFlight", failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
       FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
       Effect.map(([row]) => row ?? assert.fail("The endpoint has no health")),
       Effect.orDie
     ),
     /** Inserts a delivery: by default a dead one that has used up its retry schedule. */
     deliver: (id: string, status = "dead", type: EventType = created) =>
-      Effect.orDie(sql`
-        WITH event AS (
-          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-          VALUES (${projectId}, ${`evt ${id}`}, ${type}, '{}', '', now())
-        )
-        INSERT INTO deliveries (
-          project_id, id, installation_id, event_id, status, attempts, retries, available_at, leased_until, created_at,
-          finished_at
-        )
-        SELECT ${projectId}, ${id}, ${installationId}, ${`evt ${id}`}, status, 11, 10,
-          CASE WHEN status IN ('pending', 'delivering') THEN now() + interval '1 hour' END,
-          CASE WHEN status = 'delivering' THEN now() + interval '1 hour' END, now() - interval '1 day',
-          CASE WHEN status IN ('delivered', 'dead') THEN now() - interval '1 hour' END
-        FROM (VALUES (${status}::text)) AS delivery (status)`),
+      Effect.gen(function* () {
+        const isOpen = status === "pending" || status === "delivering"
+        const soon = new Date(Date.now() + 3_600_000)
+        yield* insertRows(sql, "events", { project_id: projectId, id: `evt ${id}`, type })
+        yield* insertRows(sql, "deliveries", {
+          project_id: projectId,
+          id,
+          installation_id: installationId,
+          event_id: `evt ${id}`,
+          status,
+          attempts: 11,
+          retries: 10,
+          available_at: isOpen ? soon : null,
+          leased_until: status === "delivering" ? soon : null,
+          created_at: "yesterday",
+          finished_at: isOpen ? null : "now"
+        })
+      }),
+    /** Returns the project's deliveries, the oldest first. */
+    deliveries,
     delivery: (id: string) =>
-      sql<Delivery>`
-        SELECT status, attempts, retries, available_at AS "availableAt", finished_at AS "finishedAt"
-        FROM deliveries WHERE project_id = ${projectId} AND id = ${id}`.pipe(
-        Effect.map(([row]) => row ?? assert.fail(`There is no delivery ${id}`)),
-        Effect.orDie
+      Effect.map(
+        deliveries(),
+        (rows) => rows.find((row) => row.id === id) ?? assert.fail(`There is no delivery ${id}`)
       ),
     /** Returns the calls on another installation's webhook, or through another server. */
     but: (change: { readonly installationId?: string; readonly server?: TestServer["Service"] }) =>

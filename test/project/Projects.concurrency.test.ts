@@ -5,6 +5,8 @@ import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
 import { ClientId, DealId, ProjectId, StageId } from "../../src/api/schema/Ids.ts"
 import { exportProject } from "../../src/project/Exports.ts"
+import { deadlocks } from "../support/Deadlocks.ts"
+import { untilBlocking } from "../support/Locks.ts"
 import {
   apply,
   commandOf,
@@ -162,9 +164,7 @@ layer(withCrm, { excludeTestServices: true })("a concurrent apply", (it) => {
   })
 
   it.effect("with all of this never deadlocks", function* () {
-    const sql = yield* SqlClient.SqlClient
-    const rows = yield* sql`SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`
-    assert.deepStrictEqual(rows, [{ deadlocks: 0 }])
+    assert.strictEqual(yield* deadlocks(yield* SqlClient.SqlClient), 0)
   })
 })
 
@@ -227,26 +227,9 @@ const waitingFor = Effect.fnUntraced(function* <A, E, R, B, E1, R1>(
     Effect.gen(function* () {
       const changed = yield* change
       yield* Deferred.succeed(signal, undefined)
-      yield* untilLocked("SELECT pg_advisory_xact_lock(")
+      yield* untilBlocking(sql)
       return changed
     })
   )
   return [yield* Fiber.join(applying), changed] as const
-})
-
-/** Waits until a statement of this database that contains `text` waits for a lock. */
-const untilLocked = Effect.fnUntraced(function* (text: string) {
-  const sql = yield* SqlClient.SqlClient
-  // Within a transaction, PostgreSQL shows the same activity until the snapshot is cleared.
-  const look = Effect.andThen(
-    sql`SELECT pg_stat_clear_snapshot()`,
-    sql`
-      SELECT FROM pg_stat_activity
-      WHERE datname = current_database() AND wait_event_type = 'Lock' AND position(${text} in query) > 0`
-  )
-  const pause = Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 5)))
-  const waiting = yield* Effect.andThen(pause, look).pipe(
-    Effect.repeat({ until: (rows) => rows.length > 0, times: 1000 })
-  )
-  assert.isNotEmpty(waiting)
 })

@@ -8,6 +8,7 @@ import { Effect, Redacted } from "effect"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
+import { put } from "../../support/Rows.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { openDue } from "./Due.support.ts"
@@ -53,17 +54,12 @@ layerOf({}, "api")("a claim of deliveries", (it) => {
   it.effect("reads neither parked endpoints nor their deliveries", function* () {
     const server = yield* TestServer
     const { projectId, sql: setUp } = yield* openDue()
-    yield* setUp`
-      INSERT INTO installations (project_id, id, name, status)
-      SELECT ${projectId}::text, 'parked' || n, 'Parked', 'active' FROM generate_series(1, ${parked}::int) n`
-    yield* setUp`
-      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-      SELECT project_id, id, 'http://127.0.0.1:9/', '{}', true, 1 FROM installations
-      WHERE project_id = ${projectId} AND id LIKE 'parked%'`
-    yield* setUp`
-      INSERT INTO endpoint_health (project_id, installation_id, failures, strikes, parked_until, next_due_at)
-      SELECT project_id, id, 12, 12, now() + interval '1 day', now() FROM installations
-      WHERE project_id = ${projectId} AND id LIKE 'parked%'`
+    const ids = Array.from({ length: parked }, (_, n) => `parked${n}`)
+    const ofEndpoint = ids.map((id) => ({ project_id: projectId, installation_id: id }))
+    const health = { failures: 12, strikes: 12, parked_until: "infinity", next_due_at: "now" }
+    yield* put(setUp, "installations", ...ids.map((id) => ({ project_id: projectId, id })))
+    yield* put(setUp, "webhooks", ...ofEndpoint)
+    yield* put(setUp, "endpoint_health", ...ofEndpoint.map((endpoint) => ({ ...endpoint, ...health })))
     yield* setUp`
       INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
       SELECT health.project_id, new_id('dlv', now()), health.installation_id, event_id, now(), now()

@@ -6,19 +6,10 @@ import { assert, describe, it } from "../../support/Vitest.ts"
 import { Duration, Effect, Option } from "effect"
 import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { claimOf } from "../../support/Claims.ts"
+import type { DeliveryRow } from "../../contract/Webhooks.support.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import {
-  type Answering,
-  type DeliveryRow,
-  hang,
-  layerOf,
-  ok,
-  open,
-  receiver,
-  reset,
-  status
-} from "./Deliveries.support.ts"
+import { type Answering, hang, layerOf, ok, open, receiver, reset, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]

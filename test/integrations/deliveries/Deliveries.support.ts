@@ -1,13 +1,12 @@
 /** Webhooks of a project's installations, receivers with given answers, and the stored rows of both. */
-import { assert, layer } from "../../support/Vitest.ts"
+import { layer } from "../../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
 import { eventTypes as everyType } from "../../../src/api/integrations/Events.ts"
-import type { State } from "../../../src/integrations/deliveries/States.ts"
 import { callsOf, pipelines } from "../../contract/Deals.support.ts"
-import { newKey } from "../../contract/Requests.ts"
-import type { Answer } from "../../support/ContractHttp.ts"
+import { callsOf as webhookOf } from "../../contract/Webhooks.support.ts"
+import { secretOf } from "../../support/ContractAnswers.ts"
 import { type Environment, type Parts, startServer, TestServer } from "../../support/TestServer.ts"
 import { untilRows } from "../../support/Waiting.ts"
 
@@ -134,49 +133,29 @@ export const open = Effect.fnUntraced(function* (
     project: { defaultPipelineId: "sales", ...parts.project },
     installations: installations.map((id) => ({ id, name: id }))
   })
-  const { projectId, token } = seeded
-  const base = (id: string) => `/api/v1/developer/integrations/${id}/outbound-webhook`
-  const request = (method: string, path: string, json?: unknown) =>
-    server.send({ method, path, token, key: newKey(), ...(json === undefined ? {} : { json }) })
-
+  const { projectId } = seeded
+  const of = (id: string) => webhookOf(server, seeded, id)
   const configure = (
     id: string,
     endpointUrl: string,
     expectedVersion: number | null,
     eventTypes: ReadonlyArray<string> = everyType
-  ) => request("PUT", base(id), { endpointUrl, eventTypes, expectedVersion })
+  ) => of(id).configure({ endpointUrl, eventTypes, expectedVersion })
+  const { deliveries, setHealth } = of("shop")
 
   return {
     ...callsOf(server, seeded),
     sql: server.sql,
     configure,
     /** Configures a new webhook; returns its secret. */
-    subscribe: (id: string, endpointUrl: string, eventTypes: ReadonlyArray<string> = everyType) =>
-      Effect.map(configure(id, endpointUrl, null, eventTypes), secretOf),
-    rotate: (id: string, expectedVersion: number) =>
-      Effect.map(request("POST", `${base(id)}/rotate-secret`, { expectedVersion }), secretOf),
-    retry: (id: string, deliveryId: string) => request("POST", `${base(id)}/deliveries/${deliveryId}/retry`),
-    /** Returns the deliveries, the oldest first. */
-    deliveries: (installation?: string) =>
-      Effect.orDie(server.sql<DeliveryRow>`
-        SELECT deliveries.id, installation_id AS installation, type, status, attempts, retries,
-          available_at AS "availableAt", finished_at AS "finishedAt", attempt_log AS log
-        FROM deliveries JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
-        WHERE deliveries.project_id = ${projectId}
-          AND installation_id = coalesce(${installation ?? null}::text, installation_id)
-        ORDER BY created_at, deliveries.id`),
-    health: (installation = "shop") =>
-      Effect.map(
-        Effect.orDie(server.sql<HealthRow>`
-          SELECT in_flight AS "inFlight", failures, failed_probes AS "failedProbes", parked_until AS "parkedUntil"
-          FROM endpoint_health WHERE project_id = ${projectId} AND installation_id = ${installation}`),
-        ([health = assert.fail("no health")]) => health
-      ),
-    /** Sets columns of the project's endpoints. */
-    setHealth: (assignments: string) =>
-      Effect.orDie(
-        server.sql`UPDATE endpoint_health SET ${server.sql.literal(assignments)} WHERE project_id = ${projectId}`
-      ),
+    subscribe: (id: string, endpointUrl: string, eventTypes?: ReadonlyArray<string>) =>
+      Effect.map(configure(id, endpointUrl, null, eventTypes), (answer) => secretOf(answer).signingSecret),
+    rotate: (id: string, expectedVersion: number) => of(id).rotated(expectedVersion),
+    retry: (id: string, deliveryId: string) => of(id).retry(deliveryId),
+    deliveries,
+    setHealth,
+    health: (id = "shop") => of(id).health,
+    webhook: (id = "shop") => Effect.map(of(id).found, ({ enabled, version }) => ({ enabled, version })),
     /** Adds pending deliveries of the project's first event. */
     queue: (count: number, age = "0 seconds") =>
       Effect.orDie(server.sql`
@@ -184,13 +163,6 @@ export const open = Effect.fnUntraced(function* (
         SELECT project_id, new_id('dlv', now()), installation_id, event_id, at, at
         FROM deliveries first, generate_series(1, ${count}::int), LATERAL (SELECT now() - ${age}::interval AS at) AS past
         WHERE project_id = ${projectId} AND id = (SELECT min(id) FROM deliveries WHERE project_id = ${projectId})`),
-    webhook: (installation = "shop") =>
-      Effect.map(
-        Effect.orDie(server.sql<{ readonly enabled: boolean; readonly version: number }>`
-          SELECT enabled, version FROM webhooks
-          WHERE project_id = ${projectId} AND installation_id = ${installation}`),
-        ([webhook = assert.fail("no webhook")]) => webhook
-      ),
     /** Waits until no delivery is open. */
     finished: untilRows(
       Effect.orDie(server.sql`
@@ -199,41 +171,6 @@ export const open = Effect.fnUntraced(function* (
     )
   }
 })
-
-const secretOf = (answer: Answer): string => {
-  assert.strictEqual(answer.status, 200, answer.text)
-  const { json } = answer
-  return typeof json === "object" && json !== null && "signingSecret" in json ? String(json.signingSecret) : ""
-}
-
-interface Logged {
-  readonly number: number
-  readonly startedAt: string
-  readonly finishedAt: string
-  readonly statusCode: number | null
-  readonly errorCode: string | null
-  readonly durationMs: number | null
-  readonly responseBody?: string
-}
-
-export interface DeliveryRow {
-  readonly id: string
-  readonly installation: string
-  readonly type: string
-  readonly status: State
-  readonly attempts: number
-  readonly retries: number
-  readonly availableAt: Date | null
-  readonly finishedAt: Date | null
-  readonly log: ReadonlyArray<Logged>
-}
-
-interface HealthRow {
-  readonly inFlight: number
-  readonly failures: number
-  readonly failedProbes: number
-  readonly parkedUntil: Date | null
-}
 
 const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 

@@ -6,6 +6,7 @@ import { cli, failure } from "../../cli/Cli.support.ts"
 import { subscribe } from "../../support/Events.ts"
 import { untilBlocking } from "../../support/Locks.ts"
 import { makeProject } from "../../support/Projects.ts"
+import { put } from "../../support/Rows.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
 const openWebhook = Effect.fnUntraced(function* (projectId: string) {
@@ -52,10 +53,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })(
     it.effect("is not cancelled at the source once that has closed the project", function* () {
       const sql = yield* SqlClient.SqlClient
       yield* openWebhook("replaying")
-      yield* sql`
-      INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
-        position, paced_at, created_at)
-      VALUES ('replaying', 'rpl_1', 'shop', now(), now(), '{}', '{dead}', 1, 'running', 1, 'dlv_0', now(), now())`
+      yield* put(sql, "replays", { project_id: "replaying", id: "rpl_1", installation_id: "shop" })
       const ended = yield* closedDuring("replaying", "replays", "deliveries", "cancel-replay", "--replay", "rpl_1")
       assert.deepStrictEqual(ended, failure(1, 'There is no project "replaying"'))
       assert.deepStrictEqual(yield* sql`SELECT state FROM replays`, [{ state: "running" }])
@@ -68,15 +66,11 @@ layer(TestDatabase.layer, { excludeTestServices: true })(
         for (const command of ["webhooks disable", "webhooks enable", "deliveries retry"]) {
           const id = command.replaceAll(" ", "-")
           yield* openWebhook(id)
-          yield* sql`INSERT INTO endpoint_health (project_id, installation_id) VALUES (${id}, 'shop')`
+          yield* put(sql, "endpoint_health", { project_id: id, installation_id: "shop" })
           yield* sql`UPDATE webhooks SET enabled = ${!command.endsWith("enable")} WHERE project_id = ${id}`
-          yield* sql`
-            WITH event AS (
-              INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-              VALUES (${id}, 'evt_1', 'crm.deal.created.v1', '{}', '', now())
-            )
-            INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, finished_at, created_at)
-            VALUES (${id}, 'dlv_1', 'shop', 'evt_1', 'crm.deal.created.v1', 'dead', now(), now())`
+          yield* put(sql, "events", { project_id: id, id: "evt_1" })
+          const dead = { id: "dlv_1", event_id: "evt_1", status: "dead", finished_at: "now" }
+          yield* put(sql, "deliveries", { project_id: id, installation_id: "shop", ...dead })
           const state = sql`
             SELECT enabled, version, status FROM webhooks JOIN deliveries USING (project_id) WHERE project_id = ${id}`
           const before = yield* state

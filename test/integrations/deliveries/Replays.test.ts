@@ -9,6 +9,7 @@ import { firstIdAt } from "../../../src/platform/NewId.ts"
 import { at, documentOf, run as runCommand } from "../../cli/Cli.support.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
+import { put } from "../../support/Rows.ts"
 import { hang, ok, open, type Receiver, receiver, layerOf, slowly, status, verifies } from "./Deliveries.support.ts"
 
 const created = "crm.deal.created.v1"
@@ -176,11 +177,8 @@ layerOf()("a replay", (it) => {
     // The endpoint is parked, and its replays have waited for longer.
     const { projectId, setHealth, sql } = yield* start(yield* receiver(ok), 0)
     yield* setHealth("strikes = 9, parked_until = now() + interval '1 hour'")
-    yield* Effect.orDie(sql`
-      INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
-        position, paced_at, created_at)
-      SELECT ${projectId}, 'rpl_' || n, 'shop', now(), now(), '{}', '{dead}', 50, 'running', 1, 'dlv_',
-        now() - interval '1 day', now() FROM generate_series(1, 100) n`)
+    const waiting = { project_id: projectId, installation_id: "shop", position: "dlv_", paced_at: "yesterday" }
+    yield* put(sql, "replays", ...Array.from({ length: 100 }, (_, n) => ({ ...waiting, id: `rpl_${n}` })))
     const { replayId } = yield* shop.replay("--status", "all")
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
   })
@@ -269,11 +267,8 @@ layerOf()("a replay", (it) => {
     const { sql } = yield* TestServer
     const project = yield* open(yield* TestServer, ["shop", "other"])
     for (const id of ["shop", "other"]) yield* project.subscribe(id, "http://127.0.0.1:9/")
+    yield* put(sql, "events", { project_id: project.projectId, id: "evt_1" })
     yield* Effect.orDie(sql`
-      WITH event AS (
-        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-        VALUES (${project.projectId}, 'evt_1', ${created}, '{}', '', now())
-      )
       INSERT INTO deliveries (project_id, id, installation_id, event_id, status, finished_at, created_at)
       SELECT ${project.projectId}, new_id('dlv', now()), 'other', 'evt_1', 'dead', now(), now()
       FROM generate_series(1, 6000)`)

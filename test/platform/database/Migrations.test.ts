@@ -7,6 +7,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { migrate, migrateFrom } from "../../../src/platform/database/Migrations.ts"
 import { makeProject } from "../../support/Projects.ts"
+import { put } from "../../support/Rows.ts"
 import { makeDatabase, TestDatabase } from "../../support/TestDatabase.ts"
 import { untilRows } from "../../support/Waiting.ts"
 import { faultsOf, baseline } from "./Migrations.support.ts"
@@ -95,8 +96,6 @@ const alone = (...statements: ReadonlyArray<string>) => `
   export default [${statements.map((sql) => `run(\`${sql}\`)`).join(", ")}]`
 
 const index = "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS members_by_name ON members (project_id, name)"
-const insertMembers = `
-  INSERT INTO members (project_id, id, name, active) VALUES ('acme', 'a', 'Anna', true), ('acme', 'b', 'Anna', true)`
 
 layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
   it.effect("that fail halfway change nothing, leave those before them, and are applied by the next run", function* () {
@@ -132,10 +131,9 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
 
   it.effect("that build an index concurrently and fail are run again, and replace what was left of it", function* () {
     const sql = yield* PgClient.PgClient
-    yield* sql`
-      INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
-      VALUES ('acme', 'Acme', 'UTC', '{}', '{}', '{}', now())`
-    yield* sql.unsafe(insertMembers)
+    yield* makeProject("acme")
+    // Another Anna than the one of the project.
+    yield* put(sql, "members", { project_id: "acme", id: "b" })
     const directory = yield* migrations({ "0911_index.ts": alone(index) })
     assert.strictEqual((yield* Effect.flip(migrateFrom(directory)))._tag, "MigrationFailed")
     yield* sql`DELETE FROM members WHERE id = 'b'`
