@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url"
 
 enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/developer-api", import.meta.url)))
 
-// Imported after the cache is enabled: static imports would be loaded before it.
+// Imported dynamically, because static imports would be loaded before the cache is enabled.
 const { commandsFor } = await import("./cli/Commands.ts")
 const { run } = await import("./cli/Runner.ts")
 

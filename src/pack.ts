@@ -1,10 +1,9 @@
 /**
- * Compiles the package of the client (`npm pack --workspace developer-api`), with the texts of the OpenAPI document as
- * JSDoc.
+ * Compiles the package of the client (`npm pack --workspace developer-api`), with the texts of the OpenAPI document as JSDoc.
  *
- * The texts are annotations of schemas, which only a running program knows. TypeScript writes the types of records in
- * full into the declaration of `Api`, and editors show the comments that stand there. So each member of a type gets the
- * description that it has in the document, in the same operation, event or problem.
+ * The texts are annotations of schemas, which exist only in a running program, while editors show the comments in declaration
+ * files. TypeScript writes the types of records in full into the declaration of `Api`. There, each member of a type gets its
+ * description from the same operation, event or problem of the document.
  */
 import { Context } from "effect"
 import { HttpApi, OpenApi } from "effect/http-api"
@@ -17,7 +16,7 @@ import { completeDocument } from "./api/Document.ts"
 const client = join(import.meta.dirname, "client")
 const dist = join(client, "dist")
 
-/** The descriptions of the members of an object, by name. */
+/** The descriptions of an object's members, by name. */
 type Texts = ReadonlyMap<string, string>
 
 const document: unknown = OpenApi.fromApi(completeDocument(Api))
@@ -101,19 +100,19 @@ const documentMembers = (declaration: string): string => {
 }
 
 /**
- * Declares the members of RFC 9457 in each class of a problem. The classes inherit them from the framework's declaration,
- * which has no texts.
+ * Declares the members of RFC 9457 in each class of a problem, because the inherited declarations of the framework have no
+ * texts.
  */
 const declareProblemMembers = (declaration: string): string =>
   declaration.replaceAll(/^export declare class \w+ extends (\w+_base) \{$/gm, (line, base) => {
     const inherited = (name: string) => `InstanceType<typeof ${base}>["${name}"]`
     const required = ["type", "status", "title"].map((name) => `    readonly ${name}: ${inherited(name)};`)
-    // An indexed type would add `undefined` to these.
+    // An indexed type would add `undefined` to these members.
     const optional = ["detail", "instance"].map((name) => `    readonly ${name}?: string;`)
     return [line, ...required, ...optional].join("\n")
   })
 
-/** Adds an interface with the texts of all operations to a declaration, and makes both types of clients include the interface. */
+/** Adds an interface with the texts of all operations to a declaration. Both client types then include this interface. */
 const documentOperations = (declaration: string): string => {
   const groups = new Map<string, Array<string>>()
   HttpApi.reflect(Api, {

@@ -1,6 +1,6 @@
 /**
  * Deletes the audiences that no campaign references, and the recipients of campaigns that ended `MESSAGE_RETENTION` ago. The
- * audience of an ended campaign stays with its counts. The batches are small, so that commands do not wait for long.
+ * audience of an ended campaign stays, with its counts. Batches are small, so that commands wait only briefly.
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -10,8 +10,8 @@ import { isAwake } from "../platform/Moves.ts"
 
 const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
   /**
-   * Deletes a batch of recipients of the audience in `target`, and ends the waiting messages to these recipients. SKIP LOCKED
-   * in `target` lets replicas share the work.
+   * Deletes a batch of recipients of the audience in `target`, and gives up their waiting messages. `target` uses SKIP LOCKED,
+   * so that replicas share the work.
    */
   const recipients = sql`
     batch AS MATERIALIZED (
@@ -39,7 +39,7 @@ const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
       WHERE (recipient.project_id, recipient.audience_id) = (${sql.literal(audience)}) AND recipient.status = 'sending'
     )`
 
-  /** Deletes a batch of recipients of an abandoned audience, and the audience with the last batch. */
+  /** Deletes a batch of recipients of an abandoned audience. The last batch also deletes the audience. */
   const pruneAbandoned = sql`
     WITH target AS MATERIALIZED (
       SELECT project_id, id AS audience_id FROM audiences

@@ -18,7 +18,7 @@ import { change, changeOf } from "./Campaigns/Changes.ts"
 export const operations = ["pause", "resume", "cancel"] as const
 export type Operation = (typeof operations)[number]
 
-/** Returns the commands that change a campaign that is in this state. */
+/** Returns the commands that would change a campaign in this state. */
 export const operationsIn = (status: Listed["status"]): ReadonlyArray<Operation> =>
   operations.filter((operation) => (campaigns.moves[operation][status] ?? status) !== status)
 

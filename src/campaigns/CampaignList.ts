@@ -1,4 +1,4 @@
-/** The read model of campaigns: what the API and the console show of each, with the progress of its recipients. */
+/** Campaigns with the progress of their recipients, as the API and the console show them. */
 import { Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { Campaign, Progress } from "../api/campaigns/Campaign.ts"
@@ -12,7 +12,7 @@ export interface Listed extends Campaign {
   readonly scheduledFor: string | null
 }
 
-/** The primary or fallback route; null while neither its template nor its channel is bound. */
+/** SQL for the primary or fallback route; null if the route has neither a template nor a channel. */
 const route = (kind: "primary" | "fallback") => `CASE
   WHEN num_nonnulls(${kind}_template_id, ${kind}_channel_id) > 0 THEN json_build_object(
     'templateId', ${kind}_template_id, 'templateVersion', ${kind}_template_version, 'channelId', ${kind}_channel_id

@@ -20,7 +20,6 @@ import { freeze } from "./Campaigns/Freeze.ts"
 import { current, duplicate, remove } from "./Campaigns/Repo.ts"
 import { campaign_not_found, type Conflict } from "./Campaigns/Target.ts"
 
-/** Makes the operations on campaigns. */
 export const makeCampaigns = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
@@ -29,8 +28,8 @@ export const makeCampaigns = Effect.gen(function* () {
   const longRunning = yield* LongRunning
 
   /**
-   * Runs the command of the body, if the moves of `api/campaigns/States.ts` allow it. Local times are in `timeZone`, or in the
-   * new zone if the project has changed its zone meanwhile.
+   * Runs the command in the body, if `api/campaigns/States.ts` allows it in the campaign's state. Local times are in `timeZone`
+   * or, if the project has changed its zone meanwhile, in the new zone.
    */
   const run = Effect.fnUntraced(function* (
     command: Command,
@@ -82,7 +81,7 @@ export const makeCampaigns = Effect.gen(function* () {
       Effect.flatMap(find({ projectId, id }), (found) =>
         found === undefined ? Effect.fail(campaign_not_found()) : Effect.succeed(campaignOf(found))
       ),
-    /** Returns the campaign's version and the audience that it froze last. */
+    /** Returns the campaign's version and its latest frozen audience. */
     current: Effect.fnUntraced(function* (projectId: ProjectId, id: CampaignId) {
       const [campaign] = yield* statement(current(sql, projectId, id))
       return campaign ?? (yield* campaign_not_found())

@@ -23,7 +23,7 @@ import { advance } from "./Runner/Progress.ts"
 import { collect } from "./Runner/Recipients.ts"
 import { release } from "./Runner/Release.ts"
 
-/** How far ahead of now sends are released, in ms. For this time a paused campaign still sends. */
+/** How far ahead sends are released, in milliseconds. A paused campaign still sends for this time. */
 const horizonMillis = 300
 const releaseEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)

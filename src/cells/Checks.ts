@@ -1,4 +1,4 @@
-/** Checks, before a move makes anything, that both sides have what a move needs. */
+/** Checks that both sides have what a move needs, before the move changes anything. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
@@ -40,7 +40,7 @@ const serverOf = (sql: Sql) => sql<Server>`
 const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
   SELECT string_agg(name, ',' ORDER BY migration_id) AS name FROM effect_sql_migrations`
 
-/** A move needs one slot for its changes, and one for each table that is copied at the same time (two by default). */
+/** Free slots for a move: one for the changes, and one for each table that is copied at the same time (two by default). */
 const slots = 3
 
 /** Fails with the faults of both sides. A move that continues needs no free slots, because it has its slots already. */

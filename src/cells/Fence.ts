@@ -1,7 +1,4 @@
-/**
- * Stops the background work of a project, then its mutations. When the session of the mover at the source ends, the project works
- * as before.
- */
+/** Stops the background work of a project, then its mutations. If the mover's session at the source ends, both start again. */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { refused, seeds, type Sides, step } from "./Sides.ts"
@@ -11,8 +8,8 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * A transaction older than this is waited for only if it has written. Among older transactions, only a long-running mutation
- * could still begin to write. It holds the lock that mutations share, and `fence` waits for this lock.
+ * Transactions older than this are waited for only if they have written. Among the others, only a long-running mutation can
+ * still begin to write. It holds the lock that mutations share, and `fence` waits for this lock.
  */
 const oldest = "5 seconds"
 
@@ -37,9 +34,9 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
 type Calls = "claimed" | "all"
 
 /**
- * Counts the attempts of deliveries and messages whose lease has not ended. When the lease of a dead process has ended, the
- * target takes its attempt over. `claimed` leaves out messages without the id of a worker: a request sends them, which a project
- * at rest allows, or a worker without its lock has claimed them.
+ * Counts the attempts of deliveries and messages whose lease has not ended. If a process has died, its lease ends, and the
+ * target takes the attempt over. `claimed` leaves out messages without a worker id. Such a message is sent by a request, which a
+ * resting project allows, or by a worker that does not hold its lock.
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(
@@ -59,7 +56,7 @@ const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
 const nothingInFlight = (sides: Sides, calls: Calls) =>
   Effect.repeat(Effect.delay(inFlight(sides, calls), pollEvery), { until: (count) => count === 0 })
 
-/** Ends a wait of the mover after `duration`, with a failure that names what the mover has waited for. */
+/** Ends a wait of the mover after `duration`. The failure names what the mover was waiting for. */
 export const limited =
   (sides: Sides, calls: Calls, duration: Duration.Duration, ended: string) =>
   <A, E, R>(wait: Effect.Effect<A, E, R>) =>
@@ -92,8 +89,8 @@ const waitedFor = Effect.fnUntraced(function* (sides: Sides, calls: Calls) {
 const longestRest = Duration.minutes(2)
 
 /**
- * Stops all claims of the project, and waits for the calls that workers have in flight. Mutations go on. The second `olderEnded`
- * makes the fence shorter: it then waits only for transactions that began after this point.
+ * Stops workers from claiming work of the project, and waits for the calls of workers in flight. Mutations go on. The second
+ * `olderEnded` shortens the fence, which then waits only for transactions that began later.
  */
 export const rest = (sides: Sides) =>
   Effect.gen(function* () {

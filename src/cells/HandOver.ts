@@ -6,15 +6,15 @@ import * as Replication from "./Replication.ts"
 import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"
 
 /**
- * Keys are cached for less than this time. After the source has closed a project and this time has passed, it answers no read of
- * the project.
+ * Keys are cached for less than this time. So the source answers no read of a project once this time has passed after the
+ * project was closed.
  */
 const keysCachedFor = Duration.seconds(1)
 
 /**
- * Hands the project over. The source has closed the project, but statements that began earlier may still commit, and their
- * changes are replicated. The wait for them is usually short, because the fence has waited for older ones. After the wait,
- * nothing of the project changes at the source, and the target opens the project with the values of its row.
+ * Hands the project over to the target. The source has closed the project, but statements that began before the close may still
+ * commit. `handOver` waits until they have ended and the target has their changes. The wait is usually short, because the fence
+ * has waited for older statements. Then the target opens the project with the values of the source's row.
  */
 export const handOver = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides

@@ -1,4 +1,6 @@
-/** The map of the router (contract §18): the keys that live in this cell and do not begin with its name. */
+/**
+ * The key map of the router (contract §18): the ids of keys that this cell serves and that do not begin with the cell's name.
+ */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { KeyId } from "../api/schema/Ids.ts"

@@ -1,4 +1,4 @@
-/** The replication slots of moves. PostgreSQL keeps its log for a slot that no target reads, until the disk is full. */
+/** The replication slots of moves. If no target reads a slot, PostgreSQL keeps its log for the slot until the disk is full. */
 import { Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
@@ -21,8 +21,8 @@ interface Slot {
 }
 
 /**
- * A SQL expression: the name of the publication, the subscription and the slot of a project. It has a hash of the project's id,
- * because an id may have characters that are not allowed in the name of a slot.
+ * A SQL expression for the name that the publication, the subscription and the slot of a project have in common. It contains a
+ * hash of the project's id, because an id may contain characters that a slot name may not.
  */
 export const nameOf = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
   sql`'move_' || md5(${projectId})`

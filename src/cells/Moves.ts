@@ -40,7 +40,10 @@ import { verify } from "./Verify.ts"
 
 export interface Moved {
   readonly projectId: ProjectId
-  /** `switched`: the target serves the project. `cleaned`: nothing of it is at the source. `aborted`: the source serves it. */
+  /**
+   * `switched`: the target serves the project. `cleaned`: the source has no records of the project any more. `aborted`: the
+   * source serves the project.
+   */
   readonly state: "switched" | "cleaned" | "aborted"
   /** Number of rows that this run has compared; null if it has compared none. */
   readonly rows: number | null
@@ -48,12 +51,15 @@ export interface Moved {
   readonly fencedMs: number | null
 }
 
-/** Maximum duration of a fence. If a call is in flight for longer, the run fails, and a later run waits for the call again. */
+/** Maximum duration of a fence. If a call stays in flight longer, the run fails. A later run then waits for the call again. */
 const longestFence = Duration.seconds(45)
-/** When fewer bytes than this of the source's log are unconfirmed by the target, the copy only waits for the rest. */
+/** If the target has fewer bytes of the source's log than this to confirm, the copy waits for them and ends. */
 const closeBehind = 1_000_000
 
-/** Reads the mark of the project at the source. Fails if the project is unknown, or if it is moving to this database. */
+/**
+ * Reads the mark of the project from the database of the command. Fails if the project is unknown, or if this database is the
+ * target of its move.
+ */
 const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
   if (mark === undefined) return yield* new ProjectUnknown({ projectId })
@@ -61,7 +67,7 @@ const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   return mark
 })
 
-/** Starts or continues a move until the target serves the project. After that, deletes the project at the source. */
+/** Starts or continues a move until the target serves the project. The next run deletes the project at the source. */
 export const move = Effect.fn("Moves.move")(function* (options: Options, sealed: ReadonlyArray<SealedTable>) {
   const { projectId, report } = options
   yield* stateOf(projectId)
@@ -126,7 +132,7 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
       ),
       ${recordAction(source, { actor, action: "project.move", target: sides.projectId, detail: { to: sides.targetId } }, "begun")}
       SELECT FROM begun`
-    // The deletion has begun after the state was read.
+    // A deletion of the project has begun since its state was read.
     if (marked.length === 0) return yield* isBeingDeleted(sides)
   }
   if (state === "resting" || state === "fenced") yield* step(sides, "resumed")
@@ -157,10 +163,11 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* step(sides, "handed_over")
 })
 
-/** Deletes the project at the source. Fails if the target has not taken the project over. */
+/** Deletes the project at the source. Fails if the project is still `arriving` at the target. */
 const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   const { projectId, source, target } = sides
-  // The target may have deleted the project since the switch, or moved it on. An `arriving` project was never served there.
+  // Only `arriving` is an error, because the target has never served such a project. Otherwise the target may have deleted the
+  // project since the switch, or moved it on.
   if (isArriving(yield* markOf(target, projectId), sides)) {
     return yield* refused(
       `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,

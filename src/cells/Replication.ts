@@ -1,10 +1,10 @@
 /**
  * Replicates a project's rows from the source to the target, by a publication with row filters, a subscription and a slot. All
- * three have one name. Each statement can be repeated after a crash of the mover.
+ * three have the same name. Each statement can be repeated after a crash of the mover.
  *
- * Every table that leads with `project_id` is copied, except `projects`. The row of the project is inserted at the target before
- * the copy. The project is closed there until the target takes it over and sets the values of the row. Replication fires no
- * triggers and checks no foreign keys at the target: the source has done both. Tables without `project_id`, sequences and rate
+ * Every table with a column `project_id` is copied, except `projects`. The project's row is inserted at the target before the
+ * copy, in a closed state. When the target takes the project over, it sets the values of this row. Replication fires no triggers
+ * and checks no foreign keys at the target, because the source has done both. Tables without `project_id`, sequences and rate
  * limits are not copied.
  */
 import { Duration, Effect, Predicate, Redacted, Schedule } from "effect"
@@ -40,7 +40,7 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
   if (yield* resume(sides)) return
   // An earlier run may have created the slot without its subscription.
   yield* dropSlots(source, name)
-  // The target would log a failed statement, and the next statement contains the source's password.
+  // The next statement contains the source's password. Without this setting, the target would log the statement if it failed.
   yield* Effect.ignore(target`SELECT set_config('log_min_error_statement', 'panic', false)`)
   yield* target`
     CREATE SUBSCRIPTION ${target(name)} CONNECTION ${literal(target, Redacted.value(sourceUrl))}
@@ -78,15 +78,15 @@ export const resume = Effect.fnUntraced(function* (sides: Sides) {
 export interface Progress {
   readonly tables: number
   readonly copied: number
-  /** Number of rows that were copied so far of the tables whose copy has not ended. */
+  /** Number of rows copied so far, in the tables whose copy has not ended. */
   readonly rows: number
-  /** Bytes of the log of the source that the target has not confirmed. */
+  /** Bytes of the source's log that the target has not confirmed yet. */
   readonly behind: number
 }
 
 /**
- * Reads how far the copy is. Fails with `Lost` if an error has disabled the subscription. The next attempt enables the
- * subscription, because the cause may have been the loss of the source.
+ * Reads how far the copy is. Fails with `Lost` if an error has disabled the subscription. The cause may have been the loss of
+ * the source, so the next attempt enables the subscription again.
  */
 export const progress = Effect.fnUntraced(function* ({ name, source, target }: Sides) {
   const [there] = yield* target<Omit<Progress, "behind"> & { readonly enabled: boolean }>`
@@ -133,7 +133,8 @@ export const drop = Effect.fnUntraced(function* (sides: Sides) {
   const subscription = yield* subscriptionOf(sides)
   if (subscription !== undefined) {
     yield* target`DROP SUBSCRIPTION ${target(name)}`.pipe(
-      // If the target can't reach the source, it drops the subscription alone, and the slots are dropped at the source.
+      // A target that can't reach the source can't drop the slots. It drops the subscription alone, and the slots are dropped at
+      // the source.
       Effect.catchTag("SqlError", () =>
         Effect.gen(function* () {
           yield* target`ALTER SUBSCRIPTION ${target(name)} DISABLE`

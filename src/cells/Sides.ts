@@ -16,7 +16,7 @@ export class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faul
   }
 }
 
-/** A database, a session or a subscription of the move was lost. Each step can be repeated once both databases answer. */
+/** The connection to a database, or the subscription, was lost. The step can be repeated once both databases answer. */
 export class Lost extends Data.TaggedError("Lost")<{ readonly message: string }> {}
 
 export const isLost = (error: unknown): boolean =>
@@ -28,7 +28,10 @@ export const reasonOf = (error: unknown): string =>
 
 export const refused = (...faults: ReadonlyArray<string>) => new MoveRefused({ faults })
 
-/** The two databases of a move. Each has one session, which holds the locks of the move and runs one statement at a time. */
+/**
+ * The two databases of a move. The mover has one session in each, which holds the locks of the move and runs one statement at a
+ * time.
+ */
 export interface Sides {
   readonly projectId: ProjectId
   /** Name of the publication, the slot and the subscription. */
@@ -49,7 +52,10 @@ export interface Mark {
   readonly isDeleted: boolean
 }
 
-/** Seeds of a project's advisory locks: `project` is the lock that mutations share (`enter_project`), `mover` the lock of a run. */
+/**
+ * Seeds of a project's advisory locks. `project`: mutations share this lock (`enter_project`). `mover`: a run of the mover holds
+ * this lock.
+ */
 export const seeds = { project: 0, mover: 1 } as const
 
 /** Reports the step that a move takes, or the progress of the step. */
@@ -62,10 +68,10 @@ export interface Options {
   readonly report: Report
 }
 
-/** Maximum number of further attempts after a run has lost a database. A second passes before each. */
+/** Maximum number of retries after the loss of a database, one second apart. */
 const attempts = 60
 
-/** Opens the sides and uses them. If a database is lost during the use, opens and uses them again as soon as both answer. */
+/** Opens the sides and uses them. If a database is lost during the use, opens and uses them again, up to `attempts` times. */
 export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
   const lose = (error: unknown) =>
     Effect.andThen(
@@ -91,7 +97,7 @@ export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect
   )
 }
 
-/** Opens the sides, and takes the lock of the mover on both. The locks end with the scope, or with the sessions. */
+/** Opens the sides, and takes the lock of the mover on both. The locks are released when the scope or the session ends. */
 const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: Options) {
   const source = yield* SqlClient.SqlClient
   const context = yield* Layer.build(Layer.fresh(clients.operator).pipe(Layer.provide(DatabaseUrl.at(targetUrl))))
@@ -154,8 +160,9 @@ export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "so
   mark?.state === "arriving" && mark.peer === sourceId
 
 /**
- * Changes the state of the project at the source by a move of the state machine. Fails if the move does not start from the
- * current state, or if this session does not hold the lock of the mover. `verified` also requires the lock that mutations share.
+ * Changes the state of the project at the source by a move of the state machine. Fails if the current state does not allow the
+ * move, or if this session does not hold the lock of the mover. For `verified`, the session must also hold the project's lock
+ * exclusively.
  */
 export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: Move) {
   const to = targetOf(moves, move)

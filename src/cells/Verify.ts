@@ -1,4 +1,4 @@
-/** Compares both sides of a move: for every table, the number of the project's rows and the sum of a hash of each row. */
+/** Compares both sides of a move: for each table, the number of the project's rows and the sum of their hashes. */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
@@ -13,7 +13,10 @@ interface Sum {
   readonly sum: string
 }
 
-/** A table, and its columns ordered by name. In a restored table, the columns may have another order. */
+/**
+ * A table, and its columns in the order of their names. The physical order can differ between databases, for example after a
+ * restore.
+ */
 interface Columns {
   readonly name: string
   readonly columns: string
@@ -44,7 +47,9 @@ const sumsOf = (sql: Sql, projectId: string, tables: ReadonlyArray<Columns>) =>
     [projectId]
   )
 
-/** Maximum number of comparisons. The use of an API key is recorded at any time, so one comparison may find a difference. */
+/**
+ * Maximum number of comparisons. A comparison may find a difference only because the use of an API key was recorded meanwhile.
+ */
 const attempts = 5
 
 /** Waits until the target has all changes, and fails unless both sides are equal. Returns the number of rows. */

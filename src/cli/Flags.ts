@@ -11,7 +11,6 @@ import { DurationText } from "../platform/Settings/Formats.ts"
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withoutNegation, Flag.withDefault(false), Flag.withDescription(description))
 
-/** A flag with the id of a record. */
 export const id = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.withMetavar("ID"), Flag.withDescription(description))
 
@@ -19,7 +18,7 @@ export const json = toggle("json", "Print one JSON document")
 
 export const project = id("project", "The project's id (required)")
 
-/** Decodes the id of a project. A text that is not a valid id names an unknown project. */
+/** Decodes the id of a project. If the id is malformed, fails with `ProjectUnknown`. */
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 

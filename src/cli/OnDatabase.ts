@@ -38,7 +38,7 @@ const migrated = Effect.gen(function* () {
   yield* Effect.catchTag(assertMigrated, "MigrationsPending", () => Effect.asVoid(migrate))
 })
 
-/** Interrupts a command on SIGINT or SIGTERM. If the command has started an embedded database, finalizers then stop it. */
+/** Interrupts a command on SIGINT or SIGTERM, so that finalizers stop an embedded database that the command has started. */
 const stoppable = Effect.raceFirst(Effect.andThen(signalled, Effect.interrupt))
 
 /** Returns the user's name, or the user's number if no name is known, as in containers. */

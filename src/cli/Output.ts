@@ -51,7 +51,7 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
     .join("\n")
 }
 
-/** Replaces line breaks and other characters that would act on the terminal or are invisible. */
+/** Replaces line breaks, invisible characters, and others that could control a terminal. */
 export const oneLine = (text: string): string => withoutInvisible(text).trim()
 
 /** Shows the seconds and the progress of a long task on standard error, if that is a terminal. */

@@ -9,8 +9,8 @@ type Write = (text: string) => Effect.Effect<void, PlatformError.PlatformError>
 type Document<A, E, R> = (write: Write) => Effect.Effect<A, E | PlatformError.PlatformError, R>
 
 /**
- * Writes a document to a file, or to standard output if there is no file. Fails with `OutputFailed` if it can't be written. Returns
- * undefined if the reader of standard output has closed its pipe: it wants no more.
+ * Writes a document to a file, or to standard output if `file` is none. Fails with `OutputFailed` if it can't be written.
+ * Returns undefined if the reader of standard output closes its pipe early.
  */
 export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Document<A, E, R>) =>
   Effect.gen(function* () {
@@ -46,7 +46,7 @@ const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Doc
   // Opened for appending, because a pipe has no position to write at.
   if (Option.exists(existing, ({ type }) => type !== "File"))
     return yield* writeTo(yield* fs.open(file, { flag: "a" }), document)
-  // A symbolic link stays: its target is replaced.
+  // Replaces the target of a symbolic link, not the link.
   const place = Option.isSome(existing) ? yield* fs.realPath(file) : file
   const part = path.join(path.dirname(place), `.${path.basename(place)}.${randomBytes(6).toString("hex")}.part`)
   const mode = Option.match(existing, { onNone: () => 0o666, onSome: (info) => info.mode & 0o777 })

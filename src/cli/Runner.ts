@@ -11,14 +11,14 @@ import { oneLine } from "./Output.ts"
 const wrongUsage = 2
 
 /**
- * Runs a command with the arguments of the process, then exits with 0 for success, 2 for wrong usage, 1 for any other failure.
- * Signals are handled by the commands.
+ * Runs a command with the arguments of the process. Exits with 0 for success, 2 for wrong usage, 1 for any other failure.
+ * Commands handle signals themselves.
  */
 export const run = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ): void => perform(command).pipe(Effect.provide(NodeServices.layer), runMain({ disableErrorReporting: true, teardown }))
 
-/** Ends with the first SIGINT or SIGTERM. */
+/** Completes on the first SIGINT or SIGTERM. */
 export const signalled = Effect.callback<void>((resume) => {
   const stop = () => resume(Effect.void)
   process.once("SIGINT", stop).once("SIGTERM", stop)
@@ -33,14 +33,14 @@ export const perform = <const Name extends string, Input, ContextInput, E>(
 const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
   let lost: NodeJS.ErrnoException | undefined
   process.stdout.on("error", (error) => (lost ??= error))
-  // Without a listener, a log line that can't be written (a full disk, a reader that has ended) would end the process.
+  // Without a listener, the process would end if a log line can't be written, for example because the disk is full.
   process.stderr.on("error", () => {})
   fiber.addObserver((exit) => teardown(exit, (status) => exitWhenWritten(status, () => lost)))
 })
 
 /**
- * Exits when all output is written: an earlier exit would lose the part that a full pipe has not taken yet. If output could not
- * be written, this is a failure, unless the reader has closed the pipe because it wants no more.
+ * Exits after all output is written. An earlier exit would lose what a full pipe has not taken yet. If output can't be written,
+ * the command fails, unless the reader has closed the pipe.
  */
 const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | undefined) =>
   process.stdout.write("", () =>
@@ -73,7 +73,7 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
 
 const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 
-/** Removes secrets from a line. The line may repeat an argument, and the argument may be a secret in the wrong place. */
+/** Removes secrets from a line. The line may repeat an argument, into which a secret was put by mistake. */
 const printable = (text: string): string => oneLine(redactSecrets(text))
 
 /** Describes a failure to an operator, one line for each fault. */
@@ -84,7 +84,10 @@ export const faultLines = (error: unknown): ReadonlyArray<string> => {
   return [error instanceof Error && error.message !== "" ? error.message : String(error)]
 }
 
-/** Recognizes the errors of settings and of project files without their classes, whose modules only some commands load. */
+/**
+ * Recognizes errors of settings and project files by their shape, because only some commands load the modules with their
+ * classes.
+ */
 const hasFaults = Schema.is(Schema.Struct({ faults: Schema.Array(Schema.String) }))
 
 /** Returns the message of PostgreSQL or the system, such as `connect ECONNREFUSED 127.0.0.1:5432`. */

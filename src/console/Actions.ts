@@ -48,11 +48,11 @@ interface Parts {
   readonly form: URLSearchParams
   readonly projectId: ProjectId
   readonly text: (field: string) => string
-  /** Whether the operator has seen what the action will do. */
+  /** Whether the operator has confirmed the action. */
   readonly isConfirmed: boolean
 }
 
-/** Makes an action. The parameters of the page are the project and the fields of the form that `query` names. */
+/** Makes an action. The parameters of its page are the project and the form fields in `query`. */
 const action =
   <E, R>(
     path: string,
@@ -132,7 +132,7 @@ const disable = action(
   Effect.fnUntraced(function* ({ isConfirmed, projectId, text }) {
     const installation = text("installation")
     if (isConfirmed) {
-      // There may be millions of pending deliveries to count, so this statement has the pool of long ones.
+      // Uses the pool for long statements, because there may be millions of pending deliveries to count.
       const { mutations } = yield* LongRunning
       const { deadLettered } = yield* disableWebhook(projectId, installation).pipe(
         Effect.provideService(SqlClient.SqlClient, mutations.sql)

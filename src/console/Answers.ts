@@ -1,4 +1,4 @@
-/** The responses that are not pages of their own: what an action will do, and errors. */
+/** Responses that are not pages of their own: confirmations of actions, and errors. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
@@ -30,8 +30,8 @@ interface Parts {
 }
 
 /**
- * Shows what an action will do, or redirects to its page, which says what was done. A form whose answer is a page would be sent
- * again when the operator reloads it.
+ * Asks for a confirmation, or redirects to the page of the action, which says what was done. Without the redirect, reloading the
+ * page would send the form again.
  */
 export const actionResponse = <R>(
   { form, notify, path, session }: Parts,

@@ -1,4 +1,4 @@
-/** Charts of the attempts of deliveries, as SVG. A table of the same numbers stands below them. */
+/** Charts of delivery attempts, as SVG. A table below them has the same numbers. */
 import { scaleLinear, scaleUtc } from "d3-scale"
 import { line } from "d3-shape"
 import { Effect, Record } from "effect"
@@ -9,7 +9,7 @@ import { plural } from "../platform/operators/Search.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
 
-/** The periods that can be shown, by name: the minutes of a slice, and the number of slices. */
+/** The periods to choose from: minutes of a slice, and number of slices. */
 const periods = {
   "1 hour": { minutes: 1, slices: 60 },
   "12 hours": { minutes: 15, slices: 48 },
@@ -144,7 +144,7 @@ const tick = (at: Date) => {
   return text.endsWith(" 00:00") ? text.slice(5, 10) : text.slice(11)
 }
 
-/** Both axes with the labels of their ticks. The horizontal axis shows times in UTC. */
+/** Both axes with their labels. The horizontal axis shows times in UTC. */
 const axes = (
   x: ReturnType<typeof scaleUtc<number, number>>,
   y: ReturnType<typeof scaleLinear<number, number>>,

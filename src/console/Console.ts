@@ -83,7 +83,9 @@ const routes = HttpRouter.use(
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
     const sessionOf = ({ cookies, url }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies, url)
 
-    /** Responds within the session of the request, and extends it. Without a session, responds with the sign-in page. */
+    /**
+     * Responds within the session of the request, and extends the session. Without a session, responds with the sign-in page.
+     */
     const withSession = (
       respond: (session: Session, request: HttpServerRequest.HttpServerRequest) => Effect.Effect<Response>
     ) =>
@@ -191,8 +193,8 @@ const routes = HttpRouter.use(
 )
 
 /**
- * Whether a page of another site has sent a form. This protects forms outside of a session, which have no token. Browsers send
- * `Sec-Fetch-Site` over HTTPS and to the loopback. Elsewhere the `Origin` is checked: for a form of the console it is `null`,
+ * Whether a page of another site has sent the form. Protects the sign-in form, which has no session and no token. Browsers send
+ * `Sec-Fetch-Site` over HTTPS and to the loopback. Without it, `Origin` is checked. Forms of the console have the origin `null`,
  * because its pages send no referrer.
  */
 const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {

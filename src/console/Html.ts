@@ -1,4 +1,4 @@
-/** The elements of pages. `html` escapes every interpolated value that is not itself a result of `html`. */
+/** The elements of pages. `html` escapes every interpolated value, except the results of `html`. */
 import { Record } from "effect"
 import { html, raw } from "hono/html"
 import { plural } from "../platform/operators/Search.ts"
@@ -25,12 +25,13 @@ export const link = (path: string, query: Parameters<typeof href>[1], text: Cell
 export const traceLink = (url: string | undefined): Html | undefined =>
   url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
 
-/** The columns of a table, by name. Each makes the cell of a row. `number` is for numbers that are links or have a unit. */
+/** The columns of a table, by name. Each makes a cell from a row. `number` aligns links and values with a unit as numbers. */
 export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
- * A table with a caption, which screen readers announce; or the text `empty` if there are no rows. On narrow screens the style
- * sheet shows each row as a card: the roles keep the table a table for screen readers, and `data-name` labels each cell.
+ * A table with a caption, which screen readers announce. If there are no rows, the text `empty` instead. On narrow screens the
+ * style sheet shows each row as a card, with `data-name` as the label of a cell. The roles make it stay a table for screen
+ * readers.
  */
 export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty: string): Html => {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`
@@ -64,7 +65,7 @@ export const table = <Row>(caption: string, columns: Columns<Row>, rows: Readonl
   </div>`
 }
 
-/** A list of names and values. An undefined value does not apply, and is left out. */
+/** A list of names and values. Names with an undefined value are left out. */
 export const facts = (rows: Readonly<Record<string, Cell | undefined>>): Html =>
   html`<dl>
     ${Object.entries(rows).map(([name, value]) =>
@@ -98,7 +99,7 @@ const tones = {
 }
 const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
 
-/** Formats a count that ended at `max`: `10,000 or more`. */
+/** Formats a count that stops at `max`: `10000 or more`. */
 export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
 
 export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
@@ -173,7 +174,7 @@ export const select = (label: string, name: string, options: Options, chosen: st
     </select></label
   >`
 
-/** A field. `fault` says what the field has to be, if its value is faulty. */
+/** A text field. If its value is faulty, `fault` says what is expected. */
 export const input = (label: string, name: string, value: string | null, placeholder = "", fault?: string): Html =>
   html`<label>
     ${label}

@@ -30,7 +30,7 @@ export interface Content {
   readonly project?: ProjectId
   readonly body: ReadonlyArray<Html>
   readonly status?: number
-  /** The URL to which the browser is redirected. If it is present, the page is not shown. */
+  /** If present, the browser is redirected to this URL and the page is not shown. */
   readonly elsewhere?: string | undefined
 }
 
@@ -54,7 +54,7 @@ interface Parts {
   readonly time: Time
 }
 
-/** Makes a page of the project that the query names. */
+/** Makes a page for the project in the query. */
 export const projectPage =
   <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
   (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError | SqlError.SqlError, R> =>
@@ -77,7 +77,7 @@ interface List<Row> {
   readonly filter?: ReadonlyArray<Html>
 }
 
-/** Makes the content of a list: the filter, the table, and a link to the next page, which has the same filter. */
+/** Makes the content of a list: the filter, the table, and a link to the next page with the same filter. */
 export const listOf = <Row>(
   { path, query }: PageRequest,
   { caption, columns, empty, filter, found, title }: List<Row>
@@ -114,7 +114,7 @@ export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: 
   return row ?? (yield* notFound(kind, id))
 })
 
-/** Returns the URL of the trace of a record; undefined if `TRACE_URL_TEMPLATE` is not set. */
+/** Returns the URL of a record's trace; undefined if `TRACE_URL_TEMPLATE` is not set. */
 export const traceUrlOf = (traceparent: string) =>
   Effect.map(Settings, ({ traceUrlTemplate }) =>
     Option.getOrUndefined(
@@ -158,7 +158,7 @@ export const timeOf = (request: PageRequest, name: string) => {
       })
 }
 
-/** Turns what a service does not find, such as a project that another cell serves, into the error of a page. */
+/** Turns failures of a service, such as a project that another cell serves, into a 404 page. */
 export const orNotFound = <A, R>(
   effect: Effect.Effect<A, { readonly message: string } | SqlError.SqlError, R>
 ): Effect.Effect<A, PageError | SqlError.SqlError, R> =>
@@ -177,8 +177,8 @@ export const pageSettings: Readonly<Record<string, string>> = {
 }
 
 /**
- * Reads a page in one read-only transaction. Each statement has a timeout of a second. The planner settings of the report pool
- * are replaced: they suit statements over many rows, but the statements of pages look up few rows by index.
+ * Reads a page in one read-only transaction, with a timeout of one second for each statement. Replaces the planner settings of
+ * the report pool, which suit statements over many rows. The statements of pages look up few rows by index.
  */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(

@@ -1,4 +1,4 @@
-/** The columns of clients, by who can set them. */
+/** The columns of clients, grouped by what can set them. */
 import { Struct } from "effect"
 import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
 import { columnsOf } from "../platform/database/Columns.ts"

@@ -16,7 +16,6 @@ import { create } from "./Clients/Create.ts"
 import { client_not_found, patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 
-/** Makes the operations on clients. */
 export const makeClients = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations

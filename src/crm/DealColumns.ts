@@ -1,4 +1,4 @@
-/** The columns of deals, by who can set them, and the deals in events. */
+/** The columns of deals, grouped by what can set them, and SQL for deals in events. */
 import { Struct } from "effect"
 import { Deal, dealFields, setByPatch } from "../api/crm/Deals.ts"
 import { alteredObject, columnsOf, jsonObject } from "../platform/database/Columns.ts"
@@ -15,7 +15,10 @@ const alterable = { ...writable, closedAt: columns.closedAt }
 
 export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "createdAt"]) }
 
-/** Returns the member `deal` of an event's data, for json_build_object. `row` names a row that a create or a patch returns. */
+/**
+ * Returns SQL for the member `deal` of an event's data, as arguments of json_build_object. `row` is the name of a CTE with the
+ * rows of deals.
+ */
 export const eventDeal = (row: string) => `'deal', ${jsonObject(columns, row)}`
 
 /** Returns the member `previous` of an event's data: the members that a change has altered, with their values in `before`. */

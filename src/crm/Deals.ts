@@ -23,7 +23,6 @@ interface Filters {
   readonly status: DealStatusFilter
 }
 
-/** Makes the operations on deals. */
 export const makeDeals = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations

@@ -21,7 +21,7 @@ interface NotePath {
   readonly id: NoteId
 }
 
-/** Makes the list of the notes of a deal, newest first, and the commands on notes. */
+/** Makes the operations that list the notes of a deal, newest first, and change notes. */
 export const makeNotes = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
@@ -53,7 +53,10 @@ export const makeNotes = Effect.gen(function* () {
 
 const record = selectList(columnsOf(Note.fields, { version: "integer" }))
 
-/** Reads the notes after a position, and whether the deal exists. If the deal has no such note, returns one row of nulls. */
+/**
+ * Reads a page of the deal's notes. The query returns one row of nulls if the page has no notes, and no row if the deal does not
+ * exist.
+ */
 const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (

@@ -9,7 +9,7 @@ import type { Command, Mutation } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 
-/** Makes the command that rates a resolved or closed ticket. It replaces the operator's earlier rating. */
+/** Makes the command that rates a resolved or closed ticket. A new rating replaces the operator's earlier rating. */
 export const makeRateTicket = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations

@@ -15,7 +15,7 @@ export const installations = handlersOf("installations", (define) =>
   )
 )
 
-/** Makes the handler of a command, whose outcome becomes an answer by `answerOf`. */
+/** Makes the handler of a command. `answerOf` makes the answer from the command's outcome. */
 const commandWith =
   <Request extends Parameters<typeof command>[1], Done, Answer, E, R>(
     run: (command: Command, request: Request) => Effect.Effect<Done, E, R>,

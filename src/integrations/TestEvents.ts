@@ -1,6 +1,6 @@
 /**
- * Test events, with which operators check an endpoint. A test event is signed like a delivery and sent once, at once, even if
- * the webhook is disabled. It is not stored, and does not change the health of the endpoint.
+ * Test events, with which operators check an endpoint. A test event is signed like a delivery. It is sent immediately and only
+ * once, even if the webhook is disabled. It is not stored, and does not change the health of the endpoint.
  */
 import { Clock, Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -16,7 +16,7 @@ import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
 import { Sender } from "./endpoints/Sender.ts"
 
-/** Sends a test event. Returns the failure code of the attempt log if there was no answer. */
+/** Sends a test event. Returns the status of the answer, or a failure code of the attempt log if there was none. */
 export const sendTestEvent = Effect.fn("sendTestEvent")(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
@@ -62,7 +62,7 @@ const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: 
   SELECT installation_id AS "installationId", endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
   FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-/** Records an action that changes no record. */
+/** Records an operator's action that changes no record. */
 const record = (sql: SqlClient.SqlClient, projectId: ProjectId, action: Audited) => sql`
   WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
   ${recordAction(sql, action, "project")}

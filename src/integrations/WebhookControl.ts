@@ -12,7 +12,7 @@ import * as Disabling from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
 import { details, list } from "./endpoints/WebhookList.ts"
 
-/** Lists the webhooks of a project by installation. */
+/** Lists the webhooks of a project by installation id. */
 export const listWebhooks = Effect.fn("listWebhooks")(function* (projectId: ProjectId, { after, limit }: Range) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
@@ -39,7 +39,7 @@ export const disableWebhook = Effect.fn("disableWebhook")(function* (projectId: 
   return { webhook, deadLettered: row.deadLettered ?? 0 }
 })
 
-/** Changes a webhook. `change` returns no row if this database does not serve the project. Returns the webhook and the row. */
+/** Changes a webhook. `change` returns no row if this database does not serve the project. */
 const changeWebhook = Effect.fnUntraced(function* <Row extends object>(
   projectId: ProjectId,
   installationId: string,

@@ -13,14 +13,13 @@ import * as DeliveryList from "./deliveries/DeliveryList.ts"
 import * as Installations from "./Installations.ts"
 import * as WebhookList from "./endpoints/WebhookList.ts"
 
-/** Makes the reads of webhooks and of their deliveries. */
 export const makeWebhookReads = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const pages = yield* Pages
   const findWebhook = lookupBy(sql, WebhookList.details(sql))
   const findDelivery = lookupBy(sql, Details.details(sql))
 
-  /** Checks that the project has the installation. It is called only when nothing was found. */
+  /** Fails if the project has no such installation. Called only when the query found nothing. */
   const requireInstallation = (projectId: ProjectId, id: InstallationId) =>
     Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
       exists ? Effect.void : Effect.fail(Installations.installation_not_found())

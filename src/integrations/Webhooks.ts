@@ -20,7 +20,6 @@ import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 /** The outcome of a command, with the current signing secret unless the outcome is a replay. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
 
-/** Makes the commands of webhooks. */
 export const makeWebhooks = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations

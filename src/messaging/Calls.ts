@@ -117,7 +117,8 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        // The attempt runs in its own fiber, which goes on if the caller is interrupted: no lease is left to expire.
+        // The attempt runs in its own fiber. If the caller is interrupted, the fiber goes on and records the outcome, so the
+        // lease need not expire.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
             Effect.flatMap(FiberSet.run(fibers, withOwnTime(Effect.interruptible(attempt(leased, guard)))), (fiber) =>

@@ -1,6 +1,6 @@
 /**
- * SQL of the messages of campaigns, for the statements that release recipients and collect outcomes. Between two attempts
- * a message of a campaign is not in the queue (`available_at` is null). It waits until its recipient is released again.
+ * SQL for messages of campaigns: releasing recipients and collecting outcomes. Between two attempts, a campaign's message waits
+ * outside the queue (`available_at` is null) until its recipient is released again.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { workerOf, type Terms } from "./Messages/Attempts.ts"
@@ -10,8 +10,8 @@ import { givenUp, isWaiting } from "./Messages/States.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Leases an attempt for each row of `released`: the first attempt of a new message, or the next attempt of a message that waits.
- * Returns no row for a message that exists and does not wait.
+ * Leases an attempt for each row of `released`: the first attempt of a new message, or the next attempt of a waiting message.
+ * Returns no row for an existing message that is not waiting.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
@@ -30,7 +30,7 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
     AND message.attempts < excluded.attempts
   RETURNING project_id, id AS message_id, attempts AS number, text, ${sql.literal(uncalledAttempts)} AS uncalled`
 
-/** Ends the waiting messages of the rows of `abandoned`: no attempt follows. */
+/** Gives up the waiting messages of the recipients in `abandoned`. No attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
   UPDATE messages SET status = ${givenUp(sql, `abandoned.in_doubt OR messages.${inDoubt}`)}, updated_at = ${now},
     attempt_log = ${sql.literal(endedLog)}
@@ -40,6 +40,6 @@ export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
 
 export const isInDoubt = (sql: Sql) => sql.literal(`message.${inDoubt}`)
 
-/** The time of the next attempt of `message`, if any. */
+/** The time of the next attempt of `message`; null if none follows. */
 export const nextAttemptAt = (sql: Sql) => sql`
   CASE WHEN ${isWaiting(sql, "message.status")} THEN (message.attempt_log -> -1 ->> 'nextAttemptAt')::timestamptz END`

@@ -76,7 +76,7 @@ const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   return HttpApiSchema.withHeaders({ body: receiptOf(message), headers: replay })
 })
 
-/** Whole seconds until the next attempt; a default if only an operator can settle the message. */
+/** Whole seconds until the next attempt; 60 if no attempt follows. */
 const retryAfter = (wait: number | undefined) => (wait === undefined ? 60 : Math.max(1, Math.ceil(wait / 1000)))
 
 const reasonOf = (attempts: ReadonlyArray<MessageAttempt>) => {

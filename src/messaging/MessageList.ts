@@ -55,13 +55,16 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
       AND recipient.status IN ('pending', 'sending')
   ))`
 
-/** The filters of the list: a state, or the condition `needsDecision`. */
+/** The filters of the list: each status, and `needsDecision`. */
 export const messageFilters = [...messageStatuses, "needs decision"] as const
 export type MessageFilter = (typeof messageFilters)[number]
 
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
-/** Finds the messages of a page, newest first. With a filter, reads at most `scanLimit` messages; those of unknown outcome have an index. */
+/**
+ * Finds a page of messages, newest first. With a filter, reads at most `scanLimit` messages. An index finds messages of unknown
+ * outcome.
+ */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,

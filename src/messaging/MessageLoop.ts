@@ -51,7 +51,7 @@ export class MessageLoop extends Context.Service<
   MessageLoop,
   {
     readonly take: (source: Source) => Effect.Effect<void, ServiceUnavailable>
-    /** Stops taking, and waits until every attempt that was taken has been recorded. */
+    /** Stops taking attempts, and waits until all taken attempts are recorded. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/messaging/MessageLoop") {
@@ -67,7 +67,7 @@ export class MessageLoop extends Context.Service<
       let mode: "taking" | "draining" | "ending" = "taking"
       const fibers = yield* FiberSet.make()
 
-      /** Makes the call at its time, with a permit of its channel. If the channel's circuit is open, no call is made. */
+      /** Delays a call until the time of its attempt, and skips it if the circuit of its channel is open. */
       const guardOf =
         (claim: Claim, permit: ChannelLimits.Permit): Guard =>
         (call) => {
@@ -133,7 +133,7 @@ export class MessageLoop extends Context.Service<
         take: (source: Source) => take(source, true),
         drain: Effect.suspend(() => {
           if (mode === "taking") mode = "draining"
-          // No attempts are taken after the statement in progress.
+          // Waits for the `take` in progress. No attempts are taken after it.
           return Effect.andThen(taking.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
         })
       }

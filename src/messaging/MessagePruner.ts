@@ -3,12 +3,12 @@ import { Duration } from "effect"
 import { prune, pruning } from "../platform/background/Retention.ts"
 
 /**
- * Keeps the messages that something still needs:
+ * Some messages are kept for longer:
  *
- * - A message in another state is sent again, or an operator has to settle it.
- * - The campaign of a message has to collect the outcome, so a message that changed after the horizon stays.
- * - A repeated send reads the message of its idempotency key, and both are equally old. So a message stays while the project has
- *   a key that is as old.
+ * - A message that is neither sent nor failed needs another attempt or an operator.
+ * - A campaign has to collect the outcome of its message, so the age of a message counts from its last change.
+ * - A repeated send reads the message of its idempotency key. So a message stays while the project has a key that is as old as
+ *   the message.
  */
 export const layer = pruning(
   "message pruning",

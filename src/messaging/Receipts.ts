@@ -1,4 +1,4 @@
-/** Receipts of messages for callers, who see the outcome of a send without repeating the request (contract §8). */
+/** Receipts of messages. A caller can read the outcome of a send without repeating the request (contract §8). */
 import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { details } from "../api/Details.ts"
@@ -37,7 +37,7 @@ export const makeGetReceipt = Effect.gen(function* () {
   })
 })
 
-/** Returns the receipt of a message, with its members in the order of the contract, which jsonb does not keep. */
+/** Returns the receipt of a message with its members in the order of the contract. jsonb does not keep this order. */
 export const receiptOf = (message: MessageReceipt): MessageReceipt => ({
   ...Struct.pick(message, Struct.keys(MessageReceipt.fields)),
   attempts: message.attempts.map((attempt) => Struct.pick(attempt, Struct.keys(MessageAttempt.fields)))

@@ -13,7 +13,7 @@ interface Attempted {
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
   readonly providerType: ProviderType
-  /** The campaign of the message; null for a message of a conversation. */
+  /** Null for a message of a conversation. */
   readonly campaignId: string | null
   /** For a message of a campaign: number of earlier attempts without a call. */
   readonly uncalled?: number

@@ -1,4 +1,4 @@
-/** Text replies. A message is sent once; a repeated request returns its state (contract §8). */
+/** Text replies. A message is sent once. A repeated request returns the state of the message (contract §8). */
 import { Duration, Effect, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/schema/Ids.ts"
@@ -29,8 +29,8 @@ export interface Sent {
 }
 
 /**
- * Makes the command that creates a message and calls the provider. A repeated command makes no call, and waits for a call in
- * flight.
+ * Makes the command that creates a message and calls the provider. A repeated command makes no call, but waits for the outcome
+ * of a call in flight.
  */
 export const makeSend = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -39,7 +39,7 @@ export const makeSend = Effect.gen(function* () {
   const { providerTimeout } = yield* Settings
   const now = yield* databaseNow(sql)
 
-  /** Reads a message. The preceding call may have used up the time of the request, so the read has its own time. */
+  /** Reads a message. The call before it may have used up the time of the request, so the read has its own time limit. */
   const current = (projectId: ProjectId, id: MessageId) =>
     now.pipe(
       Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
@@ -55,8 +55,8 @@ export const makeSend = Effect.gen(function* () {
 
   // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
   const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-  // The creation time is by the clock of the process that created the message, which may be ahead. The end of the lease is by
-  // the database's clock, so it is checked as well.
+  // The time of creation comes from the process that created the message, whose clock may be ahead. So the end of the lease,
+  // which is by the database's clock, is checked as well.
   const leaseLeft = Duration.toMillis(calls.lease) - longestWait
   const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
     deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft

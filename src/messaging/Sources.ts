@@ -14,7 +14,7 @@ export const noSuchConversation = () =>
     detail: details.conversation_not_found
   })
 
-/** Makes the reads of sources. The list is newest first, and includes revoked sources. */
+/** Makes the operations that read sources. The list is newest first, and includes revoked sources. */
 export const makeSources = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const pages = yield* Pages

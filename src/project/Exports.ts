@@ -1,8 +1,8 @@
 /**
- * Writes a project as a project file (contract §12). To apply the file changes nothing.
+ * Writes a project as a project file (contract §12). Applying the file would change nothing.
  *
- * All statements read one snapshot, in a transaction that takes only the locks of a SELECT, so no mutation waits for it. Cursors
- * read the records and the items of their lists in the same order. Each record is written as soon as it is read, so the memory
+ * All statements read one snapshot. Their transaction takes only the locks of a SELECT, so no mutation waits for it. Cursors
+ * read the records and the items of their lists in the same order. Each record is written as soon as it is read, so memory use
  * does not grow with the project.
  */
 import { Effect, type PlatformError, Record } from "effect"
@@ -16,7 +16,7 @@ import * as ProjectRow from "./Projects/ProjectRow.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The number of records that were written for each member of the project file. */
+/** The number of written records for each member of the project file. */
 export interface ExportReport {
   readonly projectId: ProjectId
   readonly records: Readonly<Record<string, number>>

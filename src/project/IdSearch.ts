@@ -1,11 +1,11 @@
-/** The search for records of any kind by the beginning of an id. */
+/** The search by the beginning of an id, over several kinds of records. */
 import type { SqlClient, Statement } from "effect/sql"
 
 /** The table of each kind of record, and the columns with the id and the name. */
 const kinds = {
   project: ["projects", "project_id", "name"],
   delivery: ["deliveries", "id", "event_type"],
-  /** An event is found by its deliveries, whose ids are shown as the name. */
+  /** Events are found through their deliveries. The name that is shown is the id of a delivery. */
   event: ["deliveries", "event_id", "id"],
   message: ["messages", "id", "status"],
   campaign: ["campaigns", "id", "name"],
@@ -31,8 +31,8 @@ export const maxFound = 10
 const greatest = "\u{10ffff}"
 
 /**
- * Finds records whose ids begin with `start`, in one project or, if it is null, in the first `maxProjects` projects. Each kind is
- * read in a range of its primary key, events in a range of the index `deliveries_by_event`.
+ * Finds records whose ids begin with `start`, in one project. If `projectId` is null, searches the first `maxProjects` projects.
+ * Events are read in a range of the index `deliveries_by_event`, the other kinds in a range of their primary key.
  */
 export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
   const parts = Object.entries(kinds).map(([kind, [table, id, name]]): Statement.Fragment => {

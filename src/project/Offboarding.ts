@@ -35,7 +35,7 @@ const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "Constra
 const isContended = ({ reason }: SqlError.SqlError) =>
   reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError"
 
-/** Removes a project in a state of a move. Calls `progress` with the number of removed rows after each batch. */
+/** Removes a project whose move is in `state`. After each batch, calls `progress` with the number of rows removed so far. */
 export const removeProject = Effect.fn("removeProject")(
   function* (projectId: ProjectId, state: State | null, progress: (rows: number) => Effect.Effect<void>) {
     const sql = yield* SqlClient.SqlClient
@@ -48,7 +48,7 @@ export const removeProject = Effect.fn("removeProject")(
     const deleted: Record<string, number> = {}
     let rows = 0
 
-    /** Removes the rows of a table until none is left, or until a batch fails because other rows reference it. */
+    /** Removes rows of a table until none is left, or until other rows reference the next batch. */
     const empty = Effect.fnUntraced(function* (table: string) {
       while (true) {
         const removed = yield* removeBatch(sql, projectId, table, batch).pipe(
@@ -70,7 +70,7 @@ export const removeProject = Effect.fn("removeProject")(
       const before = rows
       yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
       const gone = yield* Effect.asSome(removeRow(sql, projectId)).pipe(
-        // A statement that began before the project was marked as deleted has added a row. The next round removes the row.
+        // A statement that began before the project was marked has added a row. The next round removes this row.
         Effect.catchIf(
           (error) => isReferenced(error) && rows > before,
           () => Effect.succeedNone

@@ -10,7 +10,7 @@ interface Listed {
   readonly createdAt: string
 }
 
-/** Returns projects by id, also projects whose deletion was interrupted. */
+/** Lists projects by id, including projects whose deletion was interrupted. */
 export const listProjects = Effect.fn("listProjects")(function* ({
   after,
   limit

@@ -50,8 +50,8 @@ export class Projects extends Context.Service<
         const { id } = project
         const { created, isDeleted, row } = yield* ProjectRow.open(sql, project)
         if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
-        // The time is read after the project's lock is taken. So `updatedAt` is never earlier than a change for which the apply
-        // waited.
+        // Read after the project's lock is taken, so that `updatedAt` is not earlier than a change that the apply has waited
+        // for.
         const now = yield* DateTime.nowAsDate
         const channels = yield* Channels.resolve(sql, box, file)
         const pipelines = yield* Pipelines.load(sql, file)

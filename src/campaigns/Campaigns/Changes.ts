@@ -1,4 +1,4 @@
-/** The commands that change columns of a campaign. Each consists of the values that it sets, and of guards. */
+/** The commands that change columns of a campaign. Each command has values to set and guards to check. */
 import { Data, Option, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
@@ -12,7 +12,7 @@ import { commandOn, type Conflict, stateAfter, versionGuard } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The project's time zone is not the zone in which a local time was read. */
+/** The project's time zone has changed since a local time was converted. */
 class ZoneChanged extends Data.TaggedError("ZoneChanged")<{ readonly timeZone: string }> {}
 
 const settable = {
@@ -40,15 +40,15 @@ interface References {
 }
 
 interface Start {
-  /** Why the local time cannot be used as a start; null if it can. */
+  /** Why the campaign can't start at the local time; null if it can. */
   readonly fault: string | null
-  /** The zone in which the local time was read; null if the time does not depend on a zone. */
+  /** The zone by which the local time was converted; null for an immediate start. */
   readonly timeZone: string | null
 }
 
 /**
- * What a command sets and checks, beside the state of the campaign, which every command checks. A column that `values` lacks
- * keeps its value.
+ * What a command sets and checks. The state of the campaign is checked for every command. Columns that are not in `values` keep
+ * their values.
  */
 interface Change {
   readonly operation: Operation
@@ -70,7 +70,7 @@ const fallback = ({ channelId, templateId, templateVersion }: References) => ({
   fallbackChannelId: channelId ?? null
 })
 
-/** Formats a time for PostgreSQL, which accepts years beyond 9999 without the sign that ISO 8601 puts before them. */
+/** Formats a time for PostgreSQL. ISO 8601 puts a sign before years beyond 9999, which PostgreSQL does not accept. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
 /** Returns the change of a command to schedule, whose local time is in `timeZone`. */
@@ -115,7 +115,10 @@ export const changeOf = (
 
 const none = (sql: Sql) => sql.literal("")
 
-/** The members whose reference does not exist, each preceded by a space. No lock, as templates and channels are never removed. */
+/**
+ * SQL for the members whose referenced record does not exist, each after a space. Takes no lock, because templates and channels
+ * are never removed.
+ */
 const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
   const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`
   return sql`concat(
@@ -139,7 +142,7 @@ const referenceConflicts = (sql: Sql, projectId: ProjectId, references: Referenc
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
   ) THEN 'campaign_state_conflict channel'`
 
-/** The missing parts of a campaign that cannot be scheduled yet, each preceded by a space. */
+/** SQL for the parts that a campaign lacks before it can be scheduled, each after a space. */
 const lacking = `concat(
   CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
   CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END

@@ -1,4 +1,4 @@
-/** Freezes an audience in one statement: classifies the candidates and stores the eligible ones. */
+/** Freezes an audience: one statement classifies the candidates and stores the eligible ones. */
 import type { SqlClient } from "effect/sql"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"

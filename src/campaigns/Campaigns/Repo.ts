@@ -25,7 +25,7 @@ export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<C
     ON audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id
   WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}`
 
-/** Marks the audience of the campaign, if it has one, so that the pruner deletes it. */
+/** Marks the campaign's audience, if any, for deletion by the pruner. */
 export const abandonAudience = (sql: Sql, projectId: ProjectId, at: Date) => sql`
   abandoned AS (
     UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim

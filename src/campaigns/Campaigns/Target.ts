@@ -31,7 +31,7 @@ const missingDetails: Readonly<Record<string, string>> = missingOfCampaign
 
 const problemsOf = (operation: Operation): Problems<Conflict> => ({
   campaign_not_found,
-  // The fault is the state, or that the channel is revoked.
+  // The fault is the campaign's state, or `channel` if the channel is revoked.
   campaign_state_conflict: ({ faults: [fault = ""] }) =>
     new CampaignStateConflict({
       detail:
@@ -43,7 +43,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
     new VersionConflict({ detail: detailOf.version_conflict("campaign", version), currentVersion: version }),
   campaign_reference_not_found: ({ faults }) =>
     new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") }),
-  // The faults are the words of the detail.
+  // The detail was split into words. `faults` has these words.
   schedule_invalid: ({ faults }) => new ScheduleInvalid({ detail: faults.join(" ") }),
   campaign_not_ready: ({ faults }) =>
     new CampaignNotReady({
@@ -52,7 +52,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
     })
 })
 
-/** Returns SQL of the state to which an operation moves the campaign; NULL if the operation is not allowed. */
+/** Returns SQL for the state of the campaign after an operation; NULL if the operation is not allowed. */
 export const stateAfter = (operation: Operation): string =>
   `CASE target.status ${startsOf(campaigns, operation)
     .map((status) => {
@@ -64,7 +64,7 @@ export const stateAfter = (operation: Operation): string =>
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
 
-/** A command on a campaign, in SQL over `project`, `target`, `frozen` (the campaign's audience) and the joins in `from`. */
+/** A command on a campaign. Its SQL can use `project`, `target`, `frozen` (the campaign's audience) and what `from` joins. */
 interface Parts {
   readonly projectId: ProjectId
   readonly id: CampaignId
@@ -73,20 +73,20 @@ interface Parts {
   /** Common table expressions that `from` joins, each followed by a comma. */
   readonly before?: Statement.Fragment
   readonly from?: Statement.Fragment
-  /** `WHEN … THEN …` for each conflict other than the conflict of the state, in the order in which they are reported. */
+  /** A `WHEN … THEN …` for each conflict, in the order of their priority. The conflict of the state comes before all of them. */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
   /** The campaign's version after the command. */
   readonly version: Statement.Fragment
-  /** The id of the receipt, if it is not the campaign's. */
+  /** The id in the receipt. Default: the campaign's id. */
   readonly resourceId?: CampaignId
   readonly effect: Statement.Fragment
 }
 
 /**
- * Makes the mutation of a command: the campaign exists, its state allows the operation, and there is no other conflict. Locks the
- * campaign in `target`, which has no row if it does not exist. So concurrent commands run one after the other, and each sees the
- * changes of the previous command.
+ * Makes the mutation of a command. The guards are: the campaign exists, its state allows the operation, and there is no other
+ * conflict. `target` locks the campaign, and has no row if the campaign does not exist. So concurrent commands run one after the
+ * other, and each sees the changes of the previous command.
  */
 export const commandOn = (
   sql: Sql,

@@ -1,4 +1,4 @@
-/** The campaigns that a release sends for, each with its pace and its routes. */
+/** The campaigns of a release, with their pace and routes. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 import { isAwake } from "../../platform/Moves.ts"
@@ -17,8 +17,8 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
     AND status = 'pending' AND ${isDue}`
 
 /**
- * Returns SQL that is true if the campaign has such a recipient, otherwise null. With EXISTS, PostgreSQL might read the open
- * recipients of all campaigns at once.
+ * Returns SQL that is true if the campaign has an open recipient with this condition, otherwise null. With EXISTS, PostgreSQL
+ * might read the open recipients of all campaigns at once.
  */
 const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
@@ -30,10 +30,10 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
   )`
 
 /**
- * Locks running campaigns whose next send is before `until`. By the lock, one process at a time advances the pace of a campaign.
- * A campaign without open recipients, or without a channel that has a permit, is left out: it would only use up the limit.
- * Projects take turns, because campaigns that share a busy channel may stay due for long. `quota` is the number of evenly spaced
- * sends before `until`. Missed sends are not made up for.
+ * Locks running campaigns whose next send is due before `until`. Because of the lock, only one process at a time advances the
+ * pace of a campaign. Campaigns without an open recipient or without a free permit on a channel are left out, because they would
+ * only use up the limit. Projects take turns, because campaigns that share a busy channel may stay due for long. `quota` is the
+ * number of evenly spaced sends before `until`. Missed sends are not made up for.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   ready AS MATERIALIZED (

@@ -8,8 +8,8 @@ const latest = "6 hours"
 
 /**
  * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
- * `sending`. The delay of a start counts from the start time, or from a later resume. The last change may have its time from a
- * clock that is ahead: the time of a move is never earlier.
+ * `sending`. The delay of a start counts from the start time, or from the resume if that was later. `updated_at` never
+ * decreases, even if the clock of the previous change was ahead.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (

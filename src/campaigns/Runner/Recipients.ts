@@ -1,5 +1,6 @@
 /**
- * The states of a recipient of a campaign and the moves between them (contract §9), as data, and the outcomes of messages.
+ * The states of a campaign's recipient and the moves between them (contract §9), as data. Also moves recipients by the outcomes
+ * of their messages.
  *
  *   pending ──▶ sending ──▶ sent, failed, unknown
  *      │ ▲         │
@@ -42,13 +43,13 @@ const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${stat
 
 export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(open)})`)
 
-/** Returns SQL of the state to which the column `move` leads; NULL if the move is not one of `moves`. */
+/** Returns SQL for the state after the move in the column `move`; NULL if the move is not in `moves`. */
 export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
   sql.literal(`CASE move ${moves.map((move) => `WHEN '${move}' THEN '${stepOf(recipients, move).to}'`).join(" ")} END`)
 
 /**
- * The moves of a recipient whose message left the queue, each with its condition. The first condition that holds applies.
- * `message` is the last message to the recipient; none of its attempts is in flight.
+ * The moves of a recipient whose message has left the queue, each with its condition. The first condition that holds applies.
+ * `message` is the recipient's last message, without an attempt in flight.
  */
 const ends: ReadonlyArray<readonly [Move, string]> = [
   ["accepted", "message.status = 'sent'"],
@@ -62,12 +63,12 @@ const ends: ReadonlyArray<readonly [Move, string]> = [
 const batch = 1_000
 
 /**
- * Moves the recipients whose message has an outcome and left the queue. Only the message records what was sent, so a recipient
- * gets the outcome once, whichever process has recorded it. `attempts` is the fence: a recipient that was released again has a
- * later attempt than its message in this snapshot, and stays.
+ * Moves recipients whose message has an outcome and has left the queue. The outcome is stored only in the message, so a
+ * recipient gets it once, whichever process has recorded it. `attempts` is the fencing token: a recipient that was released
+ * again has more attempts than its message in this snapshot, so it is left out.
  *
- * Lock order, as in every statement that moves recipients: recipients (here with SKIP LOCKED), then the counts of audiences
- * (`count_recipients()`).
+ * Locks recipients (here with SKIP LOCKED), then the counts of audiences (`count_recipients()`). Every statement that moves
+ * recipients uses this order.
  */
 export const collect = (sql: Sql) => sql`
   WITH ended AS MATERIALIZED (

@@ -1,8 +1,8 @@
 /**
  * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
- * next attempt. The row of the campaign serializes the pace over all processes. The statement that locks the row takes the
- * sends of the window, evenly spaced, and advances the time of the next send. Other statements skip the campaign. The id of a
- * message derives from recipient and route, so a recipient has at most one message on each route.
+ * next attempt. The statement that locks the row of the campaign takes the sends of the window, evenly spaced, and advances the
+ * time of the next send. Other statements skip a locked campaign, so all processes together keep its pace. The id of a message
+ * derives from recipient and route, so a recipient has at most one message on each route.
  *
  * Lock order: campaigns and then recipients, both with SKIP LOCKED, then messages, then the counts of audiences.
  */
@@ -74,9 +74,9 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   ORDER BY send_at`
 
 /**
- * The recipients that the limits admit, with the time of each send. The first limit is the quota of the campaign, the second the
- * permits of the channel. The project with the fewest attempts in flight comes first. `turn` numbers only admitted recipients,
- * so that a channel without permits does not reduce the pace.
+ * The recipients that fit the limits, with the time of each send. The limits are the quota of the campaign, then the permits of
+ * the channel. Projects with fewer attempts in flight come first. `turn` counts only recipients with a permit, so that a channel
+ * without permits does not slow the pace.
  */
 const chosen = (sql: Sql, limits: Limits) => sql`
   ranked AS (
@@ -100,13 +100,13 @@ const chosen = (sql: Sql, limits: Limits) => sql`
     ORDER BY ${shareOf(sql, "project_rank")}, project_id LIMIT ${limits.free}::int
   )`
 
-/** The columns of a candidate that the statement needs after it has chosen which recipients move. */
+/** The columns of a candidate that are needed after the choice of recipients. */
 const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
   move, kind, channel_id, provider_type, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 
 /**
- * Locks the recipients that move: recipients that the limits admit, and recipients whose move is not a release. A recipient that
- * has changed since the snapshot is left out.
+ * Locks the recipients that move: those within the limits, and those whose move is not a release. A recipient that has changed
+ * since the snapshot is left out.
  */
 const moving = (sql: Sql) => sql`
   moving AS MATERIALIZED (

@@ -7,7 +7,7 @@ import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
 
-/** The cell has no name. The lines of the router's map need it. */
+/** The cell has no name, but each line of the router's map contains it. */
 class CellUnnamed extends Data.TaggedError("CellUnnamed") {
   override readonly message = "CELL is not set: it is the name of this cell, such as CELL=01"
 }
@@ -21,7 +21,7 @@ const map = Command.make(
     const keys = yield* movedKeys(cell.value)
     const items = keys.map(({ keyId }) => ({ keyId, cell: cell.value }))
     const lines = items.map((item) => `${item.keyId} ${item.cell}`)
-    // If there are no keys, the text form prints nothing: an empty line would end up in the map.
+    // Without keys, the text form prints nothing, because an empty line would get into the map.
     if (json || lines.length > 0) yield* answer(json, { items }, lines.join("\n"))
   }, onMigratedDatabase)
 ).pipe(

@@ -20,14 +20,16 @@ class NotRunning extends Data.TaggedError("NotRunning")<{ readonly dataDir: stri
   }
 }
 
-/** Finds the admin server: by its settings, else by the file that a service with the embedded database keeps. */
+/**
+ * Finds the address of the admin server in the settings, otherwise in the file that a service with an embedded database writes.
+ */
 const findServer = Effect.gen(function* () {
   const { adminHost, adminPort, dataDir, databaseUrl } = yield* Settings
   if (Option.isSome(adminPort) && adminPort.value !== 0) return adminUrl(adminHost, adminPort.value)
   if (Option.isSome(databaseUrl)) return yield* new NoAdminPort()
   const kept = yield* read(dataDir)
   if (Option.isNone(kept)) return yield* new NotRunning({ dataDir })
-  // A service that was killed leaves its file behind.
+  // A killed service leaves its file behind, so the address is tried.
   return yield* Effect.tryPromise((signal) => fetch(kept.value, { method: "HEAD", signal })).pipe(
     Effect.timeout("2 seconds"),
     Effect.mapBoth({ onSuccess: () => kept.value, onFailure: () => new NotRunning({ dataDir }) })

@@ -1,4 +1,4 @@
-/** `listen`: a receiver of webhooks on the loopback, for trying them. It needs no database (contract §13). */
+/** `listen`: receives webhooks on the loopback, to try them out. Needs no database (contract §13). */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Console, Data, Effect, Layer, Option, Redacted } from "effect"
 import { CliError, Command, Flag } from "effect/cli"

@@ -81,7 +81,7 @@ const exportCommand = Command.make(
       withProgress(`Exporting project ${project}`, () => `, ${records} records`),
       onMigratedDatabase
     )
-    // Without a file, standard output has the project file itself, so no report follows.
+    // Without `--output`, standard output contains the project file, so no report is printed.
     if (Option.isSome(output) && report !== undefined) yield* answer(json, report, exportReport(output.value, report))
   })
 ).pipe(
@@ -126,7 +126,10 @@ const remove = Command.make(
   Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
 )
 
-/** A flag whose value may be in an environment variable, as the list of processes shows the password of a URL in a flag. */
+/**
+ * A flag whose value may be in an environment variable instead. The list of processes would show the password in a URL that is
+ * given as a flag.
+ */
 const databaseUrl = (name: string, variable: string) => {
   const given = Flag.String(name).pipe(
     Flag.withFallbackConfig(Config.NonEmptyString(variable)),

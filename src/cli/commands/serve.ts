@@ -4,7 +4,7 @@ import { Command, Flag } from "effect/cli"
 
 const nothing: (context: Context.Context<never>) => Context.Context<never> = () => Context.empty()
 
-/** The command that runs the service, under the name that its help shows. */
+/** The command that runs the service. Its help shows `name`. */
 export const serveAs = <const Name extends string>(name: Name) =>
   Command.make(
     name,

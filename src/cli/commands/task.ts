@@ -69,7 +69,7 @@ export const task = Command.make("task").pipe(
   Command.withSubcommands([create, complete])
 )
 
-/** Decodes the id of a record. A text that is not a valid id names an unknown record. */
+/** Decodes the id of a record. If the id is malformed, fails as if the record did not exist. */
 const namedIn =
   (projectId: ProjectId) =>
   <Id>(kind: "task" | "deal" | "client", schema: Schema.Codec<Id, string>, id: string) =>

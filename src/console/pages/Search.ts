@@ -1,4 +1,4 @@
-/** The search for records whose id begins with a text: a list of them, or the page of the only one. */
+/** The search for records by the beginning of an id. A single result redirects to its page. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.ts"

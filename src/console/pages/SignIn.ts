@@ -13,7 +13,10 @@ export const signInPage = pageResponse(
   401
 )
 
-/** The page of a sign-in link. Loading the page changes nothing, because anyone may load it; its button redeems the link. */
+/**
+ * The page of a sign-in link. Only its button redeems the link. Loading the page changes nothing, because software that previews
+ * links may load it.
+ */
 export const linkPage = (code: string) =>
   pageResponse({ title: "Sign in" }, [
     html`<form method="post" action="${signInPath}">

@@ -4,8 +4,9 @@ import { details } from "../../api/Details.ts"
 import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
- * Locks the rows of projects and reads the free capacity of each. `projects` is a query of the distinct ids, in lock order. The
- * read follows the lock, so that the second of two concurrent statements counts the clients of the first.
+ * Locks the rows of projects, then reads the free capacity of each. If the read came before the lock, a statement that waited
+ * for the lock would not count the clients of the statement before it. `projects` is a query of distinct project ids, in lock
+ * order.
  */
 export const lockCapacity = (sql: SqlClient.SqlClient, projects: Statement.Fragment) => sql`
   capacity AS MATERIALIZED (

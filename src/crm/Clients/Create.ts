@@ -13,8 +13,8 @@ interface NewClient extends ClientCreate {
 }
 
 /**
- * If no capacity is left, all commands are refused. If less capacity is left than a group has commands, the later commands stay
- * undecided, because their outcome depends on the commands before them.
+ * If no capacity is left, all commands are refused. If less is left than the group needs, the later commands stay undecided,
+ * because their outcome depends on the commands before them.
  */
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
   args: { id: "text", ...argumentsOf(creatable) },

@@ -5,7 +5,7 @@ import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 
 export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 
-/** The details, by the word that stands for the missing reference in `failure`. */
+/** The texts of the problem, by the words that follow the code in `failure`. */
 const texts: Readonly<Record<string, string>> = missingOfDeal
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>

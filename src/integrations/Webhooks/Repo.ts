@@ -18,8 +18,9 @@ import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, from which
- * the secrets are also read. If the locked webhook has another version, the command gets no verdict and is tried again.
+ * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, and the
+ * secrets are read from the same snapshot. If the locked webhook has another version, the statement returns no verdict, and the
+ * command is tried again.
  */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (
@@ -50,7 +51,7 @@ export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
   }
 }
 
-/** The current secret is not the one that was opened before. Nothing was changed. */
+/** The current secret is not the secret that was read before the statement. Nothing was changed. */
 export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
 
 interface Configuration extends WebhookConfigure {

@@ -12,7 +12,7 @@ const { amountMinor, currency, expectedCloseDate, title } = dealFields
 const { displayName, email, firstName, lastName, phone, tags } = clientFields
 const sale = { title, amountMinor, currency, expectedCloseDate }
 
-/** A field that the API also has uses the schema of the API, so that both accept the same values. */
+/** Fields that are also in the API use its schemas, so that both accept the same values. */
 export const importFields = {
   contact: { displayName, firstName, lastName, email, phone, tags },
   organization: { name: text(1, 160) },

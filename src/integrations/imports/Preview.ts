@@ -12,7 +12,10 @@ import { preview } from "./Preview/Repo.ts"
 export class Preview extends Context.Service<
   Preview,
   {
-    /** Previews an import. An installation that is disabled, or has no profile or no staged records, is not ready. */
+    /**
+     * Previews an import. Fails with `InstallationNotReady` if the installation is disabled, has no profile or has no staged
+     * records.
+     */
     readonly preview: (
       projectId: ProjectId,
       id: InstallationId

@@ -42,7 +42,10 @@ export const stage = Effect.fnUntraced(function* (
   }
 })
 
-/** Returns a digest of a batch; null for an empty batch. The order of records counts, because it determines the duplicates. */
+/**
+ * Returns a digest of a batch; null for an empty batch. It depends on the order of the records, because the order determines
+ * which are duplicates.
+ */
 export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null => {
   if (records.length === 0) return null
   const hash = createHash("sha256")
@@ -50,7 +53,7 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
   return hash.digest("hex")
 }
 
-/** Evaluates the records of a batch, which are in canonical order; without a profile, removes the evaluation. */
+/** Evaluates the records of a batch, given in canonical order. Without a profile, removes the evaluation. */
 const evaluateBatch = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batches.Batch,

@@ -23,7 +23,7 @@ export interface Attempt {
   readonly config: Uint8Array
   readonly address: string
   readonly text: string
-  /** The number of the attempt, which is also the fence of its lease. */
+  /** The number of the attempt. It is also the fencing token of the lease. */
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
@@ -66,7 +66,9 @@ const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted)
   return { projectId, messageId, number, from: before(on), to: after(on), entry, delayMillis }
 }
 
-/** A claimed message: its next attempt, or, if `lost`, the attempt whose lease has ended, to record as unknown. */
+/**
+ * A claimed message with its next attempt or, if `lost`, with an attempt whose lease has ended, which is recorded as unknown.
+ */
 export interface Claim extends Attempt {
   readonly lost: boolean
   /** Milliseconds until the attempt is due. */
@@ -77,19 +79,19 @@ export interface Terms {
   readonly now: Statement.Fragment
   /** Milliseconds from the time of an attempt to the end of its lease. */
   readonly leaseMillis: number
-  /** The worker that holds the lease. If null, only time ends the lease. */
+  /** The worker that holds the lease. If null, the lease ends only by time. */
   readonly workerId: bigint | null
   readonly limits: Limits
 }
 
 /**
- * Claims due messages and leases them within the limits: fairly across projects, and across the channels of each
- * project. An attempt is lost if its lease ended without a result. It needs no permit of its channel; its message gets the status
- * `unknown`, so that the new lease does not look like a call in flight. Any other due message gets no further attempt if its
+ * Claims due messages and leases their attempts, within the limits. Projects share the permits fairly, and so do the channels of
+ * a project. An attempt is lost if its lease has ended without a result. A lost attempt needs no permit, and its message becomes
+ * `unknown`, so that the new lease does not look like a call in flight. Other due messages get no further attempt if their
  * channel was revoked or has changed its provider.
  *
- * Lock order: messages only, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping
- * through the index `messages_due`; the same index returns the due messages of a project in order.
+ * Locks only messages, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping through the
+ * index `messages_due`. The same index returns the due messages of a project in order.
  */
 export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   WITH RECURSIVE ${limitTables(sql, terms.limits)},
@@ -147,8 +149,8 @@ const due = (sql: Sql, { limits, now }: Terms) => sql`
   )`
 
 /**
- * The due messages that the limits admit. The project with the fewest attempts in flight comes first. In a project, the
- * first message of each channel comes before the second message of any channel.
+ * The due messages that fit the limits. Projects with fewer attempts in flight come first. Within a project, the first message
+ * of each channel comes before the second message of any channel.
  */
 const chosen = (sql: Sql, { limits }: Terms) => sql`
   admitted AS (

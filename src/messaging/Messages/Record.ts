@@ -12,7 +12,7 @@ import { noSuchConversation } from "../Sources.ts"
 type Sql = SqlClient.SqlClient
 
 export interface Message extends MessageReceipt {
-  /** Milliseconds to the end of the attempt's lease, or to the next attempt; null if there is neither. */
+  /** Milliseconds until the attempt's lease ends, or until the next attempt; null if there is neither. */
   readonly waitMillis: number | null
   /** Milliseconds since the message was created. */
   readonly ageMillis: number
@@ -38,12 +38,12 @@ export const columns = (sql: Sql, now: Statement.Fragment) => sql`
 export const instant = (sql: Sql, time: Statement.Fragment) =>
   sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** The log entry of an attempt that starts; `number` is an SQL expression, and `at` a time as text. */
+/** SQL for the log entry of an attempt that starts. `number` is an SQL expression, and `at` a time as text. */
 export const startedAttempt = (sql: Sql, number: string, at: Statement.Fragment) => sql`jsonb_build_object(
   'number', ${sql.literal(number)}, 'status', 'pending', 'startedAt', ${at}, 'finishedAt', NULL,
   'providerMessageId', NULL, 'errorCode', NULL, 'nextAttemptAt', NULL)`
 
-/** The log of a message after whose last attempt none follows. */
+/** SQL for the log of a message, changed so that no attempt follows the last one. */
 export const endedLog = "jsonb_set(attempt_log, '{-1,nextAttemptAt}', 'null')"
 
 /** Whether an attempt of a message may have been processed. */
@@ -51,10 +51,10 @@ export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
 
 const isUncalled = `$[*] ? (@.status == "retrying" && (${uncalled.map((code) => `@.errorCode == "${code}"`).join(" || ")}))`
 
-/** The number of attempts of a message without a call. */
+/** SQL for the number of a message's attempts without a call. */
 export const uncalledAttempts = `jsonb_array_length(jsonb_path_query_array(attempt_log, '${isUncalled}'))`
 
-/** The data of a conversation that the first attempt needs. Bytes are encoded as hex. */
+/** The data of a conversation that the first attempt needs. `config` is encoded as hex. */
 export interface Destination {
   readonly status: "active" | "revoked"
   readonly channelId: ChannelId

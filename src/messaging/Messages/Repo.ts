@@ -9,8 +9,9 @@ import { after, attemptAfter, before, type Move } from "./States.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Settles a message of unknown outcome, and its recipient if a campaign has sent it. An attempt in flight can no longer record
- * its outcome. Lock order, as in the release of a campaign: the recipient, the message, the counts of the audience.
+ * Settles a message of unknown outcome and, if it belongs to a campaign, its recipient. An attempt in flight can no longer
+ * record its outcome. Locks the recipient, then the message, then the counts of the audience. The release of a campaign uses the
+ * same order.
  */
 export const settle = (
   sql: Sql,

@@ -7,8 +7,8 @@
  *      └──▶ unknown ──▶ …           an attempt may have been processed. Another follows only over a provider with
  *                                   idempotency keys; otherwise the message stays unknown until an operator settles it
  *
- * An attempt in flight leaves the state as it is. `attempts` is the fence of its lease: a result is recorded only for the
- * attempt that is still in flight.
+ * An attempt in flight does not change the state. `attempts` is the fencing token of its lease: only the result of the latest
+ * attempt is recorded, and only while this attempt is in flight.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { type AttemptStatus, type MessageStatus, messageStatuses } from "../../api/messaging/Messaging.ts"
@@ -58,7 +58,7 @@ export const after = (move: Move): MessageStatus => targetOf(messages, move)
 
 export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-/** Returns SQL of whether a message of this status, without an attempt in flight, waits for another attempt. */
+/** Returns a SQL condition: a message of this status, without an attempt in flight, waits for another attempt. */
 export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.Fragment =>
   sql.literal(
     `${status} IN (${before("given_up_in_doubt")
@@ -66,6 +66,6 @@ export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.F
       .join(", ")})`
   )
 
-/** Returns SQL of the status that a message gets when no further attempt is made. */
+/** Returns SQL for the status of a message that gets no further attempt. */
 export const givenUp = (sql: SqlClient.SqlClient, inDoubt: string): Statement.Fragment =>
   sql.literal(`CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt")}' ELSE '${after("given_up")}' END`)

@@ -1,11 +1,11 @@
 /**
  * Limits of the calls to the providers of channels, in this process.
  *
- * Permits. The limit of a channel is `initial` permits at first. If a call is answered while all permits of the channel are
- * taken, the limit grows by one, up to `perChannel`. A call without an answer sets it back to `initial`. A channel is suspect from
- * a call without an answer until its next answer, and while one of its calls has run for `slowAfter` or longer. Suspect channels
- * get no new permits while together they hold `suspectShare` of all permits. So if a provider hangs, its channel gets only a
- * share of the permits, and channels without recent failures still find some.
+ * Permits. A channel has a limit of `initial` permits at first. If a call is answered while the channel has taken all of them,
+ * the limit grows by one, up to `perChannel`. A call without an answer resets the limit to `initial`. A channel is suspect after
+ * a call without an answer, until its next answer, and while one of its calls has run for `slowAfter` or longer. Suspect
+ * channels get no new permits while together they hold `suspectShare` of all permits. So a provider that hangs takes only this
+ * share, and other channels still find permits.
  *
  * Circuit breakers, one for each channel:
  *
@@ -15,9 +15,9 @@
  *                                                        └── the probe is not answered ┘
  *
  * Any answer of the provider counts as a success, because the breaker only prevents calls to providers that hang or cannot be
- * reached. A config that no key of this process opens counts as a call without an answer: recipients of campaigns wait, and
- * other processes may have the key. An open circuit admits a probe after 5 s. Each failed probe doubles this period, up to a
- * minute; so does a circuit that opens again before it was closed for as long as it was open.
+ * reached. If no key of this process opens a channel's config, this counts as a call without an answer: recipients of campaigns
+ * wait, and other processes may have the key. An open circuit admits a probe after 5 s. This period doubles, up to a minute,
+ * when a probe fails, and when a circuit opens again after it was closed for less than its last open period.
  */
 import { Clock, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
@@ -35,7 +35,7 @@ const slowAfter = 1_000
 const failuresInARow = 5
 const firstOpenPeriod = 5_000
 const longestOpenPeriod = 60_000
-/** A channel is forgotten this long after the end of its last call and of its open period, if none of its permits is taken. */
+/** A channel without taken permits is forgotten when this time has passed since its last call and the end of its open period. */
 const forgetAfter = 600_000
 
 export interface Channel {
@@ -85,10 +85,13 @@ interface Entry extends Channel {
   /** The end of the open period; null while the circuit is closed. */
   openUntil: number | null
   openPeriod: number
-  /** A circuit that opens from this time on has the first open period. */
+  /** If the circuit opens before this time, its open period doubles. From then on, it is `firstOpenPeriod`. */
   steadyAt: number
   probe: symbol | null
-  /** Number of times that the circuit has opened and closed. The result of a call that began before is no result of the circuit. */
+  /**
+   * Number of times that the circuit has opened or closed. A call does not affect the circuit if this number has changed since
+   * the call began.
+   */
   changes: number
 }
 
@@ -212,9 +215,9 @@ export const limitTables = (sql: SqlClient.SqlClient, { channels, projects }: Li
   )`
 
 /**
- * The order in which projects get permits: the project with the fewest attempts in flight comes first. A single project may have
- * all permits. When another project waits, it gets each permit that becomes free, until both have the same number. `rank` is the
- * place of a row in its project.
+ * SQL by which rows are ordered to share permits fairly: the project with the fewest attempts in flight comes first. A single
+ * project may take all permits. If another project waits, it gets each freed permit until both hold the same number. `rank` is
+ * the position of a row within its project.
  */
 export const shareOf = (sql: SqlClient.SqlClient, rank: string): Statement.Fragment =>
   sql.literal(`${rank} + coalesce(project_share.held, 0)`)

@@ -21,7 +21,7 @@ export const ChannelConfig = Schema.Union([
 ])
 export type ChannelConfig = typeof ChannelConfig.Type
 
-/** Schema of a channel in a project file: `fields`, the type of its provider, and optionally the config. */
+/** Schema of a channel in a project file: `fields`, the provider type, and an optional config. */
 export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
   Schema.Union([
     Schema.Struct({ ...fields, providerType: Schema.Literal("http"), config: Schema.optionalKey(http.config) }),
@@ -29,7 +29,7 @@ export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields
     Schema.Struct({ ...fields, providerType: Schema.Literal("sandbox"), config: Schema.optionalKey(sandbox.config) })
   ])
 
-/** The type of this table makes the compiler report a provider type without a connector. */
+/** The mapped type makes the compiler report provider types without a connector. */
 const table: {
   readonly [Type in ProviderType]: {
     readonly idempotent: boolean
@@ -37,7 +37,7 @@ const table: {
   }
 } = connectors
 
-/** Whether a send can be repeated without a second effect, because the provider takes an idempotency key. */
+/** Whether a repeated send has no second effect, because the provider takes an idempotency key. */
 export const isIdempotent = (providerType: ProviderType): boolean => table[providerType].idempotent
 
 export const idempotentTypes: ReadonlyArray<ProviderType> = providerTypes.filter(isIdempotent)

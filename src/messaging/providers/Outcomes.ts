@@ -56,13 +56,13 @@ const unanswered = new Set<string>(Object.keys(failures).filter((failure) => fai
 export const isUnanswered = (outcome: Outcome): boolean =>
   outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)
 
-/** Maximum `Retry-After` that is honoured. */
+/** Longer `Retry-After` values are reduced to this. */
 const longestRetryAfter = Duration.hours(1)
 
 export const meaningOf = (status: number): Meaning =>
   statuses.find(({ from, to }) => from <= status && status <= to)?.means ?? "unknown"
 
-/** Returns the outcome of an answer without a message id; `source` names the origin of the status. */
+/** Returns the outcome of an answer without a message id. `source` is the prefix of the error code. */
 export const byStatus = (
   source: "http" | "telegram",
   status: number,

@@ -14,7 +14,7 @@ interface Table {
   readonly selfReferences: ReadonlyArray<string>
 }
 
-/** Due work is removed first, so that nothing is sent for the project while the rest is removed. */
+/** Tables with due work, emptied first so that nothing is sent for the project while the rest is removed. */
 const first = ["endpoint_health", "campaigns", "messages"]
 
 /** Returns the tables with rows of projects. A table comes before the tables that it references. */
@@ -51,9 +51,9 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 }
 
 /**
- * Marks a project as deleted, and ends its keys, deliveries and campaigns. The lock, which project files also take, waits for
- * mutations in flight. Returns `unknown` if there is no such project, `moved` if it is in another state of a move than `state`,
- * `before` if an earlier run has marked it, otherwise `now`.
+ * Marks a project as deleted, and ends its keys, deliveries and campaigns. First takes the lock that project files take too, and
+ * so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move is not
+ * `state`, `before` if an earlier run has marked the project, otherwise `now`.
  */
 export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
   Effect.gen(function* () {
@@ -66,14 +66,14 @@ export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null)
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
       WHERE project_id = ${projectId}`
     yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
-    // A claim of deliveries starts from the row of an endpoint, and a release of recipients from the row of a campaign. Without
-    // these rows, workers find no work of the project.
+    // Workers claim deliveries through the row of an endpoint, and release recipients through the row of a campaign. Without
+    // these rows, they find no work of the project.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
     return project.marked ? ("before" as const) : ("now" as const)
   }).pipe(sql.withTransaction)
 
-/** Runs a statement that waits for locks for at most 1 s, takes at most 30 s, and prefers indexes. */
+/** Runs a statement with time limits: 1 s for each lock, 30 s in all. Prefers indexes. */
 const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     sql`
@@ -92,7 +92,7 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
       RETURNING 1`
   ).pipe(Effect.map((rows) => rows.length))
 
-/** Vacuums a table. Otherwise each check of a foreign key to a removed row would read the dead rows of the table. */
+/** Vacuums a table. Otherwise each foreign key check of a removed row would read the table's dead rows. */
 export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
 /** Clears a column in which rows reference rows of the same table. */

@@ -6,11 +6,11 @@ import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 /** Maximum nesting. Deeper values would exhaust the stack of recursive functions. */
 const maxDepth = 64
 
-/** Parses JSON text, or returns the line and column (from 1, in UTF-16 units) at which it becomes invalid. */
+/** Parses JSON text. Fails with the line and column at which the text becomes invalid (from 1, in UTF-16 code units). */
 export const parseJson = (text: string): Result.Result<unknown, string> =>
   Result.try({
     try: (): unknown => JSON.parse(text),
-    // The parser's message quotes the text, which may be a secret.
+    // Not the parser's message, because it quotes the text, which may contain secrets.
     catch: () => {
       const before = text.slice(0, offsetOfFault(text)).split("\n")
       return `invalid JSON at line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`
@@ -18,8 +18,8 @@ export const parseJson = (text: string): Result.Result<unknown, string> =>
   })
 
 /**
- * Returns the offset of the first character that makes the text invalid: the length of the longest beginning that more text
- * could complete to valid JSON. A binary search finds it, because the parser reports an offset only for some faults.
+ * Returns the offset of the first character that makes the text invalid: the length of the longest prefix that could be
+ * continued to valid JSON. Uses a binary search, because the parser reports an offset only for some faults.
  */
 const offsetOfFault = (text: string): number => {
   let [valid, faulty] = [0, text.length + 1]

@@ -8,7 +8,7 @@ import { name, optional } from "./Parts.ts"
 
 const listed = (names: ReadonlyArray<string>) => `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`
 
-/** A channel with the config of its connector, which `providerType` selects (contract §8). */
+/** A channel. Its `providerType` selects the connector, and so the schema of its config (contract §8). */
 export const Channel = channelsWith({
   id: ChannelId,
   displayName: name,

@@ -12,7 +12,7 @@ import { type Pipelines, stagesOf } from "./Pipelines.ts"
 type Sql = SqlClient.SqlClient
 type Given = NonNullable<ProjectFile["deals"]>[number]
 
-/** The columns of the members that occur in the rules of a deal. */
+/** The columns of the members that the rules of a deal use. */
 const columns = Struct.pick(Record.columns, [
   "id",
   "pipelineId",
@@ -72,8 +72,8 @@ const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipe
 }
 
 /**
- * Lists the broken rules of a deal, by the member that is reported. A file describes states, not moves: a deal may
- * change from won to lost.
+ * Lists the broken rules of a deal, each with the member to report. A file describes states, not moves, so it may change a deal
+ * from won to lost.
  */
 const brokenRules = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Dependencies) => {
   const missing = missingOfMoney(deal)

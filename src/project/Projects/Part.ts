@@ -14,25 +14,25 @@ export interface FileRecord {
 export interface Part<Member extends string = string> {
   readonly table: string
   readonly columns: Columns<Member>
-  /** Further columns of the key, beside the id. */
+  /** Columns of the key besides the id. */
   readonly key?: Columns
-  /** Defaults, as SQL, of members that a new record may leave out. A member without a default gets NULL. */
+  /** SQL for the defaults of members that a new record may omit. A member without a default gets NULL. */
   readonly initial?: { readonly [M in NoInfer<Member>]?: string }
-  /** Members that an export leaves out, because a file does not have them or they are secret. */
+  /** Members that an export omits, because they are secret or not part of a file. */
   readonly hidden?: ReadonlyArray<NoInfer<Member>>
-  /** Columns that the service sets, with SQL of the value in a new record and in a stored record that changes. */
+  /** Columns that the service sets, each with SQL for its value in a new record and in a changed record. */
   readonly derived?: Readonly<Record<string, { readonly created: string; readonly changed: string }>>
   readonly groups?: Readonly<Record<string, Group<NoInfer<Member>>>>
   readonly lists?: Readonly<Record<string, List>>
-  /** Lists that another module stores. */
+  /** Lists that an export reads, but another module stores. */
   readonly foreignLists?: Readonly<Record<string, List>>
 }
 
 /** A member that is one object in a file, and several members in the record. */
 interface Group<Member extends string> {
-  /** The members of the record by the members of the object. */
+  /** For each member of the object, the member of the record. */
   readonly members: Readonly<Record<string, Member>>
-  /** The members of the object if a file has null instead. */
+  /** The object that null in a file stands for. */
   readonly none: Readonly<Record<string, unknown>>
   /** Whether a given object replaces the whole stored object. Then absent members have the values of `none`. */
   readonly isValue?: boolean

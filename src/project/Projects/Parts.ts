@@ -4,7 +4,7 @@ import * as Deals from "../../crm/DealColumns.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import type { Part } from "./Part.ts"
 
-/** Lets the compiler check that the members that a part names have columns. */
+/** Makes the compiler check that all named members have columns. */
 const part = <Member extends string>(part: Part<Member>): Part => part
 
 const version = { version: { created: "1", changed: "old.version + 1" } }
@@ -40,7 +40,7 @@ export const parts = {
   }),
   loyaltyLevels: part({ table: "loyalty_levels", columns: { name: "name" } }),
   stampOffers: part({ table: "stamp_offers", columns: { name: "name" } }),
-  /** For the records of `resolve` in Channels.ts. */
+  /** Takes the records that `resolve` in Channels.ts returns. */
   channels: part({
     table: "channels",
     columns: {
@@ -89,7 +89,7 @@ export const parts = {
       }
     }
   }),
-  /** For the records of `resolve` in Deals.ts. */
+  /** Takes the records that `resolve` in Deals.ts returns. */
   deals: part({
     table: "deals",
     columns: Deals.fileColumns,
@@ -108,7 +108,7 @@ export const parts = {
     },
     derived: version,
     groups: {
-      // A new rating without a comment removes the old comment.
+      // `isValue`, so that a new rating without a comment removes the old comment.
       rating: {
         members: { score: "ratingScore", comment: "ratingComment", by: "ratingBy" },
         none: { score: null, comment: null, by: null },

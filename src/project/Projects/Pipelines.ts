@@ -10,7 +10,7 @@ type StagesByPipeline = ReadonlyMap<PipelineId, ReadonlySet<StageId>>
 
 export interface Pipelines {
   readonly before: StagesByPipeline
-  /** The pipelines of the file replace the stored ones. The stages of a pipeline are in order. */
+  /** The stored pipelines, with the pipelines of the file added or replaced. The stages of each pipeline are in order. */
   readonly after: StagesByPipeline
   /** The stages of all pipelines after the file is applied. */
   readonly stages: ReadonlySet<StageId>

@@ -39,7 +39,7 @@ const nextOf = (sql: Sql, row: Row) => sql`(
   SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
 ) AS next (${sql.literal(insertList(columns))})`
 
-/** Returns the row after the file is applied: the members of the file, and the members of `old` that the file lacks. */
+/** Returns the row after the file is applied. Members that the file lacks have the values of `old`. */
 const next = (project: Project, old: Row): Row => ({ ...old, ...Struct.omit(project, ["id"]) })
 
 const initial: Row = {
@@ -53,8 +53,8 @@ const initial: Row = {
 }
 
 /**
- * Takes in exclusive mode the advisory lock that each mutation of the API takes in shared mode (`enter_project`). Waits for the
- * mutations in flight. Later mutations do not queue for the lock, so they do not delay an apply.
+ * Takes the project's advisory lock exclusively, and so waits for the mutations in flight. Each mutation of the API takes this
+ * lock in shared mode (`enter_project`). Later mutations do not queue for the lock, so they do not delay an apply.
  */
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
@@ -70,7 +70,7 @@ const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lo
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   yield* first(sql, project.id)
   const row = next(project, initial)
-  // The apply may create the default pipeline only later; the foreign key is checked at the end of the transaction.
+  // The default pipeline may not exist yet. Its foreign key is checked at the end of the transaction.
   const made = yield* sql`
     INSERT INTO projects (project_id, ${sql.literal(insertList(columns))}, created_at)
     SELECT ${project.id}, next.*, ${yield* DateTime.nowAsDate}::timestamptz FROM ${nextOf(sql, row)}
@@ -83,7 +83,7 @@ export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   return { created: made.length > 0, isDeleted: "isDeleted" in old && old.isDeleted, row: next(project, old) }
 })
 
-/** Reads the project for a file; undefined if there is none, or if it is being deleted, or if another database serves it. */
+/** Reads the project for a file; undefined if it does not exist, is being deleted, or is served by another database. */
 export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId) {
   const [row] = yield* sql<Row & { readonly id: ProjectId }>`
     SELECT project_id AS id, ${sql.literal(selectList(columns))}
@@ -102,10 +102,10 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
 
 /**
  * Increments the project's revision, so that statements of the API with an older snapshot are retried. Recounts
- * `active_clients`; without a capacity, this counter is not maintained and is 0.
+ * `active_clients`. Without a capacity, this counter is not maintained and is 0.
  *
- * Under the lock of `open` the count is exact, because no create is in flight that has read another capacity. A file may set a
- * capacity below the number of active clients. The API then creates no client until fewer are active.
+ * The count is exact, because under the lock of `open` no create with another capacity is in flight. A file may set a capacity
+ * below the number of active clients. The API then creates no client until fewer are active.
  */
 export const close = (sql: Sql, projectId: ProjectId) => sql`
   UPDATE projects SET

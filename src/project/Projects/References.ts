@@ -90,7 +90,7 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
-/** Lists all repeats in a file, and clients that are merged into themselves. */
+/** Lists repeated ids, addresses and list items of a file, and clients that are merged into themselves. */
 export const faultsWithin = (file: ProjectFile): ReadonlyArray<Fault> => [...repeats(file), ...mergedIntoSelf(file)]
 
 const repeats = (file: ProjectFile) =>

@@ -23,8 +23,8 @@ const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
 
 /**
- * Applies records that `flatten` has converted. The UPDATE takes the values that a file does not set from `old`. If it waits for
- * a lock, PostgreSQL reads the row again, so values that were committed meanwhile are kept.
+ * Applies records from `flatten`. For values that a file does not set, the UPDATE uses `old`. If the UPDATE waits for a lock,
+ * PostgreSQL reads `old` again, so values that were committed meanwhile are kept.
  */
 export const upsert = Effect.fnUntraced(function* (
   sql: Sql,

@@ -1,4 +1,4 @@
-/** The checks of `doctor`. None of them changes anything. */
+/** The checks of `doctor`. They change nothing. */
 import { type Cause, Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -28,7 +28,7 @@ export const unreachable = (cause: Cause.Cause<unknown>) =>
 
 const oldestServer = 150_000
 
-/** Checks that PostgreSQL answers, is new enough and a primary, and has room for the connections of one process. */
+/** Checks that PostgreSQL answers, is new enough, is a primary, and has enough connections for one process. */
 export const database = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
@@ -75,7 +75,7 @@ export const pooler = Effect.gen(function* () {
   Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
 )
 
-/** Checks that all migrations of this version are applied, and that no other migration is. */
+/** Checks that exactly the migrations of this version are applied. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
   const { pending, unknown } = yield* migrationStatus
@@ -88,7 +88,7 @@ export const migrations = Effect.gen(function* () {
     : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
 
-/** In ms. If a clock is wrong, records get wrong times. If it is wrong by five minutes, receivers refuse webhooks. */
+/** In milliseconds. A wrong clock gives records wrong times. If it is wrong by five minutes, receivers refuse webhooks. */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
 /** Checks that the clocks of this machine and of the database agree. */
@@ -128,7 +128,7 @@ export const keys = Effect.gen(function* () {
     : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
-/** Checks that Redis answers, if rate limits are shared. */
+/** Checks that Redis answers, if `REDIS_URL` is set. */
 export const limiter = Effect.gen(function* () {
   const { redisUrl } = yield* Settings
   if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")

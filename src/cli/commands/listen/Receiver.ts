@@ -1,4 +1,4 @@
-/** Receives the deliveries of `listen`: verifies, answers and forwards them, or fails on purpose. */
+/** Receives the deliveries of `listen`. Verifies, answers and forwards them, or answers 500 as `--fail` asks. */
 import { ByteSize, Clock, Console, Duration, Effect, Option, Predicate, type Redacted } from "effect"
 import { HttpClient, HttpClientRequest, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { verifyWebhook } from "../../../client/Webhooks.ts"
@@ -38,7 +38,7 @@ const eventOf = (bytes: Uint8Array): Option.Option<object> =>
 /** Reasons to refuse a delivery that has a valid signature: this version of the client can't read the event. */
 const authentic = new Set(["type_unknown", "body_invalid"])
 
-/** Returns `verified`, or the reason why the delivery is not verified. */
+/** Returns `verified`, or why the delivery is not verified. */
 const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers }: Received) =>
   Option.match(secret, {
     onNone: () => Effect.succeed("secret unknown"),
@@ -67,7 +67,7 @@ const forward = (to: string, { bytes, headers }: Received) => {
   )
 }
 
-/** Counts the attempts of the latest deliveries. */
+/** Counts the attempts of each delivery, for the latest `maxCounted` deliveries. */
 const makeAttempts = () => {
   const attempts = new Map<string, number>()
   return (id: string): number => {

@@ -16,7 +16,7 @@ export interface Batch {
 interface Outdated {
   readonly id: InstallationId
   readonly digest: string | null
-  /** Whether the records have changed, not only the profile. */
+  /** Whether the records have changed. If not, only the profile has changed. */
   readonly replaced: boolean
   readonly profileVersion: number | null
   readonly mappings: Mappings | null
@@ -42,11 +42,11 @@ const emptyTable = (sql: Sql, { installationId, projectId }: Batch, table: strin
 /** Maximum number of rows that one statement writes. */
 const portion = 1_000
 
-/** Writes rows by a statement that takes some of them as JSON. */
+/** Calls `write` with at most `portion` rows at a time, as JSON. */
 const inPortions = <E>(rows: ReadonlyArray<object>, write: (rows: string) => Effect.Effect<unknown, E>) =>
   Effect.forEach(Array.chunksOf(rows, portion), (some) => write(JSON.stringify(some)), { discard: true })
 
-/** Replaces the records of a batch, and removes its evaluation. An empty batch has no digest, and no row. */
+/** Replaces the records of a batch, and removes its evaluation. For an empty batch, `digest` is null and no rows are stored. */
 export const replace = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batch,
@@ -68,7 +68,7 @@ export const replace = Effect.fnUntraced(function* (
   )
 })
 
-/** Reads the records of a batch in canonical order. They fit in memory, because one file had all of them. */
+/** Reads the records of a batch in canonical order. They fit in memory, because a single project file contained them. */
 export const readRecords = (sql: Sql, { installationId, projectId }: Batch) =>
   sql<PlacedRecord>`
     SELECT rank, position, entity_type AS "entityType", external_id AS "externalId", fields FROM staged_records
@@ -92,7 +92,10 @@ interface Verdict {
   readonly fingerprint: string
 }
 
-/** Stores the evaluation of a batch, with the contacts that are no duplicates; null without a profile. */
+/**
+ * Stores the evaluation of a batch, and the contacts that are not duplicates. `verdict` is null if the installation has no
+ * profile.
+ */
 export const conclude = Effect.fnUntraced(function* (
   sql: Sql,
   batch: Batch,

@@ -20,9 +20,9 @@ export interface StagedRecord {
 }
 
 export interface PlacedRecord extends StagedRecord {
-  /** Place, from 0, in canonical order. */
+  /** Place in canonical order, from 0. */
   readonly rank: number
-  /** Place, from 0, in the batch. */
+  /** Place in the batch as given, from 0. */
   readonly position: number
 }
 
@@ -67,7 +67,7 @@ export const profileOf = (mappings: Mappings): Profile => {
 export interface Evaluation {
   /** The values that satisfy the schemas of their fields, by field. */
   readonly values: ReadonlyMap<string, unknown>
-  /** The email in lower case, and the phone, of a contact; null if it has none. */
+  /** A contact's email in lower case, and its phone; null if the contact has none. */
   readonly email: string | null
   readonly phone: string | null
   readonly unsupported: ReadonlyArray<readonly [externalField: string, reason: UnsupportedReason]>
@@ -113,7 +113,10 @@ export const unsupportedFields = (
       .map(([externalField, reason]) => ({ entityType, externalField, reason }))
   })
 
-/** Returns the positions of the records that repeat any earlier record of the batch, also an earlier duplicate (contract §11). */
+/**
+ * Returns the positions of records that repeat an earlier record of the batch, even if the earlier record is a duplicate itself
+ * (contract §11).
+ */
 export const duplicatesOf = (evaluated: ReadonlyArray<PlacedRecord & Evaluation>): ReadonlySet<number> => {
   const seen = new Set<string>()
   const duplicates = new Set<number>()

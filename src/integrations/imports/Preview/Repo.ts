@@ -10,7 +10,7 @@ import { importFields } from "../ImportFields.ts"
 interface Found {
   readonly status: "active" | "disabled"
   readonly hasProfile: boolean
-  /** The stored evaluation; null while the batch is not evaluated, or the installation has no profile. */
+  /** Null if the batch is not evaluated or the installation has no profile. */
   readonly evaluation: Pick<
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
@@ -20,7 +20,7 @@ interface Found {
   readonly differing: number
 }
 
-/** Whether a contact differs from its client in a field that contacts can be mapped to. Arrays are compared as sets. */
+/** SQL condition: a contact differs from its client in a mapped field. Arrays are compared as sets. */
 const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   .map(({ column, member, type }) =>
     type === "text[]"
@@ -32,7 +32,7 @@ const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   )
   .join(" OR ")
 
-/** The conditions that match a contact with its client. The first condition that finds a client applies. Each has an index. */
+/** The conditions that match a contact with a client, in order of priority. An index serves each condition. */
 const matchConditions = [
   "client.external_id = contact.external_id",
   // A mail address is ASCII. COLLATE makes `lower` independent of the database's locale.

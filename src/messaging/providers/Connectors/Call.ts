@@ -23,7 +23,7 @@ export interface Reply {
   readonly retryAfter: Option.Option<Duration.Duration>
 }
 
-/** Size at which an answer's body is cut off: one byte more than the allowed 64 KiB. */
+/** Maximum number of bytes read of an answer: one more than the allowed 64 KiB. */
 const bodyLimit = 64 * 1024 + 1
 
 /**
@@ -71,7 +71,7 @@ const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
 
-/** Decodes a body as JSON of a schema. Returns none if that fails. Unknown members are ignored. */
+/** Decodes a JSON body with a schema. Returns none if the body does not fit. Ignores unknown members. */
 export const jsonBody = <A>(schema: Schema.Decoder<A>) => {
   const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
   return (body: Option.Option<Uint8Array>): Option.Option<A> =>

@@ -8,7 +8,10 @@ const isHttpUrl = (text: string) => {
   return ["http:", "https:"].includes(protocol) && username === "" && password === ""
 }
 
-/** A URL that the operator has chosen, with any address. Credentials are refused, because they would not be sent. */
+/**
+ * A URL that the operator has chosen, so any address is allowed. Credentials in the URL are refused, because they would not be
+ * sent.
+ */
 export const HttpUrl = text(1, 2048).check(
   Schema.makeFilter(isHttpUrl, {
     expected: "an http or https URL without credentials",

@@ -11,7 +11,7 @@ import { connector } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
-/** A secret in either base64 alphabet, as the libraries of Standard Webhooks accept it. */
+/** A secret in the standard or the URL-safe base64 alphabet. The libraries of Standard Webhooks accept both. */
 const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")
 
 export const http = connector({
@@ -35,7 +35,7 @@ export const http = connector({
     })
 })
 
-/** Reads the message id of the provider. It is stored and shown, so it must not contain unsafe characters. */
+/** Reads the message id that the provider returned. The id is stored and shown, so unsafe characters are refused. */
 const read = jsonBody(
   Schema.Struct({ providerMessageId: Schema.String.check(Schema.makeFilter((id: string) => !isUnsafe(id))) })
 )

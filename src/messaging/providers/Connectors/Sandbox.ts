@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import { connector } from "./Connector.ts"
 
 export const sandbox = connector({
-  // A Struct without members would accept any value but null.
+  // Not an empty Struct, because it would accept any value but null.
   config: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" })),
   defaults: {},
   idempotent: true,

@@ -27,7 +27,7 @@ export const telegram = connector({
 })
 
 /**
- * Makes the URL of a call. The base URL is parsed before the token is added, so that no error of the parser can quote the token.
+ * Makes the URL of a call. The base URL is parsed before the token is added, so that a parser error cannot contain the token.
  */
 const sendMessage = (base: string, token: Redacted.Redacted) =>
   new URL(`${new URL(base).href.replace(/\/+$/, "")}/bot${Redacted.value(token)}/sendMessage`)
@@ -57,7 +57,7 @@ const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
       ? { _tag: "accepted", providerMessageId: String(answer.result.message_id) }
       : byFailure("unreadable_answer")
   }
-  // An answer without `error_code` comes from a proxy before the Bot API.
+  // An answer without `error_code` is from a proxy in front of the Bot API.
   if (answer?.error_code === undefined) return byStatus("http", status, retryAfter)
   const bodyDelay = Option.map(readRetryAfter(body), ({ parameters }) => Duration.seconds(parameters.retry_after))
   return byStatus(
