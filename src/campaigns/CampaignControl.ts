@@ -29,7 +29,7 @@ export const showCampaign = Effect.fn("showCampaign")(function* (projectId: Proj
   return found ?? (yield* lacks(projectId, "campaign", id))
 })
 
-/** Runs a command for the operator, and records it in the audit. */
+/** The statement of the change also writes the audit entry, and only if the campaign changes. */
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
   projectId: ProjectId,
   id: string,

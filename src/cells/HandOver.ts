@@ -27,7 +27,8 @@ export const handOver = Effect.fnUntraced(function* (sides: Sides) {
       : isArriving(there, sides)
         ? "The target has no subscription of the move, as after a restore"
         : `Project ${projectId} arrives at the target from another database`
-  // A crash of the source may have disabled the subscription.
+  // `resume` enables the subscription, which a crash of the source may have disabled. It returns false if there is no
+  // subscription.
   if (!isArriving(there, sides) || !(yield* Replication.resume(sides))) {
     return yield* refused(
       lacks,

@@ -22,7 +22,7 @@ export const project = id("project", "The project's id (required)")
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
-/** A flag whose value a schema decodes. An invalid value is wrong usage. */
+/** An invalid value is a usage error (exit code 2) that says what the schema expects. */
 export const decodedFlag = <A>(
   name: string,
   schema: Schema.Codec<A, string>,

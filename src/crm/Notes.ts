@@ -43,7 +43,6 @@ export const makeNotes = Effect.gen(function* () {
     patch: Effect.fnUntraced(function* (command: Command, path: NotePath, changes: NotePatch) {
       return yield* patching(command, yield* DateTime.nowAsDate, { ...path, ...changes })
     }),
-    /** Removes a note, unless its version differs from the expected one. */
     remove: Effect.fnUntraced(function* (command: Command, path: NotePath, expectedVersion: number) {
       const removal = remove(sql, command.projectId, path, expectedVersion, yield* DateTime.nowAsDate)
       return yield* mutate(mutations, command, removal)

@@ -63,12 +63,12 @@ const ends: ReadonlyArray<readonly [Move, string]> = [
 const batch = 1_000
 
 /**
- * Moves recipients whose message has an outcome and has left the queue. The outcome is stored only in the message, so a
- * recipient gets it once, whichever process has recorded it. `attempts` is the fencing token: a recipient that was released
- * again has more attempts than its message in this snapshot, so it is left out.
+ * Moves `sending` recipients whose message has an outcome and has left the queue. Only the message stores the outcome, so any
+ * process can collect it. After the move the recipient is no longer `sending`, so it is collected once. `attempts` is the fence:
+ * a recipient that was released again has more attempts than its message in this snapshot, so it is left out.
  *
- * Locks recipients (here with SKIP LOCKED), then the counts of audiences (`count_recipients()`). Every statement that moves
- * recipients uses this order.
+ * Lock order of every statement that moves recipients: the recipients (here with SKIP LOCKED), then the audiences, whose counts
+ * the trigger `count_recipients()` updates.
  */
 export const collect = (sql: Sql) => sql`
   WITH ended AS MATERIALIZED (

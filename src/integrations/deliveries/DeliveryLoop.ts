@@ -188,8 +188,9 @@ const make = Effect.gen(function* () {
   })
 
   /**
-   * Claims as many deliveries as there are free slots, if an endpoint is named or the last claim began `pollEvery` ago. A claim
-   * is not interruptible, so the deliveries that it leases are always added to the queues.
+   * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a record says that it may have due
+   * deliveries) or the last claim began `pollEvery` ago. A claim is not interruptible, so the deliveries that it leases are
+   * always added to the queues.
    */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()

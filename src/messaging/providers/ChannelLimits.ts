@@ -116,7 +116,7 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
     return failed || (oldest !== undefined && at - oldest >= slowAfter)
   }
 
-  /** The number of calls that the circuit admits. */
+  /** Any number while the circuit is closed, none while it is open, then one probe. */
   const admitted = ({ openUntil, probe }: Entry, at: number) => {
     if (openUntil === null) return total
     return probe === null && at >= openUntil ? 1 : 0

@@ -44,8 +44,8 @@ export const makeRefusals = () => {
   const unansweredOn = (socket: Duplex) => [...unanswered].filter(({ req }) => req.socket === socket)
 
   /**
-   * Answers after every complete request of the connection has been answered. The answer belongs to the request that broke
-   * off. It is not sent if another answer to this request has begun.
+   * Sends the answer to the refused request, once every request of the connection that has arrived completely is answered. Sends
+   * nothing if another answer to the refused request has begun.
    */
   const answer = (socket: Duplex, problem: Problem, request: CurrentRequestShape, isHead: boolean): void => {
     const pending = unansweredOn(socket)

@@ -128,7 +128,7 @@ export const keys = Effect.gen(function* () {
     : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
-/** Checks that Redis answers, if `REDIS_URL` is set. */
+/** Without `REDIS_URL` each process counts rate limits for itself, and there is nothing to check. */
 export const limiter = Effect.gen(function* () {
   const { redisUrl } = yield* Settings
   if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")

@@ -26,7 +26,6 @@ export const attempt = <A>(what: string, run: () => A): Effect.Effect<A, Embedde
     }
   })
 
-/** Returns the text of a file, or an empty text if the file cannot be read. */
 export const textOf = (file: string): string => {
   try {
     return readFileSync(file, "utf8")

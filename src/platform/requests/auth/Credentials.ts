@@ -125,7 +125,7 @@ export class Credentials extends Context.Service<
 const moving = () =>
   new ServiceUnavailable({ detail: "The project is being moved to another database. Send the request again." })
 
-/** Makes the cache entry of a key. The key need not be read again for the time `left`. */
+/** `left` is the rest of `timeToLive` after the read. The entry ends earlier if the key expires earlier. */
 const toEntry = (
   { expiresAt, lastUsedAt, moveState, rateLimits, tokenHash, ...credential }: Row,
   left: Duration.Duration,
