@@ -39,7 +39,10 @@ const specialIPv4 = [
 /** Globally reachable addresses in `specialIPv4`: anycast of Port Control Protocol and of TURN. */
 const reachableIPv4 = ["192.0.0.9/32", "192.0.0.10/32"]
 
-/** Global unicast (RFC 4291, 2.4). Other addresses can be public only if they embed an IPv4 address. */
+/**
+ * What IANA has allocated for global unicast (https://www.iana.org/assignments/ipv6-address-space). Other addresses can be
+ * public only if they embed an IPv4 address.
+ */
 const unicastIPv6 = ["2000::/3"]
 
 /**
