@@ -11,7 +11,7 @@ import { type ExportReport, exportProject } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
 import { listProjects } from "../../project/ProjectList.ts"
-import { type ApplyReport, Projects } from "../../project/Projects.ts"
+import { type ApplyReport, applyProject } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
@@ -22,8 +22,8 @@ import { whyOf, writeDocument } from "../OutputFile.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
-/** `Projects`, with the key that seals the secrets of project files. */
-const projects = Projects.layer.pipe(Layer.provide(SecretBox.layer), Layer.provide(SecretKey.layer))
+/** The key that seals the secrets of project files, and with which a move checks those of both sides. */
+const secretBox = Layer.provide(SecretBox.layer, SecretKey.layer)
 
 const apply = Command.make(
   "apply",
@@ -36,9 +36,9 @@ const apply = Command.make(
   },
   Effect.fn(function* ({ file, json }) {
     const text = yield* read(file)
-    const report = yield* Effect.flatMap(Projects, (projects) => projects.apply(text)).pipe(
+    const report = yield* applyProject(text).pipe(
       withProgress(`Applying ${file}`),
-      Effect.provide(projects),
+      Effect.provide(secretBox),
       onMigratedDatabase
     )
     yield* answer(json, report, summary(report))
@@ -178,7 +178,7 @@ const moveCommand = Command.make(
       )
       yield* answer(json, moved, afterMove(moved))
     },
-    (effect) => Effect.provide(effect, [Layer.provide(SecretBox.layer, SecretKey.layer)]).pipe(onMigratedDatabase)
+    (effect) => Effect.provide(effect, secretBox).pipe(onMigratedDatabase)
   )
 ).pipe(
   Command.withDescription(
