@@ -1,8 +1,7 @@
 /** HTTP handlers of installations, webhooks and the import preview. */
 import { Effect, Redacted } from "effect"
 import { Principal } from "../api/Authentication.ts"
-import { type Command, command } from "../platform/mutations/Idempotency.ts"
-import { handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import { commandWith, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
 import { receiptWith, unversionedReceiptAnswer } from "../platform/requests/Responses.ts"
 import { Preview } from "./imports/Preview.ts"
 import { makeListInstallations } from "./Installations.ts"
@@ -14,15 +13,6 @@ export const installations = handlersOf("installations", (define) =>
     define({ listInstallations: pageHandler((projectId, { query }) => list(projectId, query)) })
   )
 )
-
-/** Makes the handler of a command. `answerOf` makes the answer from the command's outcome. */
-const commandWith =
-  <Request extends Parameters<typeof command>[1], Done, Answer, E, R>(
-    run: (command: Command, request: Request) => Effect.Effect<Done, E, R>,
-    answerOf: (outcome: Done) => Answer
-  ) =>
-  (request: Request) =>
-    Principal.use(({ projectId }) => Effect.map(run(command(projectId, request), request), answerOf))
 
 /** Returns the receipt of a command, with the signing secret unless the outcome is a replay. */
 const secretAnswer = (outcome: WebhookOutcome) =>

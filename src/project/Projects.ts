@@ -1,5 +1,5 @@
 /** Applies project files. They create projects, members and all other records that the API does not create. */
-import { Context, Data, DateTime, Effect, Layer, Record, Result } from "effect"
+import { Data, DateTime, Effect, Record, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { digestOf, stage } from "../integrations/imports/StagedBatches.ts"
@@ -32,74 +32,59 @@ export interface ApplyReport {
   readonly unchanged: Record<string, number>
 }
 
-export class Projects extends Context.Service<
-  Projects,
-  {
-    /** Applies the JSON text of a project file in one transaction. Emits no events. */
-    readonly apply: (text: string) => Effect.Effect<ApplyReport, ProjectFileInvalid>
-  }
->()("developer-api/project/Projects") {
-  static readonly layer = Layer.effect(
-    Projects,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const box = yield* SecretBox
-
-      const applyFile = Effect.fnUntraced(function* (file: ProjectFile) {
-        const { project, ...records } = file
-        const { id } = project
-        const { created, isDeleted, row } = yield* ProjectRow.open(sql, project)
-        if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
-        // Read after the project's lock is taken, so that `updatedAt` is not earlier than a change that the apply has waited
-        // for.
-        const now = yield* DateTime.nowAsDate
-        const channels = yield* Channels.resolve(sql, box, file)
-        const pipelines = yield* Pipelines.load(sql, file)
-        const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
-
-        const faults = [
-          ...faultsWithin(file),
-          ...(yield* unknownReferences(sql, file, pipelines)),
-          ...channels.faults,
-          ...Pipelines.stagesOfOtherPipelines(file, pipelines),
-          ...(yield* Pipelines.removedStagesInUse(sql, file, pipelines, deals.records)),
-          ...deals.faults
-        ]
-        if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
-
-        const updated = yield* ProjectRow.update(sql, id, row)
-        const counts: Record<string, Counts> = { project: countOne(created, updated) }
-        const given: { readonly [Name in PartName]?: ReadonlyArray<FileRecord> | undefined } = {
-          ...records,
-          channels: records.channels && channels.records,
-          deals: records.deals && deals.records,
-          installations: records.installations?.map(withDigest)
-        }
-        for (const name of Record.keys(parts)) {
-          const part = parts[name]
-          const flat = given[name]?.map((record) => flatten(part, record))
-          if (flat !== undefined) counts[name] = yield* upsert(sql, part, id, now, flat)
-        }
-        yield* stage(sql, id, records.installations ?? [])
-        yield* ProjectRow.close(sql, id)
-        return report(id, counts)
-      })
-
-      return Projects.of({
-        apply: Effect.fn("Projects.apply")(function* (text) {
-          const parsed = parseProjectFile(text)
-          if (Result.isFailure(parsed)) return yield* new ProjectFileInvalid({ faults: parsed.failure })
-          yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
-          return yield* sql.withTransaction(Effect.tap(applyFile(parsed.success), () => reportChanges(sql))).pipe(
-            Effect.catchTag("SqlError", Effect.die),
-            // After the transaction, because mutations wait for its lock.
-            Effect.tap(() => analyzeChanged(sql))
-          )
-        })
-      })
-    })
+/** Applies the JSON text of a project file in one transaction. Emits no events. */
+export const applyProject = Effect.fn("applyProject")(function* (text: string) {
+  const sql = yield* SqlClient.SqlClient
+  const parsed = parseProjectFile(text)
+  if (Result.isFailure(parsed)) return yield* new ProjectFileInvalid({ faults: parsed.failure })
+  yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
+  return yield* sql.withTransaction(Effect.tap(applyFile(sql, parsed.success), () => reportChanges(sql))).pipe(
+    Effect.catchTag("SqlError", Effect.die),
+    // After the transaction, because mutations wait for its lock.
+    Effect.tap(() => analyzeChanged(sql))
   )
-}
+})
+
+const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: ProjectFile) {
+  const box = yield* SecretBox
+  const { project, ...records } = file
+  const { id } = project
+  const { created, isDeleted, row } = yield* ProjectRow.open(sql, project)
+  if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
+  // The time is read after the project's lock is taken. So `updatedAt` is never earlier than a change for which the apply
+  // waited.
+  const now = yield* DateTime.nowAsDate
+  const channels = yield* Channels.resolve(sql, box, file)
+  const pipelines = yield* Pipelines.load(sql, file)
+  const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
+
+  const faults = [
+    ...faultsWithin(file),
+    ...(yield* unknownReferences(sql, file, pipelines)),
+    ...channels.faults,
+    ...Pipelines.stagesOfOtherPipelines(file, pipelines),
+    ...(yield* Pipelines.removedStagesInUse(sql, file, pipelines, deals.records)),
+    ...deals.faults
+  ]
+  if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
+
+  const updated = yield* ProjectRow.update(sql, id, row)
+  const counts: Record<string, Counts> = { project: countOne(created, updated) }
+  const given: { readonly [Name in PartName]?: ReadonlyArray<FileRecord> | undefined } = {
+    ...records,
+    channels: records.channels && channels.records,
+    deals: records.deals && deals.records,
+    installations: records.installations?.map(withDigest)
+  }
+  for (const name of Record.keys(parts)) {
+    const part = parts[name]
+    const flat = given[name]?.map((record) => flatten(part, record))
+    if (flat !== undefined) counts[name] = yield* upsert(sql, part, id, now, flat)
+  }
+  yield* stage(sql, id, records.installations ?? [])
+  yield* ProjectRow.close(sql, id)
+  return report(id, counts)
+})
 
 /** Replaces the staged records by a digest. A different digest shows that the records have changed. */
 const withDigest = ({ stagedRecords, ...installation }: NonNullable<ProjectFile["installations"]>[number]) => ({

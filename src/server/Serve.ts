@@ -33,7 +33,6 @@ import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../platform/secrets/SecretKey.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Telemetry from "../platform/telemetry/Telemetry.ts"
-import { Projects } from "../project/Projects.ts"
 import { AdminServer } from "./AdminServer.ts"
 import { Drain } from "./listening/Drain.ts"
 import * as Http from "./Http.ts"
@@ -150,7 +149,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const admin = yield* Effect.serviceOption(AdminServer)
   if (role !== "worker" && Option.isNone(databaseUrl) && Option.isSome(admin)) {
     const urls = { service: url, admin: admin.value.url }
-    const lines = yield* welcome(urls).pipe(Effect.provide([Projects.layer, ApiKeys.layer]))
+    const lines = yield* welcome(urls).pipe(Effect.provide(ApiKeys.layer))
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)

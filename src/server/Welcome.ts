@@ -11,7 +11,7 @@ import { type KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { issue, signInPath } from "../platform/requests/auth/SignInLinks.ts"
 import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
-import { Projects } from "../project/Projects.ts"
+import { applyProject } from "../project/Projects.ts"
 
 interface Urls {
   readonly service: string
@@ -27,7 +27,7 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const known = yield* sql`SELECT 1 FROM api_keys UNION ALL SELECT 1 FROM projects WHERE project_id <> 'demo' LIMIT 1`
   if (known.length > 0) return [referenceAt(urls.service), consoleAt(urls.admin, "/console"), anotherToken]
 
-  yield* (yield* Projects).apply(JSON.stringify(demo))
+  yield* applyProject(JSON.stringify(demo))
   const { keyId, token } = yield* (yield* ApiKeys).issue({
     projectId: ProjectId.make("demo"),
     name: "first start",

@@ -15,7 +15,7 @@ import { migrate } from "../../src/platform/database/Migrations.ts"
 import { EmbeddedPostgres } from "../../src/platform/database/EmbeddedPostgres.ts"
 import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
 
 /** Reason why there is nothing to report. */
@@ -118,7 +118,7 @@ export const secretKey = randomBytes(32).toString("base64")
 export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["Encoded"]) =>
   Effect.gen(function* () {
     yield* migrate
-    yield* (yield* Projects).apply(JSON.stringify(file))
+    yield* applyProject(JSON.stringify(file))
     const { token } = yield* (yield* ApiKeys).issue({
       projectId: ProjectId.make(file.project.id),
       name: "bench",
@@ -128,7 +128,7 @@ export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["
     })
     return Redacted.value(token)
   }).pipe(
-    Effect.provide([Layer.provide(Projects.layer, secretBox(secretKey)), ApiKeys.layerOf(Option.none())]),
+    Effect.provide([secretBox(secretKey), ApiKeys.layerOf(Option.none())]),
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
 

@@ -1,12 +1,12 @@
 /** Databases with a project, and the environment of a service on them. */
 import { PgClient, PgConnection } from "@effect/sql-pg"
-import { Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Duration, Effect, Option, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { scopes } from "../../src/api/Access.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { ApiKeys } from "../../src/platform/requests/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import type { Role } from "../../src/server/Serve.ts"
 import { assert } from "@effect/vitest"
 import { opened } from "../support/Finalizers.ts"
@@ -48,7 +48,7 @@ export const project = (
 ): Promise<string> => {
   const id = file.project?.id ?? `p-${randomBytes(6).toString("hex")}`
   return Effect.gen(function* () {
-    yield* (yield* Projects).apply(JSON.stringify({ ...file, project: { name: "Acme", ...file.project, id } }))
+    yield* applyProject(JSON.stringify({ ...file, project: { name: "Acme", ...file.project, id } }))
     const { token } = yield* (yield* ApiKeys).issue({
       projectId: ProjectId.make(id),
       name: "test",
@@ -58,10 +58,7 @@ export const project = (
     })
     return Redacted.value(token)
   }).pipe(
-    Effect.provide([
-      Layer.provide(Projects.layer, secretBox(serviceEnv(databaseUrl).SECRET_KEY)),
-      ApiKeys.layerOf(Option.none())
-    ]),
+    Effect.provide([secretBox(serviceEnv(databaseUrl).SECRET_KEY), ApiKeys.layerOf(Option.none())]),
     Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })),
     Effect.runPromise
   )

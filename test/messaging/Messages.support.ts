@@ -14,8 +14,9 @@ import { makeSend } from "../../src/messaging/Sending.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { Worker } from "../../src/platform/background/Worker.ts"
 import { command } from "../../src/platform/mutations/Idempotency.ts"
+import type { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
 import { Settings } from "../../src/platform/Settings.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import type { MessageRow } from "../contract/Messages.support.ts"
 import { databaseClock } from "../support/DatabaseClock.ts"
 import { untilRows } from "../support/Waiting.ts"
@@ -81,17 +82,16 @@ const channelOf = (provider: Provider, status: "active" | "revoked" = "active"):
 
 /** Creates a project with one conversation; returns its operations. */
 export const openProject = Effect.fnUntraced(function* (provider: Provider) {
-  const [sql, projects, send] = [yield* SqlClient.SqlClient, yield* Projects, yield* makeSend]
+  const [sql, send] = [yield* SqlClient.SqlClient, yield* makeSend]
+  const context = yield* Effect.context<SqlClient.SqlClient | SecretBox>()
   const projectId = ProjectId.make(`prj_${randomBytes(6).toString("hex")}`)
   const apply = (channel: Channel) =>
-    Effect.orDie(
-      projects.apply(
-        textOf(projectId, {
-          channels: [channel],
-          conversations: [{ id: conversationId, channelId: "channel", address: "a" }]
-        })
-      )
-    )
+    applyProject(
+      textOf(projectId, {
+        channels: [channel],
+        conversations: [{ id: conversationId, channelId: "channel", address: "a" }]
+      })
+    ).pipe(Effect.provideContext(context), Effect.orDie)
   yield* apply(channelOf(provider))
   const payload = { text: "Hello" }
   const request = {

@@ -3,7 +3,7 @@ import { mutating } from "./Mutation.ts"
 
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
 const evaluation = mutating(
-  "integrations/imports/Preview/Evaluation.ts",
+  "integrations/imports/StagedBatches/Evaluation.ts",
   "integrations/imports/Preview",
   "integrations/imports/Preview.properties"
 )

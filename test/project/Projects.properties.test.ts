@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import * as fc from "fast-check"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { canonicalJson } from "../../src/platform/CanonicalJson.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import { file } from "./Files.support.ts"
 import { applied, arrayOf, exportOf, keyOf, type Outcome, type State, type Value } from "./Projects.model.support.ts"
 import { anHourLater, configOf, exported, type File, projectRow, services, stagedOf } from "./Projects.support.ts"
@@ -71,7 +71,6 @@ const seed = Number(process.env["SEED"] ?? Date.now() % 1_000_000)
 
 layer(services)(`any project files in sequence (SEED=${seed})`, (it) => {
   it.effect("are applied, refused and exported as the model says", function* () {
-    const projects = yield* Projects
     const states = new Map<string, State>()
     let refused = 0
     for (const [index, generated] of fc.sample(file, { seed, numRuns: 32 }).entries()) {
@@ -82,7 +81,7 @@ layer(services)(`any project files in sequence (SEED=${seed})`, (it) => {
       const now = yield* anHourLater
       const before = yield* rows(id)
       const expected = applied(states.get(id), given, now)
-      const result = yield* Effect.result(projects.apply(json))
+      const result = yield* Effect.result(applyProject(json))
       const after = yield* rows(id)
       if (!("state" in expected)) {
         refused++
@@ -121,7 +120,7 @@ layer(services)(`any project files in sequence (SEED=${seed})`, (it) => {
       const names = Object.keys(records).filter((name) => name !== "project")
       assertSame(JSON.parse(text), exportOf(state, names), nth)
       const staged = yield* stagedOf(id)
-      const again = yield* projects.apply(text)
+      const again = yield* applyProject(text)
       assert.deepStrictEqual(again.unchanged, records, nth)
       assert.deepStrictEqual(yield* stagedOf(id), staged, nth)
       assert.deepStrictEqual(yield* rows(id), after, nth)
@@ -134,7 +133,6 @@ layer(services)(`any project files in sequence (SEED=${seed})`, (it) => {
 
 /** Applies the export of a project as another project: refused without its configs, otherwise exported as the same. */
 const copied = Effect.fnUntraced(function* (id: string, { configs }: State) {
-  const projects = yield* Projects
   const { text } = yield* exported(ProjectId.make(id))
   const file: File & { readonly channels: ReadonlyArray<Value & { readonly id: string }> } = JSON.parse(text)
   const copy = { ...file, project: { ...file.project, id: `copy of ${id}` } }
@@ -142,10 +140,10 @@ const copied = Effect.fnUntraced(function* (id: string, { configs }: State) {
     providerType === "sandbox" ? [] : [`channels/${index}/config: is required for a new channel`]
   )
   if (faults.length > 0) {
-    assert.deepStrictEqual((yield* Effect.flip(projects.apply(JSON.stringify(copy)))).faults, faults)
+    assert.deepStrictEqual((yield* Effect.flip(applyProject(JSON.stringify(copy)))).faults, faults)
   }
   const channels = file.channels.map((channel) => ({ ...channel, config: configs.get(channel.id) }))
-  const { created } = yield* projects.apply(JSON.stringify({ ...copy, channels }))
+  const { created } = yield* applyProject(JSON.stringify({ ...copy, channels }))
   const again = yield* exported(ProjectId.make(copy.project.id))
   assert.deepStrictEqual(created, again.records)
   assert.strictEqual(

@@ -4,7 +4,7 @@ import { Cause, Effect, Exit, Logger, Redacted, Tracer } from "effect"
 import { SqlClient } from "effect/sql"
 import { inspect } from "node:util"
 import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import {
   anHourLater,
   apply,
@@ -132,7 +132,6 @@ layer(services)("configs of channels", (it) => {
 layer(services)("messages about channels", (it) => {
   it.effect("contain no config in faults, logs, spans and errors", function* () {
     const sql = yield* SqlClient.SqlClient
-    const { apply: applyText } = yield* Projects
     const output: Array<unknown> = []
     const captureOutput = Effect.fnUntraced(function* (text: string) {
       const spans: Array<Tracer.Span> = []
@@ -143,7 +142,7 @@ layer(services)("messages about channels", (it) => {
           return span
         }
       })
-      const exit = yield* Effect.exit(applyText(text)).pipe(
+      const exit = yield* Effect.exit(applyProject(text)).pipe(
         Effect.tap((exit) => Effect.logError("applied", exit)),
         Effect.withTracer(tracer),
         Effect.provide(Logger.layer([Logger.make(({ cause, message }) => output.push(message, cause))]))

@@ -11,7 +11,7 @@ import { Pages } from "../../src/platform/requests/Pages.ts"
 import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
 import { exportProject } from "../../src/project/Exports.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
@@ -19,10 +19,7 @@ export type File = (typeof ProjectFile)["Encoded"]
 
 const keyOf = (byte: number) => Buffer.alloc(32, byte).toString("base64")
 
-export const services = Projects.layer.pipe(
-  Layer.provideMerge(secretBox(keyOf(1))),
-  Layer.provideMerge(TestDatabase.layer)
-)
+export const services = Layer.merge(secretBox(keyOf(1)), TestDatabase.layer)
 
 /** The commands of clients and deals, made once, so that concurrent ones are a group. */
 export class Crm extends Context.Service<Crm>()("developer-api/test/project/Crm", {
@@ -40,7 +37,7 @@ export const commandOf = (projectId: string, key: string, payload: object = {}) 
   command(ProjectId.make(projectId), { endpoint: { identifier: "test" }, headers: { "idempotency-key": key }, payload })
 
 /** Runs an effect as if `SECRET_KEY` had been changed. */
-export const underAnotherKey = Effect.provide(Layer.fresh(Projects.layer.pipe(Layer.provideMerge(secretBox(keyOf(2))))))
+export const underAnotherKey = Effect.provide(Layer.fresh(secretBox(keyOf(2))))
 
 /** Advances the clock to a time that no test has used yet; returns it. */
 export const anHourLater = Effect.andThen(TestClock.adjust("1 hour"), DateTime.nowAsDate)
@@ -51,16 +48,10 @@ export const textOf = (
   file: Omit<File, "project"> & { readonly project?: Partial<File["project"]> } = {}
 ) => JSON.stringify({ ...file, project: { id, name: "Acme", ...file.project } })
 
-export const apply = Effect.fnUntraced(function* (...[id, file]: Parameters<typeof textOf>) {
-  const projects = yield* Projects
-  return yield* projects.apply(textOf(id, file))
-})
+export const apply = (...[id, file]: Parameters<typeof textOf>) => applyProject(textOf(id, file))
 
 /** Returns the faults of a file; fails if the file is applied. */
-export const faultsOf = Effect.fnUntraced(function* (text: string) {
-  const projects = yield* Projects
-  return (yield* Effect.flip(projects.apply(text))).faults
-})
+export const faultsOf = (text: string) => Effect.map(Effect.flip(applyProject(text)), ({ faults }) => faults)
 
 /** Returns the text of a project's export, and the numbers of its records. */
 export const exported = Effect.fnUntraced(function* (projectId: ProjectId) {

@@ -1,23 +1,21 @@
 /** What an apply writes besides the values of the model, and the import profiles and staged records of project files. */
 import { assert, layer } from "../support/Vitest.ts"
 import { PgClient } from "@effect/sql-pg"
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { demoText } from "../support/DemoProject.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import { subscribe } from "../support/Events.ts"
-import { secretBox } from "../support/SecretBox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { anHourLater, apply, projectRow, rowsOf, services, stagedOf } from "./Projects.support.ts"
 
 layer(services)("an apply", (it) => {
   it.effect("appends no event", function* () {
-    const { apply } = yield* Projects
-    assert.deepInclude((yield* apply(demoText)).created, { clients: 5, deals: 3, tasks: 1 })
+    assert.deepInclude((yield* applyProject(demoText)).created, { clients: 5, deals: 3, tasks: 1 })
     const sql = yield* SqlClient.SqlClient
     yield* subscribe(sql, "demo", "shop")
     const changed = demoText.replaceAll('"title": "', '"title": "Changed ')
-    assert.deepInclude((yield* apply(changed)).updated, { deals: 3 })
+    assert.deepInclude((yield* applyProject(changed)).updated, { deals: 3 })
     assert.deepStrictEqual(yield* sql`SELECT FROM events`, [])
   })
 
@@ -36,10 +34,7 @@ layer(services)("an apply", (it) => {
     const sql = yield* SqlClient.SqlClient
     yield* sql`CREATE ROLE applies`
     yield* sql`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applies`
-    const layer = Layer.fresh(Projects.layer).pipe(
-      Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))),
-      Layer.provide(PgClient.layer({ url, maxConnections: 1, startupParameters: { role: "applies" } }))
-    )
+    const layer = PgClient.layer({ url, maxConnections: 1, startupParameters: { role: "applies" } })
     const clients = Array.from({ length: 300 }, (_, n) => ({ id: `c${n}`, displayName: "C" }))
     const report = yield* apply("foreign", { clients }).pipe(Effect.provide(layer))
     assert.strictEqual(report.created["clients"], 300)

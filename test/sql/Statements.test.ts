@@ -67,7 +67,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "few rows: stages of a pipeline, channels with due messages, clients with one email, ids with the same 329 bytes": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
-    "src/integrations/imports/Preview/Repo.ts preview: sorts clients below a limit",
+    "src/integrations/imports/Preview.ts find: sorts clients below a limit",
     "src/crm/Clients.ts list: reads clients without a limit by clients_pkey"
   ],
   "projects at rest, which are few": [

@@ -133,7 +133,7 @@ const isPlanned = ({ text }: Statement) => /^\s*(WITH|SELECT|INSERT|UPDATE|DELET
 
 /** Returns the settings of the session of a statement. Pages of the console have settings of their own. */
 const settingsOf = ({ made: { pool }, title }: Statement): Readonly<Record<string, string>> =>
-  pool.applicationName === pools.reports.name && !title.startsWith("src/integrations/imports/Preview/")
+  pool.applicationName === pools.reports.name && !title.startsWith("src/integrations/imports/Preview.ts")
     ? pageSettings
     : (pool.startupParameters ?? {})
 

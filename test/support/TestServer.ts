@@ -7,7 +7,7 @@ import { type Scope, scopes } from "../../src/api/Access.ts"
 import { KeyId, MemberId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { ApiKeys } from "../../src/platform/requests/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
-import { Projects } from "../../src/project/Projects.ts"
+import { applyProject } from "../../src/project/Projects.ts"
 import { application, type Role } from "../../src/server/Serve.ts"
 import { type Answer, type Request, send, sendBytes } from "./ContractHttp.ts"
 import { assertDocumented } from "./Documented.ts"
@@ -43,32 +43,29 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
     ...environment,
     DATABASE_URL: databaseUrl
   })
-  const layer = Layer.mergeAll(Projects.layer, ApiKeys.layer).pipe(
+  const layer = ApiKeys.layer.pipe(
     Layer.provideMerge(application(role)),
     Layer.provide(Layer.merge(ConfigProvider.layer(provider), databaseClock))
   )
   // A separate memo map, so that two servers of one test share nothing.
   const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
-  const projects = Context.get(context, Projects)
   const keys = Context.get(context, ApiKeys)
   const sql = Context.get(context, SqlClient.SqlClient)
   const url = HttpServer.formatAddress(Context.get(context, HttpServer.HttpServer).address)
 
   /** Applies a project file; the project's name is its id, and its rate limits are wide unless the file sets them. */
   const apply = (projectId: string, { project, ...parts }: Parts = {}) =>
-    projects
-      .apply(
-        JSON.stringify({
-          ...parts,
-          project: {
-            id: projectId,
-            name: projectId,
-            rateLimits: { read: plenty, write: plenty, messages: plenty },
-            ...project
-          }
-        })
-      )
-      .pipe(Effect.orDie)
+    applyProject(
+      JSON.stringify({
+        ...parts,
+        project: {
+          id: projectId,
+          name: projectId,
+          rateLimits: { read: plenty, write: plenty, messages: plenty },
+          ...project
+        }
+      })
+    ).pipe(Effect.provideContext(context), Effect.orDie)
 
   /** Issues a key and returns its token, by default with every scope, for an hour, without a member. */
   const issue = (

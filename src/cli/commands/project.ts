@@ -1,5 +1,5 @@
 /** `project`: applies and exports project files (contract §12), and lists, moves and deletes projects. */
-import { Config, Console, Data, Effect, FileSystem, Layer, Option, Redacted, Stdio, Stream } from "effect"
+import { Config, Console, Data, Effect, FileSystem, Option, Redacted, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
@@ -10,7 +10,7 @@ import { type ExportReport, exportProject } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
 import { listProjects } from "../../project/ProjectList.ts"
-import { type ApplyReport, Projects } from "../../project/Projects.ts"
+import { type ApplyReport, applyProject } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
@@ -20,9 +20,6 @@ import { answer, answerPage, cli, table, withProgress } from "../Output.ts"
 import { whyOf, writeDocument } from "../OutputFile.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
-
-/** `Projects`, with the key that seals the secrets of project files. */
-const projects = Layer.provide(Projects.layer, SecretBox.layerOfSettings)
 
 const apply = Command.make(
   "apply",
@@ -35,9 +32,9 @@ const apply = Command.make(
   },
   Effect.fn(function* ({ file, json }) {
     const text = yield* read(file)
-    const report = yield* Effect.flatMap(Projects, (projects) => projects.apply(text)).pipe(
+    const report = yield* applyProject(text).pipe(
       withProgress(`Applying ${file}`),
-      Effect.provide(projects),
+      Effect.provide(SecretBox.layerOfSettings),
       onMigratedDatabase
     )
     yield* answer(json, report, summary(report))

@@ -1,13 +1,15 @@
 /** The import preview (contract §11). */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { details } from "../../api/Details.ts"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ImportPreview } from "../../api/integrations/Preview.ts"
 import { type InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
+import { columns } from "../../crm/ClientColumns.ts"
+import { listOf } from "../../platform/database/Columns.ts"
 import { statement } from "../../platform/database/Database.ts"
 import { installation_not_found } from "../Installations.ts"
-import { preview } from "./Preview/Repo.ts"
+import { importFields } from "./ImportFields.ts"
 
 export class Preview extends Context.Service<
   Preview,
@@ -28,7 +30,7 @@ export class Preview extends Context.Service<
       const sql = yield* SqlClient.SqlClient
       return {
         preview: Effect.fnUntraced(function* (projectId, id) {
-          const [found] = yield* statement(preview(sql, projectId, id))
+          const [found] = yield* statement(find(sql, projectId, id))
           if (found === undefined) return yield* installation_not_found()
           const { differing, evaluation, hasProfile, matched, status } = found
           if (status === "disabled") return yield* notReady("The installation is disabled.")
@@ -46,3 +48,71 @@ export class Preview extends Context.Service<
 }
 
 const notReady = (detail: string) => new InstallationNotReady({ detail })
+
+interface Found {
+  readonly status: "active" | "disabled"
+  readonly hasProfile: boolean
+  /** The stored evaluation; null while the batch is not evaluated, or the installation has no profile. */
+  readonly evaluation: Pick<
+    ImportPreview,
+    "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
+  > | null
+  /** Number of contacts that match a client, and number of these that differ from the client. */
+  readonly matched: number
+  readonly differing: number
+}
+
+/** Whether a contact differs from its client in a field that contacts can be mapped to. Arrays are compared as sets. */
+const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
+  .map(({ column, member, type }) =>
+    type === "text[]"
+      ? `contact.mapped ? '${member}' AND NOT (
+    client.${column} <@ ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
+    AND client.${column} @> ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
+  )`
+      : `contact.mapped ? '${member}' AND contact.mapped->>'${member}' IS DISTINCT FROM client.${column}`
+  )
+  .join(" OR ")
+
+/** The conditions that match a contact with its client. The first condition that finds a client applies. Each has an index. */
+const matchConditions = [
+  "client.external_id = contact.external_id",
+  // A mail address is ASCII. COLLATE makes `lower` independent of the database's locale.
+  `lower(client.email COLLATE "C") = contact.email`,
+  "client.phone = contact.phone"
+]
+
+/**
+ * Returns the evaluation and the comparison, in one statement, so that all reads see one snapshot; no row if there is no such installation. With LIMIT, each look-up of a contact reads
+ * an index in any plan. A join would read all clients of all projects if the plan was made for an empty table or a large batch.
+ */
+const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
+  sql<Found>`
+    WITH match AS MATERIALIZED (
+      SELECT ${sql.literal(differs)} AS differs
+      FROM staged_contacts AS contact CROSS JOIN LATERAL (
+        SELECT * FROM (${sql.join(
+          " UNION ALL ",
+          false
+        )(
+          matchConditions.map(
+            (condition, order) => sql`
+            (SELECT ${sql.literal(String(order))} AS condition, client.* FROM clients AS client
+            WHERE client.project_id = contact.project_id AND ${sql.literal(condition)}
+              AND client.merged_into_client_id IS NULL
+            ORDER BY client.created_at, client.id LIMIT 1)`
+          )
+        )}) AS found
+        ORDER BY condition LIMIT 1
+      ) AS client
+      WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
+    )
+    SELECT installation.status, installation.profile_version IS NOT NULL AS "hasProfile",
+      CASE WHEN batch.fingerprint IS NOT NULL THEN json_build_object(
+        'counts', batch.counts, 'duplicateCount', batch.duplicate_count, 'unsupportedFields', batch.unsupported_fields,
+        'profileVersion', batch.profile_version, 'fingerprint', batch.fingerprint
+      ) END AS evaluation,
+      (SELECT count(*)::int FROM match) AS matched, (SELECT count(*)::int FROM match WHERE differs) AS differing
+    FROM installations AS installation LEFT JOIN staged_batches AS batch
+      ON batch.project_id = installation.project_id AND batch.installation_id = installation.id
+    WHERE installation.project_id = ${projectId} AND installation.id = ${id}`

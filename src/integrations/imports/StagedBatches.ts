@@ -3,8 +3,8 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import * as Batches from "./Preview/Batches.ts"
-import { canonical, fingerprintOf, inCanonicalOrder } from "./Preview/Fingerprint.ts"
+import { canonicalJson } from "../../platform/CanonicalJson.ts"
+import * as Batches from "./StagedBatches/Batches.ts"
 import {
   countsOf,
   duplicatesOf,
@@ -14,7 +14,7 @@ import {
   profileOf,
   type StagedRecord,
   unsupportedFields
-} from "./Preview/Evaluation.ts"
+} from "./StagedBatches/Evaluation.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -79,3 +79,29 @@ const evaluateBatch = Effect.fnUntraced(function* (
   }
   yield* Batches.conclude(sql, batch, verdict, contacts)
 })
+
+/** The canonical form of a record (RFC 8785). */
+const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
+  canonicalJson({ entityType, externalId, fields })
+
+/** Sorts records by their canonical form in UTF-16 code units. */
+const inCanonicalOrder = (records: ReadonlyArray<StagedRecord>): ReadonlyArray<PlacedRecord> =>
+  records
+    .map((record, position) => ({ record: { ...record, position }, form: canonical(record) }))
+    .sort((one, other) => (one.form < other.form ? -1 : one.form > other.form ? 1 : 0))
+    .map(({ record }, rank) => ({ ...record, rank }))
+
+/**
+ * Computes the fingerprint of contract §11: the SHA-256 of the canonical JSON of `{installationId, profileVersion,
+ * records}`, with the records in canonical order.
+ */
+const fingerprintOf = (
+  installationId: InstallationId,
+  profileVersion: number,
+  records: ReadonlyArray<StagedRecord>
+): string => {
+  const hash = createHash("sha256")
+  hash.update(`{"installationId":${canonicalJson(installationId)},"profileVersion":${profileVersion},"records":[`)
+  for (const [index, record] of records.entries()) hash.update((index === 0 ? "" : ",") + canonical(record))
+  return hash.update("]}").digest("hex")
+}

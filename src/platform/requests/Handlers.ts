@@ -54,11 +54,15 @@ export const recordHandler =
   (request: Request) =>
     Principal.use(({ projectId }) => Effect.map(get(projectId, request), recordAnswer))
 
-export const commandHandler =
-  <Request extends Parameters<typeof command>[1], E, R>(
-    run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Outcome<unknown>, E, R>
+/** Makes the handler of a command, whose outcome becomes an answer by `answerOf`. */
+export const commandWith =
+  <Request extends Parameters<typeof command>[1], Done, Answer, E, R>(
+    run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Done, E, R>,
+    answerOf: (outcome: Done) => Answer
   ) =>
   (request: Request) =>
-    Principal.use((principal) =>
-      Effect.map(run(command(principal.projectId, request), request, principal), receiptAnswer)
-    )
+    Principal.use((principal) => Effect.map(run(command(principal.projectId, request), request, principal), answerOf))
+
+export const commandHandler = <Request extends Parameters<typeof command>[1], E, R>(
+  run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Outcome<unknown>, E, R>
+) => commandWith(run, receiptAnswer)

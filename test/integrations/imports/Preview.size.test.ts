@@ -2,10 +2,10 @@
 import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Layer, Redacted } from "effect"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
-import { Projects } from "../../../src/project/Projects.ts"
+import { applyProject } from "../../../src/project/Projects.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import type { StagedRecord } from "./Preview.model.support.ts"
-import { contact, projects, usual } from "./Preview.support.ts"
+import { contact, key, usual } from "./Preview.support.ts"
 
 const size = 20_000
 
@@ -50,11 +50,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
   it.effect("are previewed in time without planner statistics of their project", function* () {
     const { databaseUrl, issue, seed, send, sql } = yield* TestServer
     // Like the command, on a connection with a longer statement timeout.
-    const operator = projects.pipe(
-      Layer.provide(clients.operator),
-      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(databaseUrl)))
-    )
-    const apply = (text: string) => Effect.flatMap(Projects, ({ apply }) => apply(text)).pipe(Effect.provide(operator))
+    const operator = Layer.provide(clients.operator, Layer.succeed(DatabaseUrl, Redacted.make(databaseUrl)))
+    const apply = (text: string) => applyProject(text).pipe(Effect.provide([operator, key]))
     const installations = [{ id: "ins", name: "Shop", importProfile: usual, stagedRecords }]
     const text = JSON.stringify({ project: { id: "big", name: "Big" }, installations })
 

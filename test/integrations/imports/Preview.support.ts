@@ -2,15 +2,15 @@
 import { Effect, Layer } from "effect"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { Preview } from "../../../src/integrations/imports/Preview.ts"
-import { Projects } from "../../../src/project/Projects.ts"
+import { applyProject } from "../../../src/project/Projects.ts"
 import { secretBox } from "../../support/SecretBox.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import type { Client, Profile, StagedRecord } from "./Preview.model.support.ts"
 
-/** The service that applies files; the files have no secrets. */
-export const projects = Projects.layer.pipe(Layer.provide(secretBox(Buffer.alloc(32, 1).toString("base64"))))
+/** A key for applying files, which have no secrets. */
+export const key = secretBox(Buffer.alloc(32, 1).toString("base64"))
 
-export const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
+export const services = Layer.mergeAll(key, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
 
 /** An installation of a file; the default id is `ins`. */
 export interface Installation {
@@ -26,10 +26,9 @@ export const apply = Effect.fnUntraced(function* (
   installation: Installation,
   parts: { readonly clients?: ReadonlyArray<Partial<Client> & { readonly id: string }> } = {}
 ) {
-  const { apply } = yield* Projects
   const clients = parts.clients?.map((client) => ({ displayName: "Someone", ...client }))
   const installations = [{ id: "ins", name: "Shop", ...installation }]
-  return yield* apply(JSON.stringify({ project: { id: projectId, name: "Acme" }, clients, installations }))
+  return yield* applyProject(JSON.stringify({ project: { id: projectId, name: "Acme" }, clients, installations }))
 })
 
 export const preview = Effect.fnUntraced(function* (projectId: string, installationId = "ins") {

@@ -8,7 +8,7 @@ import { Preview } from "../../../src/integrations/imports/Preview.ts"
 import { migrate } from "../../../src/platform/database/Migrations.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
 import type { Profile } from "./Preview.model.support.ts"
-import { apply, contact, type Installation, preview, projects, services, usual } from "./Preview.support.ts"
+import { apply, contact, type Installation, preview, key, services, usual } from "./Preview.support.ts"
 
 layer(services)("a preview", (it) => {
   /** Stages a batch under the usual profile, in a separate project, and previews it. */
@@ -87,7 +87,7 @@ layer(services)("a preview", (it) => {
 // In Turkish, the lowercase of I has no dot.
 it.effect("a preview finds emails in any letter case in a database of any locale", function* () {
   const client = PgClient.layer({ url: yield* makeDatabase({ empty: true, language: "tr" }), maxConnections: 1 })
-  const services = Layer.mergeAll(projects, Preview.layer).pipe(Layer.provideMerge(client))
+  const services = Layer.mergeAll(key, Preview.layer).pipe(Layer.provideMerge(client))
   const answer = yield* Effect.gen(function* () {
     yield* migrate
     const stagedRecords = [contact("1", { mail: "ines@example.org" }), contact("2", { mail: "INES@EXAMPLE.ORG" })]
