@@ -1,11 +1,10 @@
 /** A ledger: compares the committed events and the answers to commands with what a receiver got. */
 import { Schema } from "effect"
-import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { bodyOf, type Hit, slowly } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
-import { type Service } from "../support/Process.ts"
-import type { Answer } from "./Requests.support.ts"
+import { type Api, makeCalls } from "./Mix.calls.support.ts"
+import { runCallers } from "./Mix.callers.support.ts"
 import { listen, type Listening, openShop, type Shop } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -16,70 +15,52 @@ const moved = "crm.deal.stage_changed.v1"
 /** Returns the name of an event; each event has exactly one. */
 const nameOf = (type: string, dealId: string, version: number) => `${type} of ${dealId}, version ${version}`
 
-const decodeReceipt = Schema.decodeUnknownSync(Schema.Struct({ resourceId: Schema.String, changed: Schema.Boolean }))
-
-/** Returns the names of the events that an answer acknowledges. */
-const acknowledgedBy = ({ body, headers }: Answer, types: ReadonlyArray<string>) =>
-  types.map((type) => nameOf(type, decodeReceipt(body).resourceId, Number(String(headers["etag"]).replaceAll('"', ""))))
-
 /** Number of concurrent callers. */
 const lanes = 3
 /** Pause of a caller between two deals in milliseconds, so that the workers keep up. */
 const pause = 200
 
+/** The outcome of a command whose answer was lost is not known. */
+const lost = new Error("The answer was lost")
+
 /**
  * Creates deals, and moves every third, until it is stopped. If an answer is lost, the caller repeats the command under the
  * same key until there is an answer, or, while `retryLost` is off, gives up without knowing the outcome.
  */
-const streamCommands = (shop: Shop, api: () => Pick<Service, "url">) => {
+const streamCommands = ({ token }: Shop, api: () => Api) => {
   const acknowledged: Array<string> = []
-  const state = { open: true, retry: true, replays: 0 }
-  let n = 0
-  const command = async (method: string, path: string, key: string, json: unknown) => {
-    const ask = async () => {
-      const answer = await shop.call(api(), method, path, key, json)
-      // 503 is expected during failures, and retried.
-      assert.notStrictEqual(answer.status, 503)
-      return answer
-    }
-    const answer = await eventually(() =>
-      ask().catch((failure: unknown) => {
-        if (state.retry) throw failure
-      })
+  let retry = true
+  const leave = () => {
+    if (!retry) throw lost
+  }
+  const calls = makeCalls({ api, leave }, token)
+  const { failed, run } = runCallers()
+  const deal = async (lane: number, n: number) => {
+    const { resourceId } = await calls.command("createDeal", { json: { title: `Deal ${lane}-${n}` } }, { version: 1 })
+    acknowledged.push(nameOf(created, resourceId, 1))
+    if (n % 3 > 0) return
+    const move = { params: { dealId: resourceId }, json: { stageId: "agreed" } }
+    await calls.command("patchDeal", move, { version: 2 })
+    acknowledged.push(nameOf(updated, resourceId, 2), nameOf(moved, resourceId, 2))
+  }
+  const stops = Array.from({ length: lanes }, (_, lane) =>
+    run(
+      (n) =>
+        deal(lane, n).catch((failure: unknown) => {
+          if (failure !== lost) throw failure
+        }),
+      pause
     )
-    if (answer === undefined) return undefined
-    assert.include([200, 201], answer.status)
-    if (answer.headers["idempotent-replayed"] === "true") state.replays++
-    return answer
-  }
-  const deal = async (of: number) => {
-    const first = await command("POST", "crm/deals", `ledger-create-${of}`, { title: `Deal ${of}` })
-    if (first === undefined) return
-    acknowledged.push(...acknowledgedBy(first, [created]))
-    if (of % 3 > 0) return
-    const path = `crm/deals/${decodeReceipt(first.body).resourceId}`
-    const second = await command("PATCH", path, `ledger-move-${of}`, { stageId: "agreed" })
-    if (second !== undefined) acknowledged.push(...acknowledgedBy(second, [updated, moved]))
-  }
-  const lane = async () => {
-    for (; state.open; await sleep(pause)) await deal(n++)
-  }
-  const over = Promise.allSettled(Array.from({ length: lanes }, lane))
+  )
   return {
     /** The names of the events that answers have acknowledged. */
     acknowledged,
     /** Number of answers that were lost and then replayed. */
-    replays: () => state.replays,
-    retryLost: (retry: boolean) => {
-      state.retry = retry
+    replays: () => calls.counts.replayed,
+    retryLost: (on: boolean) => {
+      retry = on
     },
-    stop: async () => {
-      state.open = false
-      assert.deepStrictEqual(
-        (await over).filter(({ status }) => status === "rejected"),
-        []
-      )
-    }
+    stop: () => Promise.race([failed, Promise.all(stops.map((stop) => stop()))])
   }
 }
 
@@ -188,7 +169,7 @@ export interface Balance {
 }
 
 /** Opens a shop with a stream of commands, and the ledger of it. `api` returns the service that currently runs. */
-export const openLedger = async (databaseUrl: string, api: () => Pick<Service, "url">) => {
+export const openLedger = async (databaseUrl: string, api: () => Api) => {
   const usual = slowly(10)
   const receiver: Listening = await listen(usual)
   const shop = await openShop(databaseUrl, api(), receiver.url, [created, updated, moved])

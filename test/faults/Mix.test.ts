@@ -110,7 +110,7 @@ describe("a mix of every mutation under kill -9 of any part", () => {
       assert.isAbove(dead, 0)
       // Otherwise no worker was killed during a call. Calls without an answer that may not be repeated are left to an operator.
       assert.isAbove(ofCampaigns.repeated, 0)
-      assert.isAtLeast(ofCampaigns.unknown, 2)
+      assert.isAtLeast(ofCampaigns.unanswered, 2)
       assert.isAbove(ofCampaigns.once, 0)
       await expectNoLeak(scene, await parts.printed())
       const { counts } = calls

@@ -67,6 +67,7 @@ export const openShop = async (
   })
   assert.strictEqual(configured.status, 200)
   const count = async (what: string) => Number((await query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
+  const ids = async (text: string) => (await query(text)).map((row) => String(row["id"]))
   const ofProject = `WHERE project_id = '${id}'`
   return {
     id,
@@ -85,7 +86,7 @@ export const openShop = async (
     inState: (...states: ReadonlyArray<string>) =>
       count(`deliveries ${ofProject} AND status IN (${states.map((state) => `'${state}'`).join()})`),
     inFlight: async () => Number((await query(`SELECT in_flight FROM endpoint_health ${ofProject}`))[0]?.["in_flight"]),
-    events: async () => (await query(`SELECT id FROM events ${ofProject}`)).map((row) => String(row["id"])),
+    events: () => ids(`SELECT id FROM events ${ofProject}`),
     /** Makes the endpoint rest, as if its last answer had asked for it: claims find nothing. */
     rest: () => query(`UPDATE endpoint_health SET resting_until = 'infinity' ${ofProject}`),
     resume: () => query(`UPDATE endpoint_health SET resting_until = NULL ${ofProject}`),
@@ -97,24 +98,18 @@ export const openShop = async (
       await query(`UPDATE endpoint_health SET next_due_at = now() - interval '1 hour' ${ofProject}`)
     },
     /** Returns the deliveries that are leased. */
-    leased: async () =>
-      (await query(`SELECT id FROM deliveries ${ofProject} AND status = 'delivering'`)).map((row) => String(row["id"])),
+    leased: () => ids(`SELECT id FROM deliveries ${ofProject} AND status = 'delivering'`),
     /** Returns the deliveries without an outcome. */
-    unfinished: async () =>
-      (await query(`SELECT id FROM deliveries ${ofProject} AND status IN ('pending', 'delivering')`)).map((row) =>
-        String(row["id"])
-      ),
+    unfinished: () => ids(`SELECT id FROM deliveries ${ofProject} AND status IN ('pending', 'delivering')`),
     /** Ends every lease. Returns these deliveries and those that were just taken over. */
-    endLeases: async () =>
-      (
-        await query(`
-          WITH ended AS (
-            UPDATE deliveries SET leased_until = now() ${ofProject} AND status = 'delivering' RETURNING id
-          )
-          SELECT id FROM ended
-          UNION SELECT id FROM deliveries ${ofProject} AND attempt_log->-1->>'errorCode' = 'lease_lost'
-            AND (attempt_log->-1->>'finishedAt')::timestamptz > now() - interval '10 seconds'`)
-      ).map((row) => String(row["id"]))
+    endLeases: () =>
+      ids(`
+        WITH ended AS (
+          UPDATE deliveries SET leased_until = now() ${ofProject} AND status = 'delivering' RETURNING id
+        )
+        SELECT id FROM ended
+        UNION SELECT id FROM deliveries ${ofProject} AND attempt_log->-1->>'errorCode' = 'lease_lost'
+          AND (attempt_log->-1->>'finishedAt')::timestamptz > now() - interval '10 seconds'`)
   }
 }
 export type Shop = Awaited<ReturnType<typeof openShop>>
