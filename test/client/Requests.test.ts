@@ -96,9 +96,9 @@ describe("a request of the client", () => {
     yield* notes.createNote({ params: { dealId: "a/b" }, payload: { body: "☕" } })
     const [request] = requests
     assert.strictEqual(request?.line, "POST /api/v1/developer/crm/deals/a%2Fb/notes HTTP/1.1")
-    assert.strictEqual(request?.headers.get("authorization"), `Bearer ${token}`)
-    assert.strictEqual(request?.headers.get("content-type"), "application/json")
-    assert.deepStrictEqual(JSON.parse(Buffer.from(request?.body ?? "", "latin1").toString()), { body: "☕" })
+    assert.strictEqual(request?.headers["authorization"], `Bearer ${token}`)
+    assert.strictEqual(request?.headers["content-type"], "application/json")
+    assert.deepStrictEqual(JSON.parse(request?.body ?? ""), { body: "☕" })
   })
 
   it.live("leaves out undefined members", function* () {
@@ -108,14 +108,14 @@ describe("a request of the client", () => {
     const headers: object = { "idempotency-key": undefined }
     yield* clients.createClient({ payload: { displayName: "Robin", ...absent }, headers })
     assert.strictEqual(requests[0]?.body, '{"displayName":"Robin"}')
-    assert.isDefined(requests[0]?.headers.get("idempotency-key"))
+    assert.isDefined(requests[0]?.headers["idempotency-key"])
   })
 
   it.live("gives each mutation a key of its own that both forms of keys permit", function* () {
     const { clients, notes, requests } = yield* calling([receipt])
     yield* clients.createClient({ payload: { displayName: "Robin" } })
     yield* notes.createNote({ params: { dealId: "deal_espresso" }, payload: { body: "Called." } })
-    const keys = requests.map(({ headers }) => headers.get("idempotency-key") ?? "")
+    const keys = requests.map(({ headers }) => headers["idempotency-key"] ?? "")
     assert.strictEqual(new Set(keys).size, 2)
     for (const key of keys) {
       assert.match(key, /^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$/)

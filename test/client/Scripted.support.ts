@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { randomBytes } from "node:crypto"
 import type { Socket } from "node:net"
 import { DeveloperApi, type DeveloperApiOptions } from "../../src/client/DeveloperApi.ts"
-import { endpoint } from "../support/Endpoints.ts"
+import { endpoint, parsed } from "../support/Endpoints.ts"
 
 /** The handling of one connection. The last step is repeated. */
 export type Step =
@@ -15,13 +15,6 @@ export type Step =
   | "broken"
   /** Answers with these bytes. */
   | { readonly bytes: string }
-
-/** A request as it was read. */
-export interface Read {
-  readonly line: string
-  readonly headers: ReadonlyMap<string, string>
-  readonly body: string
-}
 
 /** Returns the bytes of an answer. */
 export const answering = (
@@ -59,16 +52,6 @@ export const problem = (status: number, code: string, headers: Readonly<Record<s
 /** A receipt of a mutation. */
 export const receipt = answering(201, { resourceId: "cli_1", changed: true }, { etag: '"1"' })
 
-const read = (text: string): Read => {
-  const [head = "", body = ""] = text.split("\r\n\r\n")
-  const [line = "", ...fields] = head.split("\r\n")
-  const headers = fields.map((field): [string, string] => {
-    const at = field.indexOf(":")
-    return [field.slice(0, at).toLowerCase(), field.slice(at + 1).trim()]
-  })
-  return { line, headers: new Map(headers), body }
-}
-
 const act = (socket: Socket, step: Step) => {
   if (step === "reset") return socket.resetAndDestroy()
   if (step === "broken") return socket.end(receipt.bytes.slice(0, -5))
@@ -77,28 +60,20 @@ const act = (socket: Socket, step: Step) => {
 
 /** Starts the server; it ends with the test. */
 export const scripted = Effect.fnUntraced(function* (...steps: readonly [Step, ...Array<Step>]) {
-  const requests: Array<Read> = []
-  let connections = 0
-  const { port } = yield* endpoint(() => {}, {
-    connected: (socket) => {
-      const step = steps[connections++] ?? steps.at(-1) ?? "closed"
-      if (step === "closed") return socket.destroy()
-      let text = ""
-      socket.on("data", (chunk) => {
-        text += chunk.toString("latin1")
-        const end = text.indexOf("\r\n\r\n")
-        const length = Number(/\r\ncontent-length: (\d+)\r\n/i.exec(text)?.[1] ?? 0)
-        if (end < 0 || text.length < end + 4 + length) return
-        requests.push(read(text))
-        act(socket, step)
-      })
-    }
-  })
+  const requests: Array<ReturnType<typeof parsed>> = []
+  const stepOf = (connection: number) => steps[connection - 1] ?? steps.at(-1) ?? "closed"
+  const { connections, port } = yield* endpoint(
+    ({ connection, socket, text }) => {
+      requests.push(parsed(text))
+      act(socket, stepOf(connection))
+    },
+    { closes: (connection) => stepOf(connection) === "closed" }
+  )
   return {
     baseUrl: `http://127.0.0.1:${port}`,
     requests,
-    connections: () => connections,
-    keys: () => requests.map(({ headers }) => headers.get("idempotency-key"))
+    connections,
+    keys: () => requests.map(({ headers }) => headers["idempotency-key"])
   }
 })
 

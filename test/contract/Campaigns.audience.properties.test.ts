@@ -181,14 +181,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a freeze of a
             filter: wanted,
             candidateCount: outcomes.length,
             eligibleCount: count("eligible"),
-            exclusions: {
-              consent_not_granted: count("consent_not_granted"),
-              suppressed: count("suppressed"),
-              merged: count("merged"),
-              filter_mismatch: count("filter_mismatch"),
-              channel_unavailable: count("channel_unavailable"),
-              duplicate: count("duplicate")
-            }
+            exclusions: Object.fromEntries(exclusions.map((exclusion) => [exclusion, count(exclusion)]))
           },
           what
         )

@@ -26,6 +26,8 @@ export interface EndpointOptions {
   readonly tls?: TlsOptions
   /** Handles a new connection instead of waiting for a request. */
   readonly connected?: (socket: Socket) => void
+  /** Whether a connection, counted from 1, is closed before anything is read. */
+  readonly closes?: (connection: number) => boolean
 }
 
 /** Starts an endpoint on loopback that calls `answer` with each complete request. */
@@ -44,6 +46,7 @@ export const endpoint = (answer: (received: Received) => void, options: Endpoint
             sockets.delete(socket)
             count.closed++
           })
+        if (options.closes?.(connection) === true) return socket.destroy()
         if (options.connected !== undefined) return options.connected(socket)
         let text = ""
         socket.on("data", (chunk) => {
@@ -76,9 +79,20 @@ export const endpoint = (answer: (received: Received) => void, options: Endpoint
     ({ close }) => Effect.sync(close)
   )
 
+/** Returns a request: its first line, its headers with names in lower case, and its body. */
+export const parsed = (text: string) => {
+  const [head = "", body = ""] = text.split("\r\n\r\n")
+  const [line = "", ...fields] = head.split("\r\n")
+  const headers = fields.map((field): readonly [string, string] => {
+    const colon = field.indexOf(":")
+    return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()]
+  })
+  return { line, headers: Object.fromEntries(headers), body: Buffer.from(body, "latin1").toString() }
+}
+
 const isWhole = (text: string) => {
   const end = text.indexOf("\r\n\r\n")
-  const length = Number(/\r\ncontent-length: (\d+)\r\n/i.exec(text)?.[1])
+  const length = Number(/\r\ncontent-length: (\d+)\r\n/i.exec(text)?.[1] ?? 0)
   return end >= 0 && text.length >= end + 4 + length
 }
 

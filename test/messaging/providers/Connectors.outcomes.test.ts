@@ -295,6 +295,7 @@ describe("a provider call is unknown when it", () => {
         const provider = yield* endpoint(({ socket }) => socket.write(begun, () => socket.destroy()), options)
         const origin = "tls" in options ? { origin: secure } : {}
         yield* expectOfBoth(provider, unknown("connection_lost"), { what: begun, ...origin })
+        // No call is repeated over another connection.
         assert.strictEqual(provider.received.length, 2)
       }
     }
@@ -324,21 +325,11 @@ describe("a provider call is unknown when it", () => {
   })
 })
 
-describe("a connection to a provider", () => {
-  test("is opened for each call and closed with its answer", function* () {
-    const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
-    for (let i = 1; i <= 3; i++) {
-      assert.deepStrictEqual(yield* send(http(provider)), accepted("8812"))
-      assert.strictEqual(provider.connections(), i)
-      yield* until(() => provider.closed() === i)
-    }
-  })
-
-  test("is never replaced within a call", function* () {
-    const provider = yield* endpoint(({ connection, socket }) =>
-      connection === 1 ? socket.resetAndDestroy() : socket.write(reply(200, taken.telegram))
-    )
-    assert.deepStrictEqual(yield* send(telegram(provider)), unknown("connection_lost"))
-    assert.strictEqual(provider.connections(), 1)
-  })
+test("a connection to a provider is opened for each call and closed with its answer", function* () {
+  const provider = yield* answering(reply(200, taken.http, "connection: keep-alive"))
+  for (let i = 1; i <= 3; i++) {
+    assert.deepStrictEqual(yield* send(http(provider)), accepted("8812"))
+    assert.strictEqual(provider.connections(), i)
+    yield* until(() => provider.closed() === i)
+  }
 })
