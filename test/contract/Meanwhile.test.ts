@@ -1,21 +1,21 @@
 /** Commands whose statement has begun when something else is committed: a project file, or a rotation (contract §1, §7, §10, §12). */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect, Fiber, Layer } from "effect"
+import { Effect, Layer } from "effect"
 import { problemOf, receiptOf, secretOf } from "../support/ContractAnswers.ts"
+import { changedMeanwhile } from "../support/Locks.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { untilRows } from "../support/Waiting.ts"
 import { atOnce } from "./Clients.support.ts"
 import { open, pipelines } from "./Deals.support.ts"
 import { open as openWebhook } from "./Webhooks.support.ts"
 
-/** Makes each statement wait for advisory lock 1 between its snapshot and its entry into the project. */
+/** Makes each statement wait for an advisory lock between its snapshot and its entry into the project. */
 const delayEntry = Effect.gen(function* () {
   const { sql } = yield* TestServer
   yield* sql`ALTER FUNCTION enter_project RENAME TO enter_project_now`
   yield* sql`
     CREATE FUNCTION enter_project(project text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
     BEGIN
-      PERFORM pg_advisory_xact_lock_shared(1);
+      PERFORM pg_advisory_xact_lock_shared(hashtext('entry'));
       RETURN enter_project_now(project);
     END $$`
 }).pipe(Effect.orDie)
@@ -24,21 +24,8 @@ const delayEntry = Effect.gen(function* () {
 const delayed = Layer.effectDiscard(delayEntry).pipe(Layer.provideMerge(TestServer.layer()))
 
 /** Runs a command whose statement takes its snapshot before the change and enters the project after it. */
-const changedMeanwhile = <A>(command: Effect.Effect<A>, change: Effect.Effect<unknown>) =>
-  Effect.gen(function* () {
-    const { sql } = yield* TestServer
-    const connection = yield* sql.reserve
-    const execute = (text: string) => connection.execute(text, [], undefined)
-    yield* execute("SELECT pg_advisory_lock(1)")
-    const running = yield* Effect.forkChild(command)
-    yield* untilRows(
-      Effect.orDie(sql`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1`),
-      (waiting) => waiting.length > 0
-    )
-    yield* change
-    yield* execute("SELECT pg_advisory_unlock(1)")
-    return yield* Fiber.join(running)
-  }).pipe(Effect.scoped, Effect.orDie)
+const meanwhile = <A>(command: Effect.Effect<A>, change: Effect.Effect<unknown>) =>
+  Effect.flatMap(TestServer, ({ sql }) => changedMeanwhile(sql, "entry", command, change))
 
 /** Opens a webhook at version 1, with what a rotation to version 2 commits, and the versions of the secrets in force. */
 const opened = Effect.gen(function* () {
@@ -71,7 +58,7 @@ const opened = Effect.gen(function* () {
 layer(delayed, { excludeTestServices: true })("during a command", (it) => {
   it.effect("a project file makes the default pipeline of a new deal the one that it names", function* () {
     const { apply, create, read } = yield* open()
-    const answers = yield* changedMeanwhile(
+    const answers = yield* meanwhile(
       atOnce(20, () => create({ title: "A" })),
       apply({ project: { defaultPipelineId: "service" } })
     )
@@ -83,7 +70,7 @@ layer(delayed, { excludeTestServices: true })("during a command", (it) => {
 
   it.effect("a project file makes the first stage of a new deal the one that it puts first", function* () {
     const { apply, create, read } = yield* open()
-    const answer = yield* changedMeanwhile(
+    const answer = yield* meanwhile(
       create({ title: "A" }),
       apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, stages: pipeline.stages.toReversed() })) })
     )
@@ -94,7 +81,7 @@ layer(delayed, { excludeTestServices: true })("during a command", (it) => {
   it.effect("a project file makes a move to a stage that it removes answer deal_reference_not_found", function* () {
     const { apply, created, patch, read } = yield* open()
     const deal = yield* created()
-    const answer = yield* changedMeanwhile(
+    const answer = yield* meanwhile(
       patch(deal.id, { stageId: "agreed" }),
       apply({
         pipelines: pipelines.map(({ stages, ...pipeline }) => ({
@@ -109,14 +96,14 @@ layer(delayed, { excludeTestServices: true })("during a command", (it) => {
 
   it.effect("a rotation is followed by a rotation that retires its secret", function* () {
     const { inForce, rotate, rotation } = yield* opened
-    const answer = yield* changedMeanwhile(rotate(2), rotation)
+    const answer = yield* meanwhile(rotate(2), rotation)
     assert.strictEqual(secretOf(answer).version, 3)
     assert.deepStrictEqual(yield* inForce, ["3"])
   })
 
   it.effect("a rotation is followed by a configure that sees its secret", function* () {
     const { configured, inForce, rotation } = yield* opened
-    const receipt = yield* changedMeanwhile(configured({ expectedVersion: 2 }), rotation)
+    const receipt = yield* meanwhile(configured({ expectedVersion: 2 }), rotation)
     assert.deepInclude(receipt, { version: 2, changed: false })
     assert.deepStrictEqual(yield* inForce, ["2"])
   })

@@ -31,7 +31,7 @@ export const changedMeanwhile = Effect.fnUntraced(function* <A, E, R, E2, R2>(
   const locked = yield* Deferred.make<void>()
   const changing = yield* sql`SELECT pg_advisory_xact_lock(hashtext(${name}))`.pipe(
     Effect.andThen(Deferred.succeed(locked, undefined)),
-    Effect.andThen(untilRows(Effect.orDie(waiting), (rows) => rows.length === 1)),
+    Effect.andThen(untilRows(Effect.orDie(waiting), (rows) => rows.length > 0)),
     Effect.andThen(change),
     sql.withTransaction,
     Effect.forkChild

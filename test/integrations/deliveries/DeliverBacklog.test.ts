@@ -13,7 +13,7 @@ import { maxAge } from "../../../src/integrations/deliveries/DeliverySchedule.ts
 import { at, documentOf, run } from "../../cli/Cli.support.ts"
 import { untilBlocking } from "../../support/Locks.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { layerOf, open, receiver, status } from "./Deliveries.support.ts"
+import { layerOf, open, openShop, receiver, status } from "./Deliveries.support.ts"
 import { created, openDue } from "./Due.support.ts"
 import { untilRows } from "../../support/Waiting.ts"
 
@@ -92,16 +92,14 @@ const soonDisabled = { WEBHOOK_DISABLE_AFTER: "300ms", WEBHOOK_RETRY_SCHEDULE: "
 layerOf(soonDisabled)("a webhook whose attempts have all failed for WEBHOOK_DISABLE_AFTER", (it) => {
   it.effect("is disabled, with the reason on record; a configure enables it again", function* () {
     const server = yield* TestServer
-    const shop = yield* receiver(status(500))
-    const project = yield* open(server)
-    yield* project.subscribe("shop", shop.url, created)
+    const project = yield* openShop(server, status(500), created)
     yield* project.created()
     yield* untilRows(project.webhook(), ({ enabled }) => !enabled)
     yield* untilRows(project.deliveries(), (rows) => rows.every(({ status }) => status === "dead"))
-    assert.isAtLeast(shop.hits.length, 2)
+    assert.isAtLeast(project.to.hits.length, 2)
     const why = Effect.orDie(server.sql`SELECT disabled_reason FROM webhooks WHERE project_id = ${project.projectId}`)
     assert.deepStrictEqual(yield* why, [{ disabled_reason: "failing" }])
-    assert.strictEqual((yield* project.configure("shop", shop.url, 2, created)).status, 200)
+    assert.strictEqual((yield* project.configure("shop", project.to.url, 2, created)).status, 200)
     assert.deepStrictEqual(yield* why, [{ disabled_reason: null }])
   })
 

@@ -17,6 +17,7 @@ import {
   type Hit,
   ok,
   open,
+  openShop,
   receiver,
   layerOf,
   status,
@@ -108,20 +109,19 @@ layerOf()("an event", (it) => {
   })
 
   it.effect("is signed by the three newest secrets, and by the new one alone once the overlap is over", function* () {
-    const shop = yield* receiver()
-    const project = yield* open(yield* TestServer)
-    const secrets = [yield* project.subscribe("shop", shop.url)]
+    const project = yield* openShop(yield* TestServer)
+    const secrets = [project.secret]
     for (let version = 1; version <= 5; version++) secrets.push(yield* project.rotate("shop", version))
     assert.strictEqual(new Set(secrets).size, 6)
     yield* project.created()
-    yield* until(() => shop.hits.length === 1)
+    yield* until(() => project.to.hits.length === 1)
     // The overlap is over.
     yield* Effect.orDie(project.sql`
       UPDATE webhook_secrets SET retires_at = now()
       WHERE project_id = ${project.projectId} AND retires_at <> 'infinity'`)
     yield* project.created()
-    yield* until(() => shop.hits.length === 2)
-    const [within = assert.fail(), after = assert.fail()] = shop.hits
+    yield* until(() => project.to.hits.length === 2)
+    const [within = assert.fail(), after = assert.fail()] = project.to.hits
     const signaturesOf = ({ headers }: Hit) => String(headers["webhook-signature"]).split(" ")
     assert.deepStrictEqual([signaturesOf(within).length, signaturesOf(after).length], [3, 1])
     const signing = (hit: Hit) => secrets.map((secret) => verifies(secret, hit))
@@ -168,9 +168,7 @@ const openAhead = Effect.gen(function* () {
   const held: Array<Hit> = []
   let holding = true
   const answer: Answering = (hit, n) => void (holding && n >= answeredFirst ? held.push(hit) : ok(hit, n))
-  const shop = yield* receiver(answer)
-  const project = yield* open(yield* TestServer)
-  const secret = yield* project.subscribe("shop", shop.url)
+  const project = yield* openShop(yield* TestServer, answer)
   const rest = (until: "infinity" | "-infinity") =>
     Effect.orDie(project.sql`
       UPDATE endpoint_health SET resting_until = ${until}::timestamptz WHERE project_id = ${project.projectId}`)
@@ -186,8 +184,6 @@ const openAhead = Effect.gen(function* () {
   const before = Math.max(...(yield* leases).map(({ end }) => end.getTime()))
   return {
     ...project,
-    shop,
-    secret,
     /** Waits until all deliveries that were claimed ahead are returned, then sends the held answers. */
     release: untilRows(leases, (rows) => rows.filter(({ end }) => end.getTime() <= before).length === width).pipe(
       Effect.andThen(
@@ -205,12 +201,12 @@ const idsOf = (hits: ReadonlyArray<Hit>) => hits.map(({ headers }) => String(hea
 
 layerOf({ WEBHOOK_TIMEOUT: "60s" })("a delivery that is claimed ahead", (it) => {
   it.effect("goes to the webhook's current URL at its first attempt", function* () {
-    const { configure, deliveries, release, shop } = yield* openAhead
+    const { configure, deliveries, release, to } = yield* openAhead
     const next = yield* receiver()
     assert.strictEqual((yield* configure("shop", next.url, 1)).status, 200)
     yield* release
-    assert.strictEqual(shop.hits.length, answeredFirst + width)
-    assert.strictEqual(new Set(idsOf([...shop.hits, ...next.hits])).size, inAll)
+    assert.strictEqual(to.hits.length, answeredFirst + width)
+    assert.strictEqual(new Set(idsOf([...to.hits, ...next.hits])).size, inAll)
     assert.strictEqual(next.hits.length, inAll - answeredFirst - width)
     for (const { attempts, log, status } of yield* deliveries()) {
       assert.deepStrictEqual([status, attempts, log.length], ["delivered", 1, 1])
@@ -218,11 +214,11 @@ layerOf({ WEBHOOK_TIMEOUT: "60s" })("a delivery that is claimed ahead", (it) => 
   })
 
   it.effect("is signed with the current secret", function* () {
-    const { release, rotate, secret, shop } = yield* openAhead
+    const { release, rotate, secret, to } = yield* openAhead
     const rotated = yield* rotate("shop", 1)
     yield* release
-    assert.strictEqual(shop.hits.length, inAll)
-    for (const [n, hit] of shop.hits.entries()) {
+    assert.strictEqual(to.hits.length, inAll)
+    for (const [n, hit] of to.hits.entries()) {
       assert.deepStrictEqual([verifies(rotated, hit), verifies(secret, hit)], [n >= answeredFirst + width, true])
     }
   })

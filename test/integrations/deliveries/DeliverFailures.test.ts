@@ -9,7 +9,7 @@ import { claimOf } from "../../support/Claims.ts"
 import type { DeliveryRow } from "../../contract/Webhooks.support.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { type Answering, hang, layerOf, ok, open, receiver, reset, status } from "./Deliveries.support.ts"
+import { type Answering, hang, layerOf, ok, open, openShop, receiver, reset, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -130,9 +130,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint", (it) => {
   })
 
   it.effect("that is gone (410) disables its webhook once for many answers", function* () {
-    const shop = yield* receiver(status(410))
-    const project = yield* open(yield* TestServer)
-    yield* project.subscribe("shop", shop.url, created)
+    const project = yield* openShop(yield* TestServer, status(410), created)
     yield* Effect.forEach(Array.from({ length: 10 }), () => project.created(), { concurrency: 10 })
     yield* project.finished
     assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
@@ -145,9 +143,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint", (it) => {
     ["that asks for a rest shorter than the delay does not advance the next attempt", "5", 48_000, 72_000]
   ] as const) {
     it.effect(what, function* () {
-      const shop = yield* receiver(status(503, { "retry-after": retryAfter }))
-      const project = yield* open(yield* TestServer)
-      yield* project.subscribe("shop", shop.url, created)
+      const project = yield* openShop(yield* TestServer, status(503, { "retry-after": retryAfter }), created)
       yield* project.created()
       const [row] = yield* untilRows(project.deliveries(), ([row]) => row?.log.length === 1)
       assert.deepInclude(row, { status: "pending", attempts: 1, retries: 1 })
@@ -204,13 +200,12 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the sched
   })
 
   it.effect("pauses the whole endpoint, and then its deliveries are sent", function* () {
-    const shop = yield* receiver((hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n))
-    const project = yield* open(yield* TestServer)
-    yield* project.subscribe("shop", shop.url, created)
+    const answer: Answering = (hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n)
+    const project = yield* openShop(yield* TestServer, answer, created)
     yield* project.created()
     const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
     yield* project.created()
-    yield* until(() => shop.hits.length === 3)
+    yield* until(() => project.to.hits.length === 3)
     const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
     const rows = yield* untilRows(project.deliveries(), (rows) =>
       rows.every(({ log }) => log.at(-1)?.statusCode === 200)

@@ -9,7 +9,7 @@ import { holding } from "../../support/Locks.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
-import { type Hit, open, receiver, serve, status, verifies } from "./Deliveries.support.ts"
+import { type Hit, ok, open, openShop, receiver, serve, status, verifies } from "./Deliveries.support.ts"
 import { loopWith } from "./Loop.support.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -40,15 +40,14 @@ const commit = (sql: SqlClient.SqlClient, projectId: string) =>
 describe("a delivery that was committed without a notice", () => {
   it.live("is found by the sweep on idle and on busy endpoints", function* () {
     const server = yield* serve()
-    const shop = yield* receiver()
-    const project = yield* open(server)
-    yield* project.subscribe("shop", shop.url, created)
+    const project = yield* openShop(server, ok, created)
+    const { to } = project
     yield* commit(server.sql, project.projectId)
-    yield* until(() => shop.hits.length === 1)
+    yield* until(() => to.hits.length === 1)
     yield* project.created()
     yield* project.finished
     yield* commit(server.sql, project.projectId)
-    yield* until(() => shop.hits.length === 3)
+    yield* until(() => to.hits.length === 3)
   })
 
   it.live("is dead-lettered when its webhook was disabled meanwhile", function* () {
@@ -64,10 +63,8 @@ describe("a delivery that was committed without a notice", () => {
 describe("a notice whose claim fails", () => {
   it.live("is not lost: the next claim visits its endpoint", function* () {
     const server = yield* serve()
-    const shop = yield* receiver()
-    const project = yield* open(server)
-    const { sql } = project
-    yield* project.subscribe("shop", shop.url, created)
+    const project = yield* openShop(server, ok, created)
+    const { sql, to } = project
     // The first claim fails, and the sweep marks nothing.
     yield* sql`CREATE SEQUENCE claims`
     yield* sql`
@@ -84,20 +81,18 @@ describe("a notice whose claim fails", () => {
       CREATE TRIGGER skip BEFORE UPDATE ON endpoint_health FOR EACH ROW
       WHEN (OLD.next_due_at IS NULL AND NEW.next_due_at IS NOT NULL) EXECUTE FUNCTION skip()`
     yield* project.created()
-    yield* until(() => shop.hits.length === 1)
+    yield* until(() => to.hits.length === 1)
   })
 })
 
 describe("a loop whose record fails as a defect", () => {
   it.live("is restarted and continues, and repeats deliveries that were not recorded", function* () {
     const server = yield* serve({ WEBHOOK_TIMEOUT: "60s" })
-    const shop = yield* receiver()
-    const project = yield* open(server)
-    const { projectId, sql } = project
-    yield* project.subscribe("shop", shop.url, created)
+    const project = yield* openShop(server, ok, created)
+    const { projectId, sql, to } = project
     const { allow } = yield* refuse(sql, delivered, "check_violation")
     yield* project.created()
-    yield* until(() => shop.hits.length === 1)
+    yield* until(() => to.hits.length === 1)
     yield* Effect.sleep("200 millis")
     yield* allow
     yield* project.created()
@@ -105,7 +100,7 @@ describe("a loop whose record fails as a defect", () => {
     assert.strictEqual((yield* project.health()).inFlight, 1)
     yield* sql`UPDATE deliveries SET leased_until = now() WHERE project_id = ${projectId} AND status = 'delivering'`
     yield* project.finished
-    assert.strictEqual(shop.hits.length, 3)
+    assert.strictEqual(to.hits.length, 3)
     assert.strictEqual((yield* project.health()).inFlight, 0)
   })
 })
@@ -185,12 +180,9 @@ describe("a transaction that holds the row of an endpoint or of a delivery", () 
     const server = yield* serve()
     const holds = [["webhooks", "endpoint_health"], ["deliveries"]]
     for (const [code, tables] of [200, 410].flatMap((code) => holds.map((tables) => [code, tables] as const))) {
-      const [first, second] = [yield* open(server), yield* open(server)]
       const held: Array<Hit> = []
-      const waiting = yield* receiver((hit) => void held.push(hit))
-      const healthy = yield* receiver()
-      yield* first.subscribe("shop", waiting.url)
-      yield* second.subscribe("shop", healthy.url)
+      const first = yield* openShop(server, (hit) => void held.push(hit))
+      const second = yield* openShop(server)
       yield* first.created()
       yield* until(() => held.length === 1)
       const { release } = yield* holding(
@@ -243,15 +235,13 @@ describe("a webhook whose secret can't be opened", () => {
 })
 
 it.live("a webhook whose older secret can't be opened is signed with the current one", function* () {
-  const project = yield* open(yield* serve())
-  const shop = yield* receiver()
-  yield* project.subscribe("shop", shop.url)
+  const project = yield* openShop(yield* serve())
   const current = yield* project.rotate("shop", 1)
   yield* project.sql`UPDATE webhook_secrets SET sealed = sha512(sealed) WHERE retires_at <> 'infinity'`
   yield* project.created()
   yield* project.finished
   assert.deepStrictEqual(
-    shop.hits.map((hit) => verifies(current, hit)),
+    project.to.hits.map((hit) => verifies(current, hit)),
     [true]
   )
 })

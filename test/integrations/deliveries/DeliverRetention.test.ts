@@ -13,7 +13,7 @@ import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
-import { open, receiver, serve } from "./Deliveries.support.ts"
+import { openShop, serve } from "./Deliveries.support.ts"
 import { loopWith } from "./Loop.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
@@ -190,9 +190,7 @@ layer(TestDatabase.layer)("the retention of events", (it) => {
 
 test.live("the delivery loop delivers while old deliveries are deleted", function* () {
   const api = yield* serve({}, "api")
-  const shop = yield* receiver()
-  const project = yield* open(api)
-  yield* project.subscribe("shop", shop.url)
+  const project = yield* openShop(api)
   const { projectId, sql } = project
   const long = new Date(Date.now() - 40 * day)
   const past = { name: "old", status: "delivered", created: long, finished: long, count: 20_000 } as const
@@ -209,7 +207,7 @@ test.live("the delivery loop delivers while old deliveries are deleted", functio
   )
   yield* untilRows(count, (count) => count < 20_000)
   yield* Effect.forEach(Array.from({ length: 5 }), () => project.created(), { concurrency: 5 })
-  yield* until(() => shop.hits.length === 5)
+  yield* until(() => project.to.hits.length === 5)
   const between = yield* count
   assert.isTrue(between > 0 && between < 20_000, String(between))
 })

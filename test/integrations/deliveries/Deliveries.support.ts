@@ -172,6 +172,17 @@ export const open = Effect.fnUntraced(function* (
   }
 })
 
+/** Opens a project whose webhook `shop` has a receiver of its own. */
+export const openShop = Effect.fnUntraced(function* (
+  server: TestServer["Service"],
+  answer: Answering = ok,
+  eventTypes?: ReadonlyArray<string>
+) {
+  const project = yield* open(server)
+  const to = yield* receiver(answer)
+  return { ...project, to, secret: yield* project.subscribe("shop", to.url, eventTypes) }
+})
+
 const decodeBody = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 
 /** Decodes the body of a hit. */

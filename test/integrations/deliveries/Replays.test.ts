@@ -10,7 +10,7 @@ import { at, documentOf, run as runCommand } from "../../cli/Cli.support.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 import { put } from "../../support/Rows.ts"
-import { hang, ok, open, type Receiver, receiver, layerOf, slowly, status, verifies } from "./Deliveries.support.ts"
+import { type Answering, hang, layerOf, ok, open, openShop, slowly, status, verifies } from "./Deliveries.support.ts"
 
 const created = "crm.deal.created.v1"
 const updated = "crm.deal.updated.v1"
@@ -34,10 +34,9 @@ const longAgo = "2026-01-01T00:00:00Z"
 const farAway = "2099-01-01T00:00:00Z"
 
 /** Opens a project with one webhook and deliveries to it that have ended, and returns it with the commands of replays. */
-const start = Effect.fnUntraced(function* (to: Receiver, deals: number) {
+const start = Effect.fnUntraced(function* (deals: number, answer?: Answering) {
   const server = yield* TestServer
-  const project = yield* open(server)
-  const secret = yield* project.subscribe("shop", to.url)
+  const project = yield* openShop(server, answer)
   for (let n = 0; n < deals; n++) yield* project.created()
   yield* project.finished
   const command = (...args: ReadonlyArray<string>) =>
@@ -56,15 +55,14 @@ const start = Effect.fnUntraced(function* (to: Receiver, deals: number) {
   const repeats = server.sql<{ readonly id: string; readonly replayOf: string; readonly status: string }>`
     SELECT id, replay_of AS "replayOf", status FROM deliveries
     WHERE project_id = ${project.projectId} AND replay_of IS NOT NULL ORDER BY id`.pipe(Effect.orDie)
-  return { ...project, secret, command, replay, replays, ended, repeats, server }
+  return { ...project, command, replay, replays, ended, repeats, server }
 })
 
 layerOf()("a replay", (it) => {
   it.effect(
     "repeats each delivery that it selects, with its event, its webhook-id and a signature, and marks it",
     function* () {
-      const to = yield* receiver(ok)
-      const { command, ended, finished, repeats, replay, secret } = yield* start(to, 3)
+      const { command, ended, finished, repeats, replay, secret, to } = yield* start(3)
       const first = to.hits.map(({ body, headers }) => [headers["webhook-id"], body])
 
       assert.deepStrictEqual(yield* replay("--status", "all", "--dry-run"), { replayId: null, matched: 3, queued: 0 })
@@ -103,44 +101,41 @@ layerOf()("a replay", (it) => {
     "never has more than half of the endpoint's concurrency in flight, and a live delivery does not wait",
     function* () {
       // The first answers count as slow; later ones never come, so that deliveries stay in flight.
-      const to = yield* receiver((hit, n) => (n < 40 ? ok : hang)(hit, n))
-      const shop = yield* start(to, 40)
+      const shop = yield* start(40, (hit, n) => (n < 40 ? ok : hang)(hit, n))
       yield* shop.sql`
       UPDATE deliveries SET attempt_log = jsonb_set(attempt_log, '{-1,durationMs}', '1000')
       WHERE project_id = ${shop.projectId}`.pipe(Effect.orDie)
       const { replayId } = yield* shop.replay("--status", "all", "--pace", "1000")
-      yield* until(() => to.open() === 2)
+      yield* until(() => shop.to.open() === 2)
       yield* shop.created()
       // The live delivery is sent although the replay waits.
-      yield* until(() => to.open() === 3)
+      yield* until(() => shop.to.open() === 3)
       assert.strictEqual((yield* shop.repeats).length, 2)
       yield* shop.command("cancel-replay", "--replay", String(replayId))
     }
   )
 
   it.effect("is cancelled: no further delivery is sent, and none is retried", function* () {
-    const to = yield* receiver((hit, n) => (n < 20 ? ok : status(500))(hit, n))
-    const shop = yield* start(to, 20)
+    const shop = yield* start(20, (hit, n) => (n < 20 ? ok : status(500))(hit, n))
     const { replayId } = yield* shop.replay("--status", "all", "--pace", "1")
-    yield* until(() => to.hits.length > 20)
+    yield* until(() => shop.to.hits.length > 20)
     const cancelled = documentOf(yield* shop.command("cancel-replay", "--replay", String(replayId)))
     assert.deepInclude(cancelled, { replayId, state: "cancelling" })
     const items = yield* shop.ended(replayId)
     assert.deepInclude(items[0], { state: "cancelled", matched: 20 })
     assert.isTrue((yield* shop.repeats).every(({ status }) => status === "dead"))
-    const sent = to.hits.length
+    const sent = shop.to.hits.length
     assert.isBelow(sent, 40)
     yield* Effect.sleep("500 millis")
-    assert.strictEqual(to.hits.length, sent)
+    assert.strictEqual(shop.to.hits.length, sent)
     const { status: exit, stderr } = yield* shop.command("cancel-replay", "--replay", String(replayId))
     assert.deepStrictEqual([exit, stderr.includes("is cancelled")], [1, true])
   })
 
   it.effect("ends with the reason when its webhook is disabled", function* () {
-    const to = yield* receiver(slowly(50))
-    const shop = yield* start(to, 10)
+    const shop = yield* start(10, slowly(50))
     const { replayId } = yield* shop.replay("--status", "all", "--pace", "5")
-    yield* until(() => to.hits.length > 10)
+    yield* until(() => shop.to.hits.length > 10)
     yield* runCommand(["webhooks", "disable", "--project", shop.projectId, "--installation", "shop"], {
       env: at(Redacted.make(shop.server.databaseUrl))
     })
@@ -155,16 +150,15 @@ layerOf()("a replay", (it) => {
 
   it.effect("to a suspect endpoint sends one delivery as its probe, and the others when that succeeds", function* () {
     const answers = { first: status(500), next: hang }
-    const to = yield* receiver((hit, n) => (n < 9 ? answers.first : answers.next)(hit, n))
-    const shop = yield* start(to, 3)
-    assert.strictEqual(to.hits.length, 9)
+    const shop = yield* start(3, (hit, n) => (n < 9 ? answers.first : answers.next)(hit, n))
+    assert.strictEqual(shop.to.hits.length, 9)
     // Failures have made it suspect; the pause of a parked endpoint is over.
     yield* shop.setHealth("strikes = 9, failures = 9, parked_until = now() - interval '1 second'")
     const { replayId } = yield* shop.replay()
-    yield* until(() => to.open() === 1)
+    yield* until(() => shop.to.open() === 1)
     assert.strictEqual((yield* shop.repeats).length, 1)
     answers.next = ok
-    to.hits.at(-1)?.response.end()
+    shop.to.hits.at(-1)?.response.end()
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", matched: 3, queued: 3 })
     yield* shop.finished
     const states = (yield* shop.repeats).map((repeat) => repeat.status)
@@ -172,10 +166,9 @@ layerOf()("a replay", (it) => {
   })
 
   it.effect("is not kept waiting by a hundred replays of another project that cannot go on", function* () {
-    const to = yield* receiver(ok)
-    const shop = yield* start(to, 1)
+    const shop = yield* start(1)
     // The endpoint is parked, and its replays have waited for longer.
-    const { projectId, setHealth, sql } = yield* start(yield* receiver(ok), 0)
+    const { projectId, setHealth, sql } = yield* start(0)
     yield* setHealth("strikes = 9, parked_until = now() + interval '1 hour'")
     const waiting = { project_id: projectId, installation_id: "shop", position: "dlv_", paced_at: "yesterday" }
     yield* put(sql, "replays", ...Array.from({ length: 100 }, (_, n) => ({ ...waiting, id: `rpl_${n}` })))
@@ -184,17 +177,15 @@ layerOf()("a replay", (it) => {
   })
 
   it.effect("keeps a pace whose period is no whole number of milliseconds", function* () {
-    const to = yield* receiver(ok)
-    const shop = yield* start(to, 1)
+    const shop = yield* start(1)
     const { replayId } = yield* shop.replay("--status", "all", "--pace", "3")
     assert.deepInclude((yield* shop.ended(replayId))[0], { state: "completed", queued: 1 })
   })
 
   it.effect("goes on beside a replay whose steps fail", function* () {
-    const to = yield* receiver(ok)
-    const shop = yield* start(to, 1)
+    const shop = yield* start(1)
     const { sql } = shop
-    const broken = yield* start(yield* receiver(ok), 1)
+    const broken = yield* start(1)
     yield* Effect.orDie(sql`
       CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$`)
     yield* Effect.orDie(sql`
@@ -208,7 +199,7 @@ layerOf()("a replay", (it) => {
   })
 
   it.effect("is cancelled in batches when very many of its deliveries wait for a retry", function* () {
-    const shop = yield* start(yield* receiver(ok), 1)
+    const shop = yield* start(1)
     const { projectId: project, sql } = shop
     const projectId = ProjectId.make(project)
     yield* shop.setHealth("resting_until = now() + interval '1 hour'")
@@ -239,8 +230,7 @@ layerOf()("a replay", (it) => {
     "does not repeat a delivery that was open at the command and ends before the replay gets there",
     function* () {
       const late: Array<() => void> = []
-      const to = yield* receiver((hit, n) => (n === 1 ? void late.push(() => ok(hit, n)) : ok(hit, n)))
-      const shop = yield* start(to, 1)
+      const shop = yield* start(1, (hit, n) => (n === 1 ? void late.push(() => ok(hit, n)) : ok(hit, n)))
       yield* shop.created()
       yield* until(() => late.length === 1)
       yield* shop.setHealth("resting_until = now() + interval '1 hour'")
@@ -253,7 +243,7 @@ layerOf()("a replay", (it) => {
   )
 
   it.effect("counts what retention has removed before it was repeated", function* () {
-    const shop = yield* start(yield* receiver(ok), 3)
+    const shop = yield* start(3)
     const { sql } = shop
     yield* shop.setHealth("resting_until = now() + interval '1 hour'")
     const { replayId } = yield* shop.replay("--status", "all")
@@ -285,7 +275,7 @@ layerOf()("a replay", (it) => {
   })
 
   it.effect("of an unknown project, installation or replay fails, and so does an empty period", function* () {
-    const shop = yield* start(yield* receiver(ok), 0)
+    const shop = yield* start(0)
     const range = ["--since", longAgo, "--until", farAway]
     for (const [args, words] of [
       [["replay", "--installation", "nobody", ...range], 'no webhook for installation "nobody"'],
