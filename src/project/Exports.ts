@@ -8,9 +8,9 @@
 import { Effect, type PlatformError, Record } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
+import { type Columns, listOf, selectList } from "../platform/database/Columns.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
-import * as Cursors from "./Projects/Cursors.ts"
-import { hasValues, type List, nest, type Part } from "./Projects/Part.ts"
+import { type FileRecord, hasValues, type List, nest, type Part } from "./Projects/Part.ts"
 import { parts } from "./Projects/Parts.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
 
@@ -60,9 +60,9 @@ const writePart = Effect.fnUntraced(function* <E>(
   progress: () => void
 ) {
   const part: Part = parts[name]
-  const next = yield* Cursors.openRecords(sql, projectId, name, part)
+  const next = yield* openRecords(sql, projectId, name, part)
   const lists = yield* Effect.forEach(Object.entries({ ...part.lists, ...part.foreignLists }), ([member, list]) =>
-    Effect.map(Cursors.openList(sql, projectId, `${name}_${member}`, list), (next) => ({ member, list, next }))
+    Effect.map(openList(sql, projectId, `${name}_${member}`, list), (next) => ({ member, list, next }))
   )
   let count = 0
   for (let record = yield* next(); record !== undefined; record = yield* next()) {
@@ -86,7 +86,7 @@ const writePart = Effect.fnUntraced(function* <E>(
 const writeItems = Effect.fnUntraced(function* <E, E2>(
   list: List,
   put: Write<E>,
-  next: Effect.Effect<Cursors.Item | undefined, E2>
+  next: Effect.Effect<Item | undefined, E2>
 ) {
   let separator = ""
   for (let item = yield* next; item !== undefined; item = yield* next) {
@@ -109,3 +109,62 @@ const inPieces = <E>(write: Write<E>) => {
   })
   return { flush, put: (text: string) => ((piece += text).length < pieceLength ? Effect.void : flush) }
 }
+
+/** An item of a list, with the id of its record. */
+interface Item {
+  readonly owner: string
+  readonly [member: string]: unknown
+}
+
+const openRecords = (sql: Sql, projectId: ProjectId, name: string, part: Part) => {
+  const { columns, hidden = [], table } = part
+  const key: Columns = { id: "id", ...part.key }
+  const shown = Record.filter(columns, (_, member) => !hidden.includes(member))
+  return open<FileRecord>(sql, name, {
+    columns: { ...key, ...shown },
+    table,
+    projectId,
+    order: listOf(key).map(({ column }) => column)
+  })
+}
+
+const openList = (sql: Sql, projectId: ProjectId, name: string, { items, owner, table }: List) =>
+  open<Item>(sql, name, { columns: { owner, ...items }, table, projectId, order: [owner, "position"] })
+
+/** Number of rows that a cursor reads at once. */
+const page = 500
+
+interface Query {
+  readonly columns: Columns
+  readonly table: string
+  readonly projectId: ProjectId
+  readonly order: ReadonlyArray<string>
+}
+
+/** Opens a cursor, which lives until the transaction ends. Returns a function that takes the next row. */
+const open = Effect.fnUntraced(function* <Row extends object>(
+  sql: Sql,
+  name: string,
+  { columns, order, projectId, table }: Query
+) {
+  yield* sql`
+    DECLARE ${sql(name)} NO SCROLL CURSOR FOR
+    SELECT ${sql.literal(selectList(columns))} FROM ${sql(table)}
+    WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
+  const fetch = sql<Row>`FETCH ${sql.literal(String(page))} FROM ${sql(name)}`
+  let rows: ReadonlyArray<Row> = []
+  let at = 0
+  let isLast = false
+  /** Takes the next row if it satisfies the condition. Returns undefined if it does not, or if there is no row. */
+  return Effect.fnUntraced(function* (condition: (row: Row) => boolean = () => true) {
+    if (at === rows.length && !isLast) {
+      rows = yield* fetch
+      isLast = rows.length < page
+      at = 0
+    }
+    const row = rows[at]
+    if (row === undefined || !condition(row)) return undefined
+    at++
+    return row
+  })
+})
