@@ -7,7 +7,7 @@ import { IdempotencyKeyReused } from "./Problems.ts"
 const meaning =
   "Names this command. For 7 days, the same request with the same key gets the outcome of the first one and has no second effect. Use another key for another command."
 
-/** Makes a required key. The reference shows `form` at each operation. */
+/** `form` says in words what `pattern` accepts. The reference shows it at each operation. */
 const key = (pattern: RegExp, form: string) =>
   Schema.String.check(Schema.isPattern(pattern, { expected: form })).annotateKey({
     description: `${meaning} ${form.charAt(0).toUpperCase()}${form.slice(1)}.`
@@ -48,7 +48,6 @@ export const replayed = {
   )
 }
 
-/** Makes the answer of a mutation: a receipt, and headers for the version of the record and for a replay. */
 export const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 

@@ -14,7 +14,6 @@ const Limit = Schema.String.check(
   })
 ).pipe(Schema.decodeTo(Schema.FiniteFromString), Schema.withDecodingDefaultKey(Effect.succeed("50")))
 
-/** Makes the query of a list. A cursor has at most `maxCursor` characters. */
 export const pageQuery = (maxCursor: number) => ({
   limit: Limit,
   cursor: Schema.optionalKey(
@@ -24,7 +23,6 @@ export const pageQuery = (maxCursor: number) => ({
   )
 })
 
-/** Makes the answer of a list: a page of items, with the address of the next page. */
 export const page = <Item extends Schema.Top>(item: Item) =>
   HttpApiSchema.WithHeaders(
     Schema.Struct({

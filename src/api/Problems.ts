@@ -72,7 +72,7 @@ const declared = {
   provider_outcome_unknown: [503, "It is unknown whether the provider accepted the message."]
 } as const
 
-/** Declares a problem class: its code, and its RFC 9457 extension members. */
+/** `extensions` are the problem's members beside those that RFC 9457 defines. */
 const problemWith =
   <Self>() =>
   <const Code extends keyof typeof declared, const Fields extends HttpApiError.ProblemExtensionFields>(

@@ -73,5 +73,4 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** Returns a campaign as callers see it. */
 export const campaignOf = (listed: Listed): Campaign => Struct.omit(listed, ["eligible", "scheduledFor"])

@@ -81,7 +81,6 @@ export const makeCampaigns = Effect.gen(function* () {
       Effect.flatMap(find({ projectId, id }), (found) =>
         found === undefined ? Effect.fail(campaign_not_found()) : Effect.succeed(campaignOf(found))
       ),
-    /** Returns the campaign's version and its latest frozen audience. */
     current: Effect.fnUntraced(function* (projectId: ProjectId, id: CampaignId) {
       const [campaign] = yield* statement(current(sql, projectId, id))
       return campaign ?? (yield* campaign_not_found())

@@ -7,7 +7,6 @@ import { columnsOf, selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
-/** Makes the list of the segments of a project, newest first. */
 export const makeListSegments = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const pages = yield* Pages

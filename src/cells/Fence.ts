@@ -8,8 +8,8 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * Transactions older than this are waited for only if they have written. Among the others, only a long-running mutation can
- * still begin to write. It holds the lock that mutations share, and `fence` waits for this lock.
+ * Transactions older than this are waited for only if they have written. Of those that have not written, only a long-running
+ * mutation can still begin to write. It holds the lock that mutations share, and `fence` waits for this lock.
  */
 const oldest = "5 seconds"
 
@@ -36,7 +36,7 @@ type Calls = "claimed" | "all"
 /**
  * Counts the attempts of deliveries and messages whose lease has not ended. If a process has died, its lease ends, and the
  * target takes the attempt over. `claimed` leaves out messages without a worker id. Such a message is sent by a request, which a
- * resting project allows, or by a worker that does not hold its lock.
+ * resting project allows, or by a worker without its liveness lock (`platform/background/Worker.ts`).
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(

@@ -27,7 +27,6 @@ interface Slot {
 export const nameOf = (sql: SqlClient.SqlClient, projectId: Statement.Fragment): Statement.Fragment =>
   sql`'move_' || md5(${projectId})`
 
-/** Lists the slots of moves from this database. */
 export const slots = (sql: SqlClient.SqlClient) => sql<Slot>`
   SELECT slot_name AS slot, active, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn)::float8 AS keeps,
     (SELECT project_id FROM projects WHERE move_state IS NOT NULL AND slot_name = ${nameOf(sql, sql`project_id`)}) AS "projectId"

@@ -56,10 +56,7 @@ const longestFence = Duration.seconds(45)
 /** If the target has fewer bytes of the source's log than this to confirm, the copy waits for them and ends. */
 const closeBehind = 1_000_000
 
-/**
- * Reads the mark of the project from the database of the command. Fails if the project is unknown, or if this database is the
- * target of its move.
- */
+/** Reads the project's mark at the source. Fails if the project is unknown, or if this database is the target of its move. */
 const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
   if (mark === undefined) return yield* new ProjectUnknown({ projectId })
@@ -163,7 +160,6 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* step(sides, "handed_over")
 })
 
-/** Deletes the project at the source. Fails if the project is still `arriving` at the target. */
 const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   const { projectId, source, target } = sides
   // Only `arriving` is an error, because the target has never served such a project. Otherwise the target may have deleted the

@@ -146,7 +146,6 @@ const holds = (sql: Sql, projectId: ProjectId, seed: number) => sql`
       AND ((classid::bigint << 32) | objid::bigint) = hashtextextended(${projectId}, ${seed})
   )`
 
-/** Reads the mark of the project; undefined if the project does not exist. */
 export const markOf = (sql: Sql, projectId: ProjectId) =>
   Effect.map(
     sql<Mark>`
@@ -155,7 +154,6 @@ export const markOf = (sql: Sql, projectId: ProjectId) =>
     ([row]): Mark | undefined => row
   )
 
-/** Whether a mark at the target says that the project arrives from this source. */
 export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "sourceId">): boolean =>
   mark?.state === "arriving" && mark.peer === sourceId
 

@@ -7,7 +7,6 @@ import { faultsOf } from "../api/schema/Faults.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
 import { DurationText } from "../platform/Settings/Formats.ts"
 
-/** A flag that has no value. */
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withoutNegation, Flag.withDefault(false), Flag.withDescription(description))
 
@@ -18,7 +17,6 @@ export const json = toggle("json", "Print one JSON document")
 
 export const project = id("project", "The project's id (required)")
 
-/** Decodes the id of a project. If the id is malformed, fails with `ProjectUnknown`. */
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
@@ -70,10 +68,8 @@ const rangeWith = <Name extends "before" | "after">(flag: Name, description: str
   )
 })
 
-/** The flags of a page of a list that is newest first. */
 export const range = rangeWith("before", "Only items older than this one: the `next` of the page before")
 
-/** The flags of a page of a list in the order of ids. */
 export const rangeById = rangeWith("after", "Only items after this one: the `next` of the page before")
 
 export const installation = id("installation", "The installation's id (required)")

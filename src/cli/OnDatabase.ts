@@ -33,7 +33,8 @@ export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
 
 const migrated = Effect.gen(function* () {
   const { databaseUrl } = yield* Settings
-  // `migrate` opens a connection of its own and waits for other migrations, so it runs only if migrations are pending.
+  // On the embedded database, `migrate` runs only if migrations are pending, because it opens a connection of its own and waits
+  // for other migrations.
   if (Option.isSome(databaseUrl)) return yield* assertMigrated
   yield* Effect.catchTag(assertMigrated, "MigrationsPending", () => Effect.asVoid(migrate))
 })

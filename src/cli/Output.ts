@@ -26,7 +26,6 @@ export const answerPage = Effect.fnUntraced(function* (
 
 export const isOnTerminal = Effect.flatMap(Stdio.Stdio, ({ stdoutIsTerminal }) => stdoutIsTerminal)
 
-/** Asks a question on standard error, and returns whether the answer is `y` or `yes`. */
 export const confirm = Effect.fnUntraced(function* (question: string) {
   const { stdin } = yield* Stdio.Stdio
   yield* Console.error(`${oneLine(question)} [y/N]`)

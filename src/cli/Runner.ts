@@ -18,14 +18,13 @@ export const run = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ): void => perform(command).pipe(Effect.provide(NodeServices.layer), runMain({ disableErrorReporting: true, teardown }))
 
-/** Completes on the first SIGINT or SIGTERM. */
 export const signalled = Effect.callback<void>((resume) => {
   const stop = () => resume(Effect.void)
   process.once("SIGINT", stop).once("SIGTERM", stop)
   return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
 })
 
-/** Runs a command with the arguments of `Stdio`. If it fails, prints why. */
+/** The arguments of the command come from `Stdio`. */
 export const perform = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ) => Command.run(command, { version: manifest.version }).pipe(Effect.tapCause(report), Effect.provide(presentation))
@@ -52,7 +51,6 @@ const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | und
     })
   )
 
-/** Exits with 2 for wrong usage, otherwise as Effect does by default. */
 export const teardown: Runtime.Teardown = (exit, onExit) =>
   Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause))
     ? onExit(wrongUsage)
@@ -60,7 +58,6 @@ export const teardown: Runtime.Teardown = (exit, onExit) =>
 
 const isWrongUsage = (error: unknown) => CliError.isCliError(error) && error._tag === "ShowHelp"
 
-/** Prints on standard error why a command failed, one line for each fault. */
 const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   const error = Cause.squash(cause)
   // The presenter has already reported wrong usage.
@@ -76,7 +73,6 @@ const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 /** Removes secrets from a line. The line may repeat an argument, into which a secret was put by mistake. */
 const printable = (text: string): string => oneLine(redactSecrets(text))
 
-/** Describes a failure to an operator, one line for each fault. */
 export const faultLines = (error: unknown): ReadonlyArray<string> => {
   if (hasFaults(error)) return error.faults
   if (error instanceof SqlError.SqlError) return [`The database can't be used: ${reasonOf(error)}`]

@@ -144,6 +144,5 @@ const pages =
 
 export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body?.items ?? []
 
-/** Returns the request of the next page; undefined after the last page. */
 export const nextPage = (request: CallerRequest, { body }: Answer): CallerRequest | undefined =>
   body?.nextCursor == null ? undefined : { ...request, query: { ...request.query, cursor: body.nextCursor } }

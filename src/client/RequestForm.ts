@@ -29,7 +29,6 @@ export interface CompleteRequest {
   readonly payload: unknown
 }
 
-/** Makes the function that validates requests to an endpoint and adds the defaults of absent members. */
 export const requestForm = (endpoint: HttpApiEndpoint.Top) => {
   const decoders = {
     params: slotDecoder("path", endpoint.params),
@@ -68,7 +67,7 @@ interface Decoded {
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
-/** Makes the decoder of a part of a request. Unknown members are faults in every part. */
+/** Unknown members are faults in every part of a request. */
 const slotDecoder = (name: "path" | "query" | "header", schema: Schema.Top | undefined) =>
   schema === undefined
     ? (input: unknown): Decoded => ({ value: undefined, faults: unknownMembers(name, Object(input)) })

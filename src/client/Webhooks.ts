@@ -91,7 +91,7 @@ const concat = (first: Uint8Array, second: Uint8Array) => {
 const isGettable = (headers: WebhookDelivery["headers"]): headers is { get: (name: string) => string | null } =>
   typeof headers["get"] === "function"
 
-/** Returns a header. An empty header counts as missing. */
+/** An empty header counts as missing. */
 const headerOf = (headers: WebhookDelivery["headers"], name: string): Effect.Effect<string, WebhookInvalid> => {
   const value = isGettable(headers)
     ? headers.get(name)

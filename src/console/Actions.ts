@@ -41,14 +41,12 @@ export interface ActionResult {
   readonly hidden?: Readonly<Record<string, string>>
 }
 
-/** Why an action was not carried out. */
 export type ActionError = ProjectUnknown | Refused | Schema.SchemaError | SqlError.SqlError
 
 interface Parts {
   readonly form: URLSearchParams
   readonly projectId: ProjectId
   readonly text: (field: string) => string
-  /** Whether the operator has confirmed the action. */
   readonly isConfirmed: boolean
 }
 

@@ -138,7 +138,6 @@ const figure = (name: string, legend: Legend, content: ReadonlyArray<Html | Read
     <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${content}</svg>
   </figure>`
 
-/** Returns the label of a tick: the time of the day, or the date at midnight. */
 const tick = (at: Date) => {
   const text = clock(at)
   return text.endsWith(" 00:00") ? text.slice(5, 10) : text.slice(11)

@@ -83,9 +83,6 @@ const routes = HttpRouter.use(
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
     const sessionOf = ({ cookies, url }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies, url)
 
-    /**
-     * Responds within the session of the request, and extends the session. Without a session, responds with the sign-in page.
-     */
     const withSession = (
       respond: (session: Session, request: HttpServerRequest.HttpServerRequest) => Effect.Effect<Response>
     ) =>

@@ -10,7 +10,6 @@ export type Html = ReturnType<typeof html>
 /** The content of a table cell; null is shown as a dash. */
 export type Cell = Html | string | number | null
 
-/** The URL of a page; parameters without a value are omitted. */
 export const href = (path: string, query: Readonly<Record<string, string | null | undefined>> = {}): string => {
   const search = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) {
@@ -25,7 +24,10 @@ export const link = (path: string, query: Parameters<typeof href>[1], text: Cell
 export const traceLink = (url: string | undefined): Html | undefined =>
   url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
 
-/** The columns of a table, by name. Each makes a cell from a row. `number` aligns links and values with a unit as numbers. */
+/**
+ * The columns of a table, by name. Each makes a cell from a row. A column under `number` is aligned like numbers, though its
+ * cells are links or values with a unit.
+ */
 export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
@@ -84,12 +86,10 @@ export const block = (caption: string, text: string): Html =>
     <pre tabindex="0" aria-label="${caption}">${text}</pre>
   </figure>`
 
-/** How many of all records are done, as a bar and in words. */
 export const progress = (done: number, all: number, name: string): Html =>
   html`<progress max="${Math.max(1, all)}" value="${done}" aria-label="${name}"></progress>
     <span>${done} of ${all}</span>`
 
-/** A state as a word, coloured by its severity. */
 export const badge = (state: string): Html => html`<span class="badge ${toneOf(state)}">${state}</span>`
 
 const tones = {
@@ -145,7 +145,6 @@ interface Failing {
 export const failureOf = ({ lastFailure }: Failing): Cell =>
   lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
 
-/** A POST form that runs an action. */
 export const action = (
   path: string,
   csrf: string,

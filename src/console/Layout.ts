@@ -26,7 +26,6 @@ interface Head {
 /** Seconds after which a page is loaded again, if its query has `refresh=on`. */
 const refreshAfter = 10
 
-/** Returns whether the page is refreshed, and the link that turns the refresh on or off. */
 const refreshOf = (url: string) => {
   const [path = "", text = ""] = url.split("?")
   const { refresh, ...query } = Object.fromEntries(new URLSearchParams(text))

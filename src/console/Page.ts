@@ -102,7 +102,6 @@ export const listOf = <Row>(
   }
 }
 
-/** Looks up the record whose id is in the query. */
 export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: string }>(
   { project, request, sql }: Parts,
   details: (sql: SqlClient.SqlClient) => LookupStatement<Row>,
@@ -114,7 +113,6 @@ export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: 
   return row ?? (yield* notFound(kind, id))
 })
 
-/** Returns the URL of a record's trace; undefined if `TRACE_URL_TEMPLATE` is not set. */
 export const traceUrlOf = (traceparent: string) =>
   Effect.map(Settings, ({ traceUrlTemplate }) =>
     Option.getOrUndefined(
@@ -136,7 +134,6 @@ const projectOf = Effect.fnUntraced(function* (
 
 export const textOf = ({ query }: PageRequest, name: string): string | null => query.get(name) || null
 
-/** Decodes a query parameter that is one of `choices`; null if it is absent. */
 export const choiceOf = <Choice extends string>(request: PageRequest, name: string, choices: ReadonlyArray<Choice>) => {
   const text = textOf(request, name)
   const choice = choices.find((known) => known === text)
@@ -147,7 +144,6 @@ export const choiceOf = <Choice extends string>(request: PageRequest, name: stri
 
 const instant = Schema.decodeUnknownEffect(Instant)
 
-/** Decodes a query parameter that is a time; null if it is absent. */
 export const timeOf = (request: PageRequest, name: string) => {
   const text = textOf(request, name)
   return text === null

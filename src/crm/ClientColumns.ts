@@ -5,7 +5,6 @@ import { columnsOf } from "../platform/database/Columns.ts"
 
 export const columns = columnsOf(Client.fields, { tags: "text[]", version: "integer" })
 
-/** The columns that a patch can set. */
 export const writable = Struct.pick(columns, Struct.keys(clientFields))
 
 export const creatable = Struct.omit(writable, setByPatch)

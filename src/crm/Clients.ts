@@ -29,7 +29,6 @@ export const makeClients = Effect.gen(function* () {
         statement(list(sql, projectId, status, window))
       ),
     get: lookup<Client, ClientNotFound>(sql, "clients", columns, client_not_found),
-    /** Creates an active client, unless the project's contact capacity is exhausted. */
     create: (command: Command, client: ClientCreate) =>
       Effect.flatMap(DateTime.nowAsDate, (now) =>
         Effect.flatMap(newId("cli"), (id) => creating(command, now, { id: ClientId.make(id), ...client }))

@@ -5,7 +5,6 @@ import { alteredObject, columnsOf, jsonObject } from "../platform/database/Colum
 
 export const columns = columnsOf(Deal.fields, { amountMinor: "bigint", expectedCloseDate: "date", version: "integer" })
 
-/** The columns that a patch can set. */
 export const writable = Struct.pick(columns, Struct.keys(dealFields))
 
 export const creatable = Struct.omit(writable, setByPatch)

@@ -50,7 +50,6 @@ export const makeDeals = Effect.gen(function* () {
       const id = DealId.make(yield* newId("deal"))
       return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...deal }))
     }),
-    /** Changes the fields of the patch, subject to `dealStatuses` and `dealRules`. */
     patch: Effect.fnUntraced(function* (command: Command, id: DealId, p: DealPatch) {
       const { at, traceparent } = yield* eventContext(command.projectId)
       return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))

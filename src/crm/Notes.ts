@@ -21,7 +21,6 @@ interface NotePath {
   readonly id: NoteId
 }
 
-/** Makes the operations that list the notes of a deal, newest first, and change notes. */
 export const makeNotes = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
@@ -39,7 +38,6 @@ export const makeNotes = Effect.gen(function* () {
       const id = NoteId.make(yield* newId("note"))
       return yield* creating(command, yield* DateTime.nowAsDate, { id, dealId, body, authorKeyId })
     }),
-    /** Replaces the text of a note, unless its version differs from the expected one. */
     patch: Effect.fnUntraced(function* (command: Command, path: NotePath, changes: NotePatch) {
       return yield* patching(command, yield* DateTime.nowAsDate, { ...path, ...changes })
     }),

@@ -6,7 +6,6 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
-/** Makes the operation that lists the pipelines of a project, by id. */
 export const makeListPipelines = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const pages = yield* Pages

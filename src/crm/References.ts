@@ -1,7 +1,6 @@
 /** Checks the references of a record inside the statement that writes it. */
 import { columnName } from "../platform/database/Columns.ts"
 
-/** The tables of the referenced records, by the member of the request. */
 const tables = {
   clientId: "clients",
   organizationId: "organizations",

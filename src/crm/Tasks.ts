@@ -28,7 +28,6 @@ export interface NewTask {
   readonly dueAt: string | null
 }
 
-/** The project does not have a task, deal or client that the command names. */
 export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown")<{
   readonly projectId: ProjectId
   readonly unknown: ReadonlyArray<{ readonly kind: "task" | "deal" | "client"; readonly id: string }>

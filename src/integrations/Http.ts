@@ -14,7 +14,7 @@ export const installations = handlersOf("installations", (define) =>
   )
 )
 
-/** Returns the receipt of a command, with the signing secret unless the outcome is a replay. */
+/** A replay returns no signing secret. */
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 

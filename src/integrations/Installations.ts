@@ -8,7 +8,6 @@ import { InstallationNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
-/** Makes the operation that lists the installations of a project, by id. */
 export const makeListInstallations = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const pages = yield* Pages

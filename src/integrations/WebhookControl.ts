@@ -12,7 +12,6 @@ import * as Disabling from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
 import { details, list } from "./endpoints/WebhookList.ts"
 
-/** Lists the webhooks of a project by installation id. */
 export const listWebhooks = Effect.fn("listWebhooks")(function* (projectId: ProjectId, { after, limit }: Range) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
@@ -33,13 +32,13 @@ export const enableWebhook = Effect.fn("enableWebhook")(function* (projectId: Pr
   return webhook
 })
 
-/** Disables a webhook, and dead-letters and counts its pending deliveries. A disabled webhook is unchanged. */
+/** `deadLettered` is the number of pending deliveries, which are dead-lettered soon. A disabled webhook is unchanged. */
 export const disableWebhook = Effect.fn("disableWebhook")(function* (projectId: ProjectId, installationId: string) {
   const { row, webhook } = yield* changeWebhook(projectId, installationId, disable)
   return { webhook, deadLettered: row.deadLettered ?? 0 }
 })
 
-/** Changes a webhook. `change` returns no row if this database does not serve the project. */
+/** `change` returns no row if this database does not serve the project. */
 const changeWebhook = Effect.fnUntraced(function* <Row extends object>(
   projectId: ProjectId,
   installationId: string,
@@ -65,7 +64,7 @@ interface Endpoint {
   readonly installationId: InstallationId
 }
 
-/** Disables a webhook, and counts its pending deliveries. Deliveries in flight are not counted: their attempts go on. */
+/** Deliveries in flight are not counted, because their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
   readonly deadLettered: number | null
 }>`

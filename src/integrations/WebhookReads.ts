@@ -19,7 +19,7 @@ export const makeWebhookReads = Effect.gen(function* () {
   const findWebhook = lookupBy(sql, WebhookList.details(sql))
   const findDelivery = lookupBy(sql, Details.details(sql))
 
-  /** Fails if the project has no such installation. Called only when the query found nothing. */
+  /** Called only if the query of a request found nothing. */
   const requireInstallation = (projectId: ProjectId, id: InstallationId) =>
     Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
       exists ? Effect.void : Effect.fail(Installations.installation_not_found())
@@ -56,7 +56,6 @@ export const makeWebhookReads = Effect.gen(function* () {
   }
 })
 
-/** Returns a delivery as callers see it: without its installation, and as `pending` while it is in flight. */
 const deliveryOf = (delivery: DeliveryList.Delivery): Delivery => ({
   ...Struct.omit(delivery, ["installationId"]),
   status: delivery.status === "delivering" ? "pending" : delivery.status

@@ -38,7 +38,7 @@ export class Calls extends Context.Service<
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Postpones a leased attempt that this process does not make. */
     readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Waits until no call is in flight. */
+    /** Waits until all calls have ended and the recording of their outcomes has ended. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api/messaging/Calls") {
@@ -72,7 +72,8 @@ export class Calls extends Context.Service<
         const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
         return yield* recording({ attempt, result }).pipe(
-          // The request fails at once. The outcome is still recorded if the database answers again before the lease ends.
+          // The caller gets this error at once. The outcome is still recorded if the database answers again within the duration
+          // of a lease.
           Effect.tapError(() =>
             recording({ attempt, result }).pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),

@@ -10,8 +10,8 @@ import { givenUp, isWaiting } from "./Messages/States.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * Leases an attempt for each row of `released`: the first attempt of a new message, or the next attempt of a waiting message.
- * Returns no row for an existing message that is not waiting.
+ * Leases an attempt for each row of the CTE `released`: the first attempt of a new message, or the next attempt of a waiting
+ * message. Returns no row for an existing message that is not waiting.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
@@ -30,7 +30,7 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
     AND message.attempts < excluded.attempts
   RETURNING project_id, id AS message_id, attempts AS number, text, ${sql.literal(uncalledAttempts)} AS uncalled`
 
-/** Gives up the waiting messages of the recipients in `abandoned`. No attempt follows. */
+/** Gives up the waiting messages of the recipients in the CTE `abandoned`. No attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
   UPDATE messages SET status = ${givenUp(sql, `abandoned.in_doubt OR messages.${inDoubt}`)}, updated_at = ${now},
     attempt_log = ${sql.literal(endedLog)}

@@ -14,7 +14,6 @@ import { makeGetReceipt, receiptOf } from "./Receipts.ts"
 import { makeSend, type Sent } from "./Sending.ts"
 import { makeSources } from "./Sources.ts"
 
-/** Runs an operation for the caller's project. Fails if the request expects another project. */
 const inProject = <A, E, R>(
   expected: string | undefined,
   operation: (projectId: ProjectId) => Effect.Effect<A, E, R>

@@ -43,8 +43,8 @@ const columns = `${selectList(
   ) AS channel`
 
 /**
- * The condition that a message of unknown outcome waits for an operator, because no attempt follows. A campaign makes another
- * attempt while the recipient is open and the campaign is not cancelled.
+ * SQL condition: an operator must settle a message of unknown outcome, because no attempt follows. A campaign makes further
+ * attempts while the recipient is pending or sending and the campaign is not cancelled.
  */
 export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
   AND (messages.campaign_id IS NULL OR NOT EXISTS (
@@ -55,15 +55,14 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
       AND recipient.status IN ('pending', 'sending')
   ))`
 
-/** The filters of the list: each status, and `needsDecision`. */
 export const messageFilters = [...messageStatuses, "needs decision"] as const
 export type MessageFilter = (typeof messageFilters)[number]
 
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds a page of messages, newest first. With a filter, reads at most `scanLimit` messages. An index finds messages of unknown
- * outcome.
+ * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages. A filter for unknown outcomes
+ * examines only messages of unknown outcome.
  */
 export const find = (
   sql: SqlClient.SqlClient,

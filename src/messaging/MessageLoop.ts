@@ -44,7 +44,6 @@ const stalledAfter = Duration.seconds(30)
 
 export type { Claim as ReleasedMessage, Terms as MessageTerms } from "./Messages/Attempts.ts"
 
-/** Leases attempts within the limits. */
 export type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
 
 export class MessageLoop extends Context.Service<

@@ -10,7 +10,6 @@ import { complete, type Range } from "../platform/operators/Search.ts"
 import { exists, find } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 
-/** Lists the messages of a project, optionally of one status, newest first. */
 export const listMessages = Effect.fn("listMessages")(function* (
   projectId: ProjectId,
   status: MessageStatus | null,
@@ -27,7 +26,7 @@ export const listMessages = Effect.fn("listMessages")(function* (
   )
 })
 
-/** Records the outcome of a message whose outcome is unknown. A message that has this outcome already is unchanged. */
+/** Settles a message of unknown outcome. It is no error if the message already has the outcome `as`. */
 export const settleMessage = Effect.fn("settleMessage")(function* (
   projectId: ProjectId,
   messageId: string,

@@ -10,7 +10,6 @@ import { lookupBy, plannedOnce } from "../platform/database/Lookups.ts"
 import { receiptColumns } from "./Messages/Record.ts"
 import { noSuchConversation } from "./Sources.ts"
 
-/** Makes the look-up of the receipt of a message in a conversation. */
 export const makeGetReceipt = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const find = lookupBy<MessageReceipt & { readonly id: MessageId }>(

@@ -43,7 +43,6 @@ const sourceOf = ({ createdAt, revokedAt, ...row }: Row): Source => ({
   revokedAt
 })
 
-/** A stored source. Its capabilities derive from its status. */
 interface Row extends Omit<Source, "capabilities" | "connectedAt"> {
   readonly createdAt: string
 }

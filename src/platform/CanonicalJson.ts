@@ -1,7 +1,6 @@
 /** JSON in its one canonical form (RFC 8785): members sorted by UTF-16 code units, ECMAScript numbers, no spaces. */
 import { Predicate } from "effect"
 
-/** Serialises a JSON value; members that are `undefined` count as absent. */
 export const canonicalJson = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item)).join(",")}]`
   if (!Predicate.isObject(value)) return JSON.stringify(value) ?? "null"

@@ -13,8 +13,8 @@ export interface CurrentRequestShape {
   /** Route template; empty until a route is matched. */
   route: string
   /**
-   * The tool call that the request makes; undefined if it makes none. Logs and metrics show the method and status of the call, not of
-   * the request.
+   * The tool call (MCP) that the request makes; undefined if it makes none. Logs and metrics show the method and status of the
+   * call, not of the request.
    */
   call: { readonly method: string; readonly status: number; readonly replayed: boolean } | undefined
   /** Code of the problem that answers the request; undefined for a success. */
@@ -22,8 +22,8 @@ export interface CurrentRequestShape {
   /** The failure of the database that made the answer a 503. The access log shows it. */
   outage: Error | undefined
   /**
-   * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive, which is not limited by
-   * `StatementTimeout`. Undefined outside a request and within `withOwnTime`.
+   * Time of arrival, in milliseconds of `performance.now()`. The time that the body takes to arrive is added, because
+   * `StatementTimeout` does not limit it. Undefined outside a request and within `withOwnTime`.
    */
   arrivedAt: number | undefined
   /** Makes the problem with which this route answers when the service itself is unavailable. */
@@ -32,7 +32,6 @@ export interface CurrentRequestShape {
 
 const serviceUnavailable = (detail: string) => new ServiceUnavailable({ detail })
 
-/** The request that the current fiber answers; a placeholder with an empty id outside a request. */
 export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api/platform/CurrentRequest", {
   defaultValue: () => ({
     id: "",
@@ -49,7 +48,6 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
 
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
 
-/** Makes the state of a request that has arrived, from its `x-request-id` header and its target. */
 export const newRequestState = (
   header: string | ReadonlyArray<string> | undefined,
   target: string

@@ -4,7 +4,6 @@
  */
 import { Cache, Clock, Duration, Effect, Exit, Option } from "effect"
 
-/** Returns the monotonic time of a clock, in milliseconds since an arbitrary moment. */
 export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 
 interface Options<A> {

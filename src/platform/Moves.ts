@@ -12,7 +12,7 @@ import { machine } from "../api/schema/States.ts"
 
 export const moves = machine({
   states: ["copying", "resting", "fenced", "switching", "switched", "aborting", "arriving"],
-  /** The project is not being moved, or its row is removed. */
+  /** The target `none`: `move_state` is null, or the row of the project is removed. */
   others: ["none"],
   moves: {
     /** The copy has all rows, and follows the changes closely. */
@@ -35,7 +35,6 @@ export const moves = machine({
 export type State = (typeof moves)["states"][number]
 export type Move = keyof typeof moves.moves
 
-/** The progress of a move in each state, as operators read it. */
 export const progressOf: Readonly<Record<State, string>> = {
   copying: "This project is being moved to another cell, which copies its rows.",
   resting: "This project is being moved to another cell. Nothing is sent for it until what is in flight has ended.",

@@ -22,8 +22,9 @@ export interface Pool {
 }
 
 /**
- * Timeouts of PostgreSQL. They are shorter than the time that callers wait, so that no statement runs on after its caller has
- * an answer. A statement that has waited for a row for `lock_timeout` is sent again, behind the statements that followed it.
+ * Timeouts of PostgreSQL. They are shorter than the time that callers wait, so that no statement runs on after its caller has an
+ * answer. A statement that has waited for a row for `lock_timeout` fails, and is sent again behind the statements that followed
+ * it on the connection.
  */
 const limits = { lock_timeout: "200ms", statement_timeout: "3500ms" }
 
@@ -137,9 +138,9 @@ export const pools = {
     direct: true,
     session: { ...limits, ...keepalives }
   },
-  // Statements may take long, so they have no timeout. A transaction that is idle for a minute probably belongs to a process
-  // that hangs. PostgreSQL then ends the session, because it may hold the locks of a project. An export turns this off, because
-  // it waits for the reader of its output.
+  // Statements may take long, so they have no timeout. PostgreSQL ends a session whose transaction is idle for a minute, because
+  // its process probably hangs and may hold the locks of a project. An export turns this limit off, because it waits for the
+  // reader of its output.
   operator: {
     name: "developer-api operator",
     purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",

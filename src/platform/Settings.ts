@@ -130,7 +130,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
-  /** The name of this installation's cell. The ids of API keys that are issued here begin with it. */
+  /** The name of this installation's cell. The ids of API keys that are issued here begin with this name. */
   cell: Option.fromUndefinedOr(given.CELL),
   /** Whether `/mcp` is served (Model Context Protocol). */
   mcp: given.MCP ?? true,

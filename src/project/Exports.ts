@@ -99,7 +99,6 @@ const writeItems = Effect.fnUntraced(function* <E, E2>(
 /** Minimum length of a piece, in characters. The last piece may be shorter. */
 const pieceLength = 65_536
 
-/** Collects texts into pieces. `flush` writes the last piece. */
 const inPieces = <E>(write: Write<E>) => {
   let piece = ""
   const flush = Effect.suspend(() => {
@@ -155,7 +154,10 @@ const open = Effect.fnUntraced(function* <Row extends object>(
   let rows: ReadonlyArray<Row> = []
   let at = 0
   let isLast = false
-  /** Takes the next row if it satisfies the condition. Returns undefined if it does not, or if there is no row. */
+  /**
+   * Returns undefined if there is no next row, or if the next row does not satisfy the condition. Such a row stays for the next
+   * call.
+   */
   return Effect.fnUntraced(function* (condition: (row: Row) => boolean = () => true) {
     if (at === rows.length && !isLast) {
       rows = yield* fetch

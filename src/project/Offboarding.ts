@@ -35,7 +35,10 @@ const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "Constra
 const isContended = ({ reason }: SqlError.SqlError) =>
   reason._tag === "LockTimeoutError" || reason._tag === "DeadlockError"
 
-/** Removes a project whose move is in `state`. After each batch, calls `progress` with the number of rows removed so far. */
+/**
+ * Removes a project. `state` is the expected state of its move, or null if it is not being moved. After each batch, calls
+ * `progress` with the number of rows removed so far.
+ */
 export const removeProject = Effect.fn("removeProject")(
   function* (projectId: ProjectId, state: State | null, progress: (rows: number) => Effect.Effect<void>) {
     const sql = yield* SqlClient.SqlClient

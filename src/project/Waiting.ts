@@ -21,8 +21,9 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `limit` projects with a record that waits for an operator, except projects at rest. Counts end at `maxCount`.
- * Of the messages of unknown outcome, reads the oldest, because the newest may have another attempt.
+ * Finds the first `limit` projects with a record that waits for an operator. Leaves out projects at rest, which another database
+ * may serve. Counts end at `maxCount`. Of the messages of unknown outcome, reads the oldest, because the newest may have another
+ * attempt.
  */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
   const of = (table: string, condition: string) =>
@@ -50,8 +51,8 @@ interface Stuck {
 }
 
 /**
- * Counts what is stuck in all projects, except projects at rest, which another database may serve: dead deliveries, messages that
- * need a decision, and attempts whose lease ended more than a minute ago without a takeover. Counts end at `maxCount`.
+ * Counts in all projects, except projects at rest: dead deliveries, messages that need a decision, and attempts whose lease
+ * ended more than a minute ago without a takeover. Counts end at `maxCount`.
  */
 export const countStuck = (sql: SqlClient.SqlClient) => {
   const count = (kind: Stuck["kind"], records: string) => sql`

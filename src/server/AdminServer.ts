@@ -31,7 +31,7 @@ export class AdminServer extends Context.Service<
   )
 }
 
-/** Provides the URL of the server. With the embedded database, also keeps the URL in a file for the command `console`. */
+/** `keep` writes the URL to a file for the command `console`. */
 const listening = Layer.effect(
   AdminServer,
   Effect.gen(function* () {

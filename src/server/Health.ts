@@ -15,7 +15,6 @@ export const layer = HttpRouter.use(
     const limits = yield* RateLimits
     const supervisor = yield* Supervisor
 
-    /** Fails if a background fiber of this process makes no progress. */
     const progress = Effect.suspend(() => {
       const stalled = supervisor.stalled()
       return stalled.length === 0

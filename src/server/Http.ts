@@ -20,10 +20,7 @@ import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts
 /** The preview reads many rows, so it has connections of its own and delays no other request. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
-/**
- * Compiles every operation of the Api and adds it to the router as a route. If `mcp` is true, also adds the endpoint that offers
- * each operation as a tool.
- */
+/** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {
@@ -53,7 +50,6 @@ const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods, serves?: 
     routerConfig
   }).pipe(Layer.provide(JsonBody.limit))
 
-/** The main port: the API, its documents and the health checks. If `mcp` is true, also the endpoint of agents. */
 export const main = (publicUrl: string, mcp: boolean) =>
   port(
     Layer.mergeAll(api(publicUrl, mcp), Docs.layer(publicUrl), Discovery.layer(publicUrl, mcp), Health.layer),

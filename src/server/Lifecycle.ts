@@ -80,7 +80,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
     { global: true }
   )
 
-/** Adds the headers collected for an answer, unless the answer has them already. */
+/** `x-request-id` is one of the collected headers. An answer that has it has all of them. */
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
@@ -93,7 +93,7 @@ const closedByCaller = HttpServerResponse.empty({ status: 499 })
 /** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
 const liveness = "/healthz"
 
-/** Returns the context in which a request is routed. It contains the request's state, and the request with the URL `url`. */
+/** `url` is the URL that the router reads. It may differ from the URL of the request. */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,

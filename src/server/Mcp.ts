@@ -52,7 +52,6 @@ const instructions =
  */
 const cache = { ttlMs: 60_000, cacheScope: "private" }
 
-/** Adds `POST /mcp` to the router. */
 export const addRoute = Effect.fnUntraced(function* (
   router: HttpRouter.HttpRouter,
   publicUrl: string,
@@ -138,7 +137,7 @@ const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
 
 type ResultOf = (params: Readonly<Record<string, unknown>>) => object
 
-/** Results that do not depend on the caller, by method: for the stateless revision, then for the revisions with a handshake. */
+/** Results by method. They do not depend on the caller. */
 const statelessResults = new Map<string, ResultOf>([
   ["server/discover", () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })]
 ])

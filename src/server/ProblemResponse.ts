@@ -42,7 +42,7 @@ export interface RenderedProblem {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Renders a problem for one request, and records the problem's code in the state of the request. */
+/** Also records the problem's code in the state of the request. */
 export const renderProblem = (problem: Problem, request: CurrentRequestShape): RenderedProblem => {
   request.problem = problem.code
   const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem

@@ -50,7 +50,6 @@ export interface Protocol<Call, Answer> {
   readonly answerOf: (operation: Operation) => (body: unknown, own: Headers | undefined, collected: Headers) => Answer
 }
 
-/** Makes the compiler of operations. A compiled operation turns each call of a protocol into one effect. */
 export const makeCompile = Effect.gen(function* () {
   const authorize = yield* makeAuthorize
   const throttle = yield* makeThrottle

@@ -41,7 +41,7 @@ export const isSend = (method: string, path: string): boolean =>
 
 const health = [get("/healthz"), get("/readyz")]
 
-/** The main port. `mcp` tells whether the port serves agents. */
+/** `mcp` tells whether the port serves agents. */
 export const mainRoutes = (mcp: boolean): Methods =>
   methodsOf([
     ...operations,

@@ -87,7 +87,6 @@ const background = Layer.mergeAll(
   Layer.provide(Worker.layer)
 )
 
-/** The HTTP server of a role on `HOST:PORT`. With `ADMIN_PORT` or the embedded database, also the admin server. */
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {

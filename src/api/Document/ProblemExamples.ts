@@ -54,7 +54,6 @@ const faultsOf = (locations: ReadonlyArray<string>): Readonly<Record<string, Rea
         ? { "path/conversationId": ["must be a UUID"] }
         : { [locations[0] ?? "query"]: ["must be a string of 1 to 160 characters"] }
 
-/** Returns an example of each problem that a response may contain, by code. */
 export const exampleProblems = (
   problems: ProblemSchemas,
   response: OpenApi.OpenApiSpecResponse,

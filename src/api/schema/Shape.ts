@@ -40,7 +40,7 @@ const unknownMember = (known: ReadonlyArray<string>): string =>
     ? unknown
     : `${unknown}: the known members are ${known.slice(0, maxNamed).join(", ")}${known.length > maxNamed ? ", …" : ""}`
 
-/** Reports each member of a part of a request that is not in `known`. Without `known`, reports every member. */
+/** Without `known`, every member is unknown. */
 export const unknownMembers = (
   name: "path" | "header" | "query" | "body",
   input: unknown,

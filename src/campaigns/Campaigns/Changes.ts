@@ -73,7 +73,10 @@ const fallback = ({ channelId, templateId, templateVersion }: References) => ({
 /** Formats a time for PostgreSQL. ISO 8601 puts a sign before years beyond 9999, which PostgreSQL does not accept. */
 const timestamp = (at: Date) => at.toISOString().replace(/^\+0*/, "")
 
-/** Returns the change of a command to schedule, whose local time is in `timeZone`. */
+/**
+ * If the local time is invalid, `scheduling` does not fail, but returns `fault`, because conflicts with the campaign's state
+ * come first.
+ */
 export const scheduling = (
   { operation, scheduledForLocal: local, sendsPerMinute }: CommandOf<"schedule">,
   timeZone: string,

@@ -38,7 +38,6 @@ const passes = (sql: Sql, projectId: ProjectId, filter: AudienceFilter) => sql`(
     OR ready_stamp_offer_ids && ${[...filter.readyStampOfferIds]}::text[])
 )`
 
-/** The number of candidates for each exclusion. */
 const counted = exclusions.map((exclusion) => `count(*) FILTER (WHERE outcome = '${exclusion}')`).join(", ")
 
 export const freeze = (

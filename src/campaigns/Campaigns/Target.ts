@@ -43,7 +43,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
     new VersionConflict({ detail: detailOf.version_conflict("campaign", version), currentVersion: version }),
   campaign_reference_not_found: ({ faults }) =>
     new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") }),
-  // The detail was split into words. `faults` has these words.
+  // The text of a failure is split at spaces, so `faults` has the words of the detail.
   schedule_invalid: ({ faults }) => new ScheduleInvalid({ detail: faults.join(" ") }),
   campaign_not_ready: ({ faults }) =>
     new CampaignNotReady({
@@ -85,8 +85,8 @@ interface Parts {
 
 /**
  * Makes the mutation of a command. The guards are: the campaign exists, its state allows the operation, and there is no other
- * conflict. `target` locks the campaign, and has no row if the campaign does not exist. So concurrent commands run one after the
- * other, and each sees the changes of the previous command.
+ * conflict. `target` has no row if the campaign does not exist. Otherwise it locks the campaign, so that concurrent commands run
+ * one after the other, and each sees the changes of the previous command.
  */
 export const commandOn = (
   sql: Sql,

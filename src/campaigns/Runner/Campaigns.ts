@@ -17,8 +17,8 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
     AND status = 'pending' AND ${isDue}`
 
 /**
- * Returns SQL that is true if the campaign has an open recipient with this condition, otherwise null. With EXISTS, PostgreSQL
- * might read the open recipients of all campaigns at once.
+ * Returns SQL that is true if the campaign has a pending recipient with this condition, otherwise null. With EXISTS, PostgreSQL
+ * might read the pending recipients of all campaigns at once.
  */
 const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
@@ -31,9 +31,9 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
 
 /**
  * Locks running campaigns whose next send is due before `until`. Because of the lock, only one process at a time advances the
- * pace of a campaign. Campaigns without an open recipient or without a free permit on a channel are left out, because they would
- * only use up the limit. Projects take turns, because campaigns that share a busy channel may stay due for long. `quota` is the
- * number of evenly spaced sends before `until`. Missed sends are not made up for.
+ * pace of a campaign. A campaign is left out if it has no recipient that is due, or if no channel of its routes has a free
+ * permit: it would only use up the limit. Projects take turns, because campaigns that share a busy channel may stay due for
+ * long. `quota` is the number of evenly spaced sends before `until`. Missed sends are not made up for.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   ready AS MATERIALIZED (

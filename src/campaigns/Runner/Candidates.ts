@@ -13,7 +13,7 @@ const maxSkipped = 100
 
 /**
  * The first recipients of each campaign, in the order of the index `campaign_recipients_open`. They are not locked here:
- * `moving` locks the recipients that move.
+ * `moving` (`Release.ts`) locks the recipients that move.
  */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
@@ -29,14 +29,15 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
 
 /**
- * The move of each candidate (`Recipients.ts`, or `blocked`), with its route:
+ * The route and the move of each candidate. The move is one of `Recipients.ts`, or `blocked`:
  *
  * - A recipient keeps its route while the route can reach it.
  * - If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider is
  *   unchanged and idempotent.
- * - A client that was archived after the freeze is skipped. In an audience of active clients, every archived client is skipped,
- *   because the clocks of processes may differ.
- * - A recipient whose channel is blocked steps back, behind recipients with another route.
+ * - A client that was archived after the freeze is skipped. In an audience of active clients, every archived client is skipped
+ *   without a comparison of times, because the clocks of processes may differ.
+ * - A recipient is `blocked` if the circuit of its channel admits no call. It is examined again later (`Release.ts`), so
+ *   recipients with another route come first.
  */
 export const checked = (sql: Sql) => sql`
   checked AS MATERIALIZED (

@@ -1,8 +1,8 @@
 /**
  * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
- * next attempt. The statement that locks the row of the campaign takes the sends of the window, evenly spaced, and advances the
- * time of the next send. Other statements skip a locked campaign, so all processes together keep its pace. The id of a message
- * derives from recipient and route, so a recipient has at most one message on each route.
+ * next attempt. One statement locks the campaign, releases its sends up to `until`, evenly spaced, and advances the time of the
+ * next send. Other statements skip a locked campaign, so all processes together keep its pace. The id of a message derives from
+ * recipient and route, so a recipient has at most one message on each route.
  *
  * Lock order: campaigns and then recipients, both with SKIP LOCKED, then messages, then the counts of audiences.
  */
@@ -17,7 +17,7 @@ import { recipients, stateAfter } from "./Recipients.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Time after which a recipient that stepped back is examined again. */
+/** Time after which a recipient is examined again if the circuit of its channel admitted no call. */
 const stepBack = "30 seconds"
 
 /** The id of a message, which is also the idempotency key of the provider. It is the same for each attempt on a route. */

@@ -7,7 +7,7 @@ import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
 
-/** The cell has no name, but each line of the router's map contains it. */
+/** Each line of the router's map contains the name of the cell, so the command needs `CELL`. */
 class CellUnnamed extends Data.TaggedError("CellUnnamed") {
   override readonly message = "CELL is not set: it is the name of this cell, such as CELL=01"
 }

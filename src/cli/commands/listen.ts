@@ -30,7 +30,6 @@ const listenOn = (port: number) =>
     )
   )
 
-/** Listens on a port. If none is given, listens on the usual port, or on a free port if that is taken. */
 const listenAt = (port: Option.Option<number>) =>
   Option.isSome(port) ? listenOn(port.value) : Effect.catch(listenOn(usualPort), () => listenOn(0))
 

@@ -128,7 +128,6 @@ export const token = Command.make("token").pipe(
 const memberId = (id: string) =>
   Schema.decodeEffect(MemberId)(id).pipe(Effect.mapError(() => new MemberUnusable({ memberId: id, reason: "unknown" })))
 
-/** Decodes the id of a key. If the id is malformed, fails with `KeyUnknown`. */
 const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
 
 const document = ({ expiresAt, keyId, scopes, token }: IssuedKey) => ({

@@ -40,7 +40,7 @@ export const campaigns = projectPage(
   })
 )
 
-/** Shows how many recipients are settled; before the campaign runs, how many are frozen. */
+/** Shows how many recipients have a final state. Before the campaign runs, shows the size of the frozen audience. */
 const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
   if (eligible === null) return "no audience yet"
   return recipients === 0

@@ -9,7 +9,6 @@ import { choiceOf, listOf, projectPage, textOf, timeOf } from "../Page.ts"
 
 const path = "/console/deliveries"
 
-/** The columns of a list of deliveries. A state or event type links to all deliveries that have it. */
 export const deliveryColumns = (project: ProjectId, time: Time): Columns<Delivery> => ({
   Delivery: ({ id }) => idLink("/console/delivery", { project, id }, id),
   Created: ({ createdAt }) => time(createdAt),

@@ -30,7 +30,6 @@ export const messages = projectPage(
   })
 )
 
-/** What each state of a message means to an operator. */
 const meanings = {
   pending: "An attempt is under way.",
   retrying: "The provider has not accepted it; it is tried again.",

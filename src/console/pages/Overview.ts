@@ -57,7 +57,6 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }
 
-/** Makes a column of counts. Each count links to a list of the counted records. */
 const listed = (path: string, count: Count, status?: string) => ({
   number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 })

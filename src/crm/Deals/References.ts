@@ -5,7 +5,7 @@ import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 
 export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 
-/** The texts of the problem, by the words that follow the code in `failure`. */
+/** The detail of the problem for each word that follows the code in the SQL column `failure`. */
 const texts: Readonly<Record<string, string>> = missingOfDeal
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>

@@ -44,7 +44,6 @@ const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-/** The current secret cannot be opened. Nothing was changed. */
 export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
   override get message() {
     return "The signing secret can't be opened: the key that sealed it is neither SECRET_KEY nor in SECRET_KEY_PREVIOUS"

@@ -65,7 +65,7 @@ const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent
     })
   })
 
-/** Returns the headers of a delivery. `now` is in milliseconds. */
+/** `now` is in milliseconds. */
 export const headersOf = (
   secrets: ReadonlyArray<Redacted.Redacted>,
   {

@@ -6,7 +6,7 @@ import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-/** Number of ranges from a duration to twice the duration. So the end of a range is 19 % above its start. */
+/** Number of ranges between a duration and its double: a range ends 19 % above its start. */
 const perDoubling = 4
 
 /** Returns the range of a duration. Range 0 ends at 1 ms. */

@@ -181,7 +181,6 @@ export interface PageFilter {
   readonly eventType?: EventType | undefined
 }
 
-/** Reads a page of the deliveries of an installation, newest first by id. */
 export const page = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,

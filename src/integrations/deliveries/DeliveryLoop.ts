@@ -101,7 +101,7 @@ const make = Effect.gen(function* () {
    * are returned unsent.
    */
   const changed = new Map<string, Endpoint>()
-  /** Time of the next claim if no endpoint is named earlier. Monotonic, in nanoseconds. */
+  /** Time of the next claim if nothing asks for an earlier one. Monotonic, in nanoseconds. */
   let pollAt = 0n
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
@@ -116,7 +116,8 @@ const make = Effect.gen(function* () {
     for (const lease of leases) add(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
   }
 
-  // Finalizers run in reverse order. So this finalizer runs after the fibers that send deliveries have ended.
+  // The fiber set below adds its finalizer later. Finalizers run in reverse order, so this one runs after the fibers that send
+  // deliveries have ended.
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
       returnAll(queues.drop())

@@ -1,4 +1,7 @@
-/** Periodic work of the delivery engine: takeover, sweep, dead-lettering, retention and measuring. */
+/**
+ * Periodic work of the delivery engine: takeover of the deliveries of dead workers, search for overlooked deliveries (`sweep`),
+ * dead-lettering, retention and metrics.
+ */
 import { Clock, Context, Duration, Effect, Layer } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
@@ -35,7 +38,6 @@ interface Options {
   readonly visit: (endpoints: ReadonlyArray<Endpoint>) => void
 }
 
-/** Runs the periodic work until the scope is closed. */
 export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql, visit }: Options) {
   /** The client of all periodic work except the takeover. */
   const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
@@ -90,7 +92,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
     Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
   )
-  // Each round also reads the old events whose deliveries are younger, so only one worker runs the rounds.
+  // Only one worker runs the rounds, because each round also reads the old events whose deliveries are younger.
   yield* periodic(
     "event retention",
     pruneEvery,

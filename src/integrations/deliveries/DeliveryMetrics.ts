@@ -33,7 +33,7 @@ const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
   description: "For how long the oldest unfinished replay has run"
 })
 
-/** Counts results, except deliveries that were returned unsent. */
+/** A delivery that was returned unsent had no attempt, so it is not counted. */
 export const countResults = (results: ReadonlyArray<Result>) =>
   Effect.forEach(
     results.filter(({ on }) => on !== "unsent"),
@@ -45,14 +45,13 @@ export const countResults = (results: ReadonlyArray<Result>) =>
     { discard: true }
   )
 
-/** Counts deliveries that were dead-lettered without a last attempt. */
 export const countDead = (outcome: "disabled" | "expired", count: number) =>
   Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
 
 /**
- * Counts pending deliveries, up to `limit`, and measures how many seconds the oldest due delivery is late. The condition on
- * `claim_at` leaves out parked, resting and saturated endpoints, whose deliveries are not late. Projects whose background work
- * rests during a move are left out.
+ * Counts pending deliveries, up to `limit`, and measures for how many seconds the oldest due delivery has waited. While nothing
+ * may be sent to an endpoint, its `claim_at` is null or in the future, so its deliveries do not count as late. Projects whose
+ * background work rests during a move are left out.
  */
 export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`

@@ -7,8 +7,8 @@ import { longestPause } from "./States.ts"
 import { isSuccess, type Outcome } from "../endpoints/Sender.ts"
 
 /**
- * Strikes of a failed attempt. Three strikes make an endpoint suspect. A timeout counts three, because the attempt has held its
- * slot for longest.
+ * Strikes of a failed attempt. An endpoint with three strikes is suspect: its attempts use a separate pool of slots. A timeout
+ * counts three, because the attempt has held its slot for longest.
  */
 const strikesOf = { failure: 1, timeout: 3 }
 
@@ -29,7 +29,7 @@ interface Times {
 /** Whether the endpoint is gone permanently, so that its webhook is disabled. */
 export const isGone = (statusCode: number | null): boolean => statusCode === 410
 
-/** Returns the result of an attempt. `random` is from 0 to 1. */
+/** `random` is from 0 to 1. */
 export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
   const answer = outcome._tag === "answered" ? outcome : null
   const result = {

@@ -9,8 +9,9 @@ import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
 import { isGone } from "./DeliverySchedule.ts"
 
 /**
- * Common table expressions that disable an enabled webhook if the condition holds, and mark its endpoint as `discarding`.
- * `disabled` has a row if the webhook was disabled. Later claims lease no delivery of a disabled webhook.
+ * Common table expressions that disable an enabled webhook if the condition holds, and mark its endpoint (`discarding`), so that
+ * its pending deliveries are dead-lettered. `disabled` has a row if the webhook was disabled. Later claims lease no delivery of
+ * a disabled webhook.
  */
 export const disableWebhook = (
   sql: SqlClient.SqlClient,

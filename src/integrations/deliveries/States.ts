@@ -38,7 +38,6 @@ export type Move = keyof typeof deliveries.moves
 
 export const after = (move: Move): State => stepOf(deliveries, move).to
 
-/** Returns the state that a move starts from and the state that it leads to, as SQL literals. */
 export const literalsOf = (
   sql: SqlClient.SqlClient,
   move: Move

@@ -89,7 +89,7 @@ export class Sender extends Context.Service<
         const timeout = Duration.toMillis(config.timeout)
 
         const targets = new Map<string, Option.Option<Target>>()
-        /** Returns the target of a URL, from the cache or after a check; none if the URL may not be called. */
+        /** None if the URL may not be called. */
         const targetOf = (url: string) => {
           const known = targets.get(url)
           if (known !== undefined) return known
@@ -104,7 +104,7 @@ export class Sender extends Context.Service<
           return target
         }
 
-        /** Returns the destination for the addresses that may be called; undefined if none may be called. */
+        /** Undefined if none of the addresses may be called. The same list is not checked again. */
         const destinationAt = (target: Target, addresses: ReadonlyArray<string>) => {
           if (target.resolved === addresses) return target.destination
           const { url } = target.endpoint

@@ -1,4 +1,4 @@
-/** Reads the stored signing secrets of webhooks, and replaces them when they are sealed with another key. */
+/** Reads the stored signing secrets of webhooks. After SECRET_KEY has changed, stores them sealed with the new key. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
@@ -11,7 +11,7 @@ export const signingSecretsMax = 3
 /** The owner of a webhook's signing secrets. A sealed secret can be opened only for its owner. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 
-/** Returns the current sealed secret, or null if the installation has no webhook. */
+/** Null if the installation has no webhook. */
 export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   Effect.map(
     sql<{ readonly sealed: Uint8Array }>`

@@ -38,9 +38,9 @@ export interface Attempted {
 }
 
 /**
- * Records the results of attempts. Returns no row for an attempt whose result another process has recorded. All times are by
- * the database's clock, so the next attempt is due at the time that the receipt shows. A campaign's message is not in the
- * queue until its recipient is released again (`campaigns/Runner.ts`).
+ * Records the results of attempts. Returns no row for an attempt that already has a result. The receipt shows the time of the
+ * next attempt by the database's clock. A campaign's message returns to the queue only when its recipient is released again
+ * (`campaigns/Runner.ts`).
  */
 export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<
   Message & { readonly projectId: ProjectId }
@@ -67,7 +67,8 @@ const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted)
 }
 
 /**
- * A claimed message with its next attempt or, if `lost`, with an attempt whose lease has ended, which is recorded as unknown.
+ * A message with a leased attempt. If `lost`, an earlier lease of the attempt has ended without a result: the attempt is not
+ * made, but recorded as unknown.
  */
 export interface Claim extends Attempt {
   readonly lost: boolean

@@ -18,7 +18,6 @@ export interface Message extends MessageReceipt {
   readonly ageMillis: number
 }
 
-/** The members of a receipt, from `messages` and their `channels`. */
 export const receiptColumns = selectList({
   messageId: "messages.id",
   conversationId: "messages.conversation_id",
@@ -51,7 +50,6 @@ export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
 
 const isUncalled = `$[*] ? (@.status == "retrying" && (${uncalled.map((code) => `@.errorCode == "${code}"`).join(" || ")}))`
 
-/** SQL for the number of a message's attempts without a call. */
 export const uncalledAttempts = `jsonb_array_length(jsonb_path_query_array(attempt_log, '${isUncalled}'))`
 
 /** The data of a conversation that the first attempt needs. `config` is encoded as hex. */

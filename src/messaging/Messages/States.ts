@@ -33,7 +33,6 @@ export const messages = machine({
     /** No attempt follows, because the channel was revoked or changed its provider, or the campaign has given up the message. */
     given_up: { retrying: "failed" },
     given_up_in_doubt: { retrying: "unknown", unknown: "unknown" },
-    /** An operator has settled the message. */
     settled_sent: { unknown: "sent" },
     settled_failed: { unknown: "failed" }
   }
@@ -58,7 +57,7 @@ export const after = (move: Move): MessageStatus => targetOf(messages, move)
 
 export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-/** Returns a SQL condition: a message of this status, without an attempt in flight, waits for another attempt. */
+/** Returns a SQL condition on the status of a message without an attempt in flight: another attempt may follow. */
 export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.Fragment =>
   sql.literal(
     `${status} IN (${before("given_up_in_doubt")
@@ -66,6 +65,6 @@ export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.F
       .join(", ")})`
   )
 
-/** Returns SQL for the status of a message that gets no further attempt. */
+/** Returns SQL for the status of a message that is given up. `inDoubt` is a SQL condition. */
 export const givenUp = (sql: SqlClient.SqlClient, inDoubt: string): Statement.Fragment =>
   sql.literal(`CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt")}' ELSE '${after("given_up")}' END`)

@@ -53,7 +53,6 @@ export interface Permit {
   readonly end: (how: End) => void
 }
 
-/** The numbers of free permits, and of the permits that projects hold. */
 export interface Limits {
   readonly free: number
   readonly channels: ReadonlyArray<Channel & { readonly free: number }>
@@ -72,7 +71,7 @@ export interface ChannelLimits {
 }
 
 interface Entry extends Channel {
-  /** The limit of the channel. */
+  /** Maximum number of permits that the channel may hold at present. */
   size: number
   held: number
   /** Whether the last call was not answered. */
@@ -85,7 +84,7 @@ interface Entry extends Channel {
   /** The end of the open period; null while the circuit is closed. */
   openUntil: number | null
   openPeriod: number
-  /** If the circuit opens before this time, its open period doubles. From then on, it is `firstOpenPeriod`. */
+  /** If the circuit opens before this time, its open period doubles. If it opens later, the period is `firstOpenPeriod`. */
   steadyAt: number
   probe: symbol | null
   /**
@@ -116,7 +115,6 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
     return failed || (oldest !== undefined && at - oldest >= slowAfter)
   }
 
-  /** Any number while the circuit is closed, none while it is open, then one probe. */
   const admitted = ({ openUntil, probe }: Entry, at: number) => {
     if (openUntil === null) return total
     return probe === null && at >= openUntil ? 1 : 0
@@ -204,7 +202,6 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
   }
 })
 
-/** `channel_limit` and `project_share`, as the first common table expressions of a WITH. */
 export const limitTables = (sql: SqlClient.SqlClient, { channels, projects }: Limits): Statement.Fragment => sql`
   channel_limit (project_id, channel_id, free) AS MATERIALIZED (
     SELECT * FROM unnest(${channels.map(({ projectId }) => projectId)}::text[],

@@ -32,7 +32,6 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
 export const failures = {
   /** No key of this process opens the channel's sealed config, so no call can be made. */
   config_unreadable: "postponed",
-  /** The host name cannot be resolved. */
   dns_failed: "postponed",
   /** The connection is refused, or the host is unreachable. */
   connect_failed: "postponed",

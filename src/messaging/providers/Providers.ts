@@ -44,7 +44,6 @@ export class Providers extends Context.Service<
 export const outcomes = {
   /** The process ended before the call. */
   notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
-  /** The channel's circuit is open, so the call was not made. */
   circuitOpen: { _tag: "postponed", errorCode: "circuit_open", retryAfter: Option.none() },
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },

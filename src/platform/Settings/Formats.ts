@@ -33,7 +33,7 @@ const upToDays = (days: number) =>
 export const Delay = upToDays(3650)
 
 /**
- * A duration for which records are kept. The maximum keeps the time before which records are deleted in a year that PostgreSQL
+ * A duration for which records are kept. The maximum keeps the current time minus the duration in a year that PostgreSQL
  * supports.
  */
 export const Retention = upToDays(365_000)
@@ -47,7 +47,6 @@ export const integer = (min: number, max: number) =>
 
 const itemsOf = (text: string) => text.split(",").map((item) => item.trim())
 
-/** A comma-separated list. White space around items is ignored. */
 const list = (isItem: (text: string) => boolean, expected: string) =>
   Schema.String.check(Schema.makeFilter((text: string) => itemsOf(text).every(isItem), { expected })).pipe(
     Schema.decodeTo(Schema.Array(Schema.String), {

@@ -15,10 +15,7 @@ interface Options {
 /** Lower bound of the default of `stalledAfter`, because a run may wait this long for the database. */
 const minStall = Duration.minutes(1)
 
-/**
- * The backoff after failed runs, before jitter, is at most the interval. If the interval is outside these bounds, the nearer
- * bound is the maximum.
- */
+/** The longest backoff after failed runs, before jitter, is the interval, clamped to these bounds. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {

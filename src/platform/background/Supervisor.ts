@@ -87,7 +87,6 @@ const make = Effect.gen(function* () {
   )
   yield* Effect.forkScoped(Effect.forever(Effect.delay(watch, watchEvery)))
 
-  /** Returns the backoff: 80 to 120 % of a delay that begins at `minDelay` and doubles with each further failure. */
   const delayAfter = (failures: number) =>
     Effect.map(Random.next, (random) => {
       const full = Math.min(Duration.toMillis(minDelay) * 2 ** (failures - 1), Duration.toMillis(maxDelay))

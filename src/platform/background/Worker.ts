@@ -31,7 +31,7 @@ const reconnectAfter = Duration.millis(100)
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
 const stalledAfter = Duration.seconds(15)
-/** Maximum time for which a start waits for the lock. */
+/** Maximum time for which the start of the process waits for the lock. After this time, the start continues without the lock. */
 const startTimeout = Duration.seconds(5)
 
 export class Worker extends Context.Service<
@@ -56,13 +56,16 @@ export class Worker extends Context.Service<
   )
 }
 
-/** The first 16 bits of the ids of workers. Locks with two keys that other programs hold in the database do not begin with it. */
+/** The first 16 bits of each worker's id. `isFirst` ignores ids that begin with other bits: they are locks of other programs. */
 const mark = 0x5d61n
 
 /** The lock of this worker is gone, although the client has a connection. */
 class LockLost extends Data.TaggedError("LockLost") {}
 
-/** Returns a query of the ids of all workers that hold their lock. */
+/**
+ * A query of all advisory locks with two keys in the database: the ids of the live workers, and any such locks of other
+ * programs.
+ */
 const liveIds = (sql: SqlClient.SqlClient) => sql`
   SELECT (classid::bigint << 32) | objid::bigint AS id FROM pg_locks
   WHERE locktype = 'advisory' AND objsubid = 2 AND granted

@@ -91,14 +91,13 @@ const decodedColumn = (value: string, type: ColumnType): string => {
   }
 }
 
-/** Returns the select list of a record, with the members as names. `table` qualifies the columns in a join. */
+/** `table` qualifies the columns in a join. */
 export const selectList = (columns: Columns, table?: string): string =>
   join(columns, ({ column, member, type }) => {
     const value = table === undefined ? column : `${table}.${column}`
     return `${decodedColumn(value, type)} AS "${member}"`
   })
 
-/** Returns an SQL expression for the JSON object of a record, made from the row called `row`. */
 export const jsonObject = (columns: Columns, row: string): string =>
   `json_build_object(${join(columns, ({ column, member, type }) => `'${member}', ${wire(`${row}.${column}`, type)}`)})`
 
@@ -138,6 +137,5 @@ export const qualifiedList = (columns: Columns, row: string): string =>
 export const differ = (columns: Columns, one: string, other: string): string =>
   `(${qualifiedList(columns, one)}) IS DISTINCT FROM (${qualifiedList(columns, other)})`
 
-/** Returns the SET list of an UPDATE that takes every value from the row called `row`. */
 export const assignmentList = (columns: Columns, row: string): string =>
   join(columns, ({ column }) => `${column} = ${row}.${column}`)

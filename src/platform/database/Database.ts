@@ -74,8 +74,8 @@ export const timeLeft = (context: Context.Context<never>): number => {
 }
 
 /**
- * Time without an answer after which a connection counts as dead, unless its pool sets another time. Every statement with this
- * limit ends earlier.
+ * Time without an answer after which a connection counts as dead, unless its pool sets another time. It is longer than the
+ * `statement_timeout` of these pools.
  */
 const deadAfter = Duration.seconds(5)
 
@@ -126,7 +126,6 @@ export const capacityOf = (id: PoolId): Effect.Effect<number> =>
     return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
   })
 
-/** The clients of the pools. `platform/Pools.ts` has the purpose of each pool. */
 export const clients = {
   reads: client("reads"),
   mutations: client("mutations"),

@@ -53,7 +53,6 @@ const readApplied = (sql: SqlClient.SqlClient) => sql<Applied>`SELECT migration_
 const pendingOf = (known: ReadonlyArray<Migrator.ResolvedMigration>, applied: ReadonlyArray<Applied>) =>
   known.filter(([id]) => !applied.some((row) => row.id === id))
 
-/** Applies the pending migrations in order, and returns their ids and names. */
 const applyPending = <R>(migrations: Migrator.Loader<R>) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
@@ -127,7 +126,7 @@ export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ r
   }
 }
 
-/** Returns the number of pending migrations, and the number of applied migrations that this version does not know. */
+/** `unknown` counts the applied migrations that this version does not know. */
 export const migrationStatus = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const known = yield* loader

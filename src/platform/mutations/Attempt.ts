@@ -25,7 +25,7 @@ interface Parts {
    * time_zone, …arguments)`. The last one is `decided`: the commands with `failure`, `resource_id`, `changed` and `version`.
    */
   readonly decided: Statement.Fragment
-  /** The columns of `decided` that `claim` needs. */
+  /** The select list of the common table expression `claim`, from the columns of `decided`. */
   readonly claim: Statement.Fragment
   /**
    * Common table expressions that apply the changes of the commands in `claim`. `claim` has the commands whose keys this
@@ -39,8 +39,9 @@ interface Parts {
 /**
  * Returns a row for each command. A command has no row if a project file or a move locks its project, or has changed the project
  * since the statement began. `enter_project` takes the advisory lock of the project in shared mode, and returns the current
- * revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. A project file
- * takes the same lock exclusively. The statement never waits for this lock, so it does not overtake a project file that waits.
+ * revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. Project files
+ * and moves take the same lock exclusively. The statement never waits for this lock: while a project file or a move holds the
+ * lock or waits for it, the command has no row.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the

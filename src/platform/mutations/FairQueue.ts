@@ -1,4 +1,7 @@
-/** A queue that serves projects in turn. Two items with a common name are never in service at the same time. */
+/**
+ * A queue that serves projects in turn. An item has names: the key of its command, and the record that the command changes.
+ * Items with a common name are never in service at the same time.
+ */
 
 /**
  * Number of waiting items at which the queue is full. The limit only bounds memory, so it is large. In an overload, items are
@@ -8,7 +11,7 @@ export const capacity = 8_192
 
 export interface Queued {
   readonly projectId: string
-  /** Hashes of the item's names: the key of a command, and the record that it changes. Items in service share no name. */
+  /** Hashes of the item's names. */
   readonly names: ReadonlyArray<number>
 }
 

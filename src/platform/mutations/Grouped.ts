@@ -40,7 +40,10 @@ export interface Form {
    * `record`, a query without locks, finds the record. Otherwise the failure is `code`.
    */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
-  /** The failure of a command that is refused only if other commands of its group are applied. */
+  /**
+   * The failure of a command that is refused only if other commands of its group are applied. In the variants that skip locked
+   * records, the command is undecided. Otherwise the failure is `code`.
+   */
   readonly crowded: (code: string) => Statement.Fragment
 }
 
@@ -55,7 +58,10 @@ export interface Kind<Args, Problem> {
    * of `command`, and `failure`, `resource_id`, `changed`, `version` and the columns that the effect needs.
    */
   readonly decided: (form: Form) => Statement.Fragment
-  /** Common table expressions that apply the changes from `claim`, which has the columns of `decided`. */
+  /**
+   * Common table expressions that apply the changes of the commands in `claim`: those that no guard refused and whose keys were
+   * free. `claim` has the columns of `decided`.
+   */
   readonly effect: (form: Form) => Statement.Fragment
   readonly returning?: (form: Form) => Statement.Fragment
   readonly problems: Problems<Problem>

@@ -9,8 +9,8 @@ const maxGroup = 32
 const maxGroups = 2
 
 /**
- * A request is refused if it has waited for its turn for this share of the caller's time. The wait is long because a refusal
- * takes as much CPU time as an answer. The rest of the time is enough for the statement.
+ * A request is refused if it has waited for its turn for this share of the caller's time. An earlier refusal would save nothing,
+ * because a refusal takes as much CPU time as an answer. The rest of the time is enough for the statement.
  */
 const queueShare = 3 / 4
 

@@ -1,7 +1,6 @@
 /**
- * Idempotent mutations (contract §5). One statement stores the key, the effect and the outcome. After a crash, either all three
- * are stored or none. So a retry finds the outcome, and has no second effect. `Mutate.ts` runs one command in a statement,
- * `Grouped.ts` many.
+ * Idempotent mutations (contract §5). One statement stores the key, the outcome and the changes: all of them or none. So a retry
+ * either finds the outcome, or is the first run. `Mutate.ts` runs one command in a statement, `Grouped.ts` many.
  */
 import type { Statement } from "effect/sql"
 import { hash as oneShotHash } from "node:crypto"
@@ -48,7 +47,8 @@ export interface Outcome<Returned = null> {
 /** What a failed guard reports. The problem that answers the command is made from it. */
 export interface Refusal {
   /**
-   * The version in the verdict. A version guard reports the current version of the record. Null if the verdict has no version.
+   * The `version` that the statement returns for the command. If a version guard failed, it is the current version of the
+   * record.
    */
   readonly version: number | null
   /** The faults of the request: the words that follow the code in `failure`. */

@@ -36,7 +36,6 @@ export interface MutationClient {
   readonly keys: RecentKeys
 }
 
-/** Makes a client that mutates on the connections of `sql`, and looks up outcomes on the connections of `reads`. */
 export const makeMutationClient = (options: {
   readonly sql: SqlClient.SqlClient
   readonly reads: SqlClient.SqlClient
@@ -48,7 +47,6 @@ export const makeMutationClient = (options: {
   keys: new RecentKeys()
 })
 
-/** The client for the mutations of requests. */
 export class Mutations extends Context.Service<Mutations, MutationClient>()(
   "developer-api/platform/mutations/Mutations"
 ) {
@@ -88,7 +86,6 @@ class RecentKeys {
 
 const maxBatch = 64
 
-/** Makes a function that looks up the stored outcome of a key. The look-ups of one turn of the event loop are one statement. */
 const storedOutcomes = (
   sql: SqlClient.SqlClient
 ): ((key: Key) => Effect.Effect<Stored | undefined, ServiceUnavailable>) =>

@@ -26,7 +26,6 @@ export const replayOrRun = <Returned, E>(
   )
 }
 
-/** Replays the stored outcome of a key while the project is locked. Fails with `locked` if there is no outcome. */
 const replayWhileLocked = <Returned>(
   { stored }: MutationClient,
   command: Command,
@@ -38,7 +37,6 @@ const replayWhileLocked = <Returned>(
       first === undefined ? Effect.fail(locked) : replay(command, first)
   )
 
-/** Returns the outcome of an attempt. If the attempt was not applied, looks up the stored outcome of the key. */
 export const outcomeOf = <Problem, Returned>(
   client: MutationClient,
   command: Command,

@@ -61,7 +61,6 @@ export const recordAction = (
     FROM ${sql(changed)}
   )`
 
-/** Lists the actions in a project, newest first. */
 export const listActions = Effect.fn("listActions")(function* (projectId: ProjectId, { after, limit }: Range) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)

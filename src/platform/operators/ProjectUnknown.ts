@@ -12,8 +12,8 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
 }
 
 /**
- * A common table expression that locks the project before its records. It has no row if this database does not serve the project, even if
- * an earlier check has found the project here.
+ * A common table expression that locks the project. Statements lock the records of the project afterwards. The expression has no
+ * row if this database does not serve the project, even if an earlier check has found the project here.
  */
 export const servedProject = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   project AS MATERIALIZED (

@@ -5,6 +5,5 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 /** A record does not exist, or its state does not allow the command. */
 export class Refused extends Data.TaggedError("Refused")<{ readonly message: string }> {}
 
-/** Returns the error of a command that names a record which the project lacks. */
 export const lacks = (projectId: ProjectId, kind: string, id: string) =>
   new Refused({ message: `Project "${projectId}" has no ${kind} "${id}"` })

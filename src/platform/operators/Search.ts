@@ -7,7 +7,6 @@ import { Effect } from "effect"
 
 export const scanLimit = 10_000
 
-/** Returns a count with its noun, or with the words that follow it, in the right number. */
 export const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`
 
 /** The range of a page: up to `limit` records after the record `after`; if `after` is null, from the start of the list. */
@@ -40,7 +39,6 @@ export const foundOf = <Item>(
   return page.next === null && scanned === scanLimit ? { ...page, next: last } : page
 }
 
-/** Repeats a search until the page is full or the list is at its end. */
 export const complete = <Item, E, R>(
   find: (range: Range) => Effect.Effect<Found<Item>, E, R>,
   { after, limit }: Range,

@@ -33,9 +33,6 @@ export const inClientSpan =
 const failing = <A>(outcome: A, type: string) =>
   Effect.andThen(Effect.annotateCurrentSpan("error.type", type), Effect.fail({ outcome, message: type }))
 
-/**
- * Returns the `traceparent` (W3C Trace Context) of the current span. Returns none if there is no span or if tracing is disabled.
- */
 export const currentTraceparent: Effect.Effect<Option.Option<string>> = Effect.gen(function* () {
   const span = (yield* References.TracerEnabled) ? yield* Effect.option(Effect.currentParentSpan) : Option.none()
   return Option.map(span, traceparentOf)

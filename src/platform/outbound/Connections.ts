@@ -20,7 +20,7 @@ export interface Destination {
   readonly key: string
 }
 
-/** Returns the destination of a URL. `addresses` are ignored when the host is an address. */
+/** `addresses` are ignored if the host of the URL is an address. */
 export const destinationOf = (url: URL, addresses?: ReadonlyArray<string>): Destination => ({
   url,
   addresses,
@@ -70,14 +70,12 @@ const idleInAll = 256
 /** Idle connections beyond these numbers are closed after this delay in ms. */
 const trimAfter = 100
 
-/** Closes a connection, whatever its phase is. */
 export const destroy = ({ client, state }: Connection): void => {
   // The socket is destroyed as well, because the client does not know a socket that is still connecting.
   state.socket?.destroy()
   void client.destroy()
 }
 
-/** Opens a connection for each request, and closes it after the answer. */
 export const freshConnections: Connections = { take: (to) => open(to, false), keep: destroy }
 
 /**
@@ -200,7 +198,6 @@ const connect = (url: URL, addresses: ReadonlyArray<string> | undefined): Socket
   return overTls({ ...options, port: Number(url.port || 443), servername, ALPNProtocols: ["http/1.1"] })
 }
 
-/** Makes a look-up function that returns the given addresses without DNS. */
 const pinned =
   (addresses: ReadonlyArray<string>): LookupFunction =>
   (_, __, callback) =>

@@ -158,7 +158,6 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.ends()) destroy(this.connection)
   }
 
-  /** Marks the exchange as over. Returns false if it was over already. */
   ends() {
     if (this.over) return false
     this.over = true
@@ -169,7 +168,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
 const timeOut = (exchange: Exchange) => exchange.fail("timeout", false)
 
-/** Error codes of undici and of the HTTP parser for a malformed answer. */
+/** undici's error codes for a malformed answer. */
 const invalid = new Set(["UND_ERR_HEADERS_OVERFLOW", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"])
 
 const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => {

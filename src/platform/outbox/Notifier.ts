@@ -2,9 +2,9 @@
  * Notifies the delivery workers of every replica of new deliveries, or of a webhook that has changed.
  *
  * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
- * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A notice
- * only shortens the wait. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries (see
- * `src/integrations/README.md`).
+ * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A delivery
+ * does not depend on its notice. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries
+ * later (see `src/integrations/README.md`).
  */
 import { Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope } from "effect"
 import { SqlClient } from "effect/sql"

@@ -54,7 +54,6 @@ export const recordHandler =
   (request: Request) =>
     Principal.use(({ projectId }) => Effect.map(get(projectId, request), recordAnswer))
 
-/** Makes the handler of a command, whose outcome becomes an answer by `answerOf`. */
 export const commandWith =
   <Request extends Parameters<typeof command>[1], Done, Answer, E, R>(
     run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Done, E, R>,

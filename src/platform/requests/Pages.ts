@@ -10,7 +10,6 @@ export interface Page<Item> {
   readonly nextCursor: string | null
 }
 
-/** The query parameters that select a page of a list. */
 export interface PageQuery {
   readonly limit: number
   readonly cursor?: string | undefined

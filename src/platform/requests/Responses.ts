@@ -23,17 +23,14 @@ interface ReplayHeader {
 
 export const replayHeader = (replayed: boolean): ReplayHeader => (replayed ? { "idempotent-replayed": "true" } : {})
 
-/** Returns the response with the receipt of a command on a record without a version. */
 export const unversionedReceiptAnswer = (outcome: Applied) =>
   HttpApiSchema.withHeaders({
     body: { resourceId: outcome.resourceId, changed: outcome.changed },
     headers: replayHeader(outcome.replayed)
   })
 
-/** Returns the response with the receipt of a command. `ETag` is the version of the record after the command. */
 export const receiptAnswer = (outcome: Applied) => receiptWith(outcome, {})
 
-/** Returns the response with the receipt of a command and further members. `ETag` is the version of the record after the command. */
 export const receiptWith = <More extends object>(outcome: Applied, more: More) => {
   const { changed, resourceId, version } = outcome
   if (version === null) throw new Error("The outcome of a command on a versioned record has no version")
@@ -47,7 +44,6 @@ interface LinkHeader {
   readonly link?: string
 }
 
-/** Returns the response with a page, and with a `Link` to the next page if there is one. */
 export const pageAnswer = <Item>(page: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
   Effect.withFiber((fiber) => Effect.succeed(pageWith(page, linkTo(page.nextCursor, request, fiber))))
 

@@ -63,7 +63,6 @@ const examine = (
   { id, projectId, sealed }: SealedValue
 ): Effect.Effect<Opened, SecretUnreadable> => box.examine([kind, projectId, id], sealed)
 
-/** Counts the values that each key opens, and lists the values that no key opens. Opens every value of the tables. */
 export const countByKey = Effect.fn("SealedValues.countByKey")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
@@ -97,7 +96,6 @@ export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (
   return unreadable
 })
 
-/** Reseals a value under the current key. Returns `undefined` if the value has the id of the current key. */
 const resealValue = Effect.fnUntraced(function* (box: SecretBox["Service"], table: SealedTable, value: SealedValue) {
   const { identified, key, secret } = yield* examine(box, table, value)
   if (key === 0 && identified) return undefined

@@ -4,7 +4,6 @@ import { createHmac, createSecretKey, type KeyObject, randomBytes } from "node:c
 
 const prefix = "whsec_"
 
-/** Makes a signing secret: `whsec_`, then 32 random bytes in base64. */
 export const newSecret: Effect.Effect<Redacted.Redacted> = Effect.sync(() =>
   Redacted.make(`${prefix}${randomBytes(32).toString("base64")}`)
 )
@@ -39,7 +38,7 @@ export const signatures = (
     })
     .join(" ")
 
-/** Returns the three headers of a signed body. `now` is in milliseconds. */
+/** `now` is in milliseconds. */
 export const signedHeaders = (
   secrets: ReadonlyArray<Redacted.Redacted>,
   id: string,

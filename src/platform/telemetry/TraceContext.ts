@@ -3,7 +3,6 @@ import { Context, Effect, Option, Tracer } from "effect"
 import { Headers, HttpServerRequest, HttpTraceContext } from "effect/http"
 import { randomUUID } from "node:crypto"
 
-/** Returns the `traceparent` of the current span, otherwise the `traceparent` of the current request, otherwise a new one. */
 export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith((context: Context.Context<never>) => {
   const request = Context.getOption(context, HttpServerRequest.HttpServerRequest)
   return Context.getOption(context, Tracer.ParentSpan).pipe(
@@ -16,7 +15,6 @@ export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith
 export const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan): string =>
   `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
 
-/** Returns the span of a stored `traceparent`, as a parent for later spans. Undefined if the `traceparent` is invalid. */
 export const spanOf = (traceparent: string): Tracer.AnySpan | undefined =>
   Option.getOrUndefined(HttpTraceContext.w3c(Headers.fromRecordUnsafe({ traceparent })))
 

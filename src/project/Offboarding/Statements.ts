@@ -51,8 +51,8 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 }
 
 /**
- * Marks a project as deleted, and ends its keys, deliveries and campaigns. First takes the lock that project files take too, and
- * so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move is not
+ * Marks a project as deleted, and ends its keys, deliveries and campaigns. First takes the project's advisory lock exclusively,
+ * and so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move is not
  * `state`, `before` if an earlier run has marked the project, otherwise `now`.
  */
 export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
@@ -73,7 +73,6 @@ export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null)
     return project.marked ? ("before" as const) : ("now" as const)
   }).pipe(sql.withTransaction)
 
-/** Runs a statement with time limits: 1 s for each lock, 30 s in all. Prefers indexes. */
 const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     sql`
@@ -95,7 +94,7 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
 /** Vacuums a table. Otherwise each foreign key check of a removed row would read the table's dead rows. */
 export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
-/** Clears a column in which rows reference rows of the same table. */
+/** Clears a column in which rows reference rows of the same table, so that batches can delete the rows in any order. */
 export const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
   withinTimeouts(
     sql,

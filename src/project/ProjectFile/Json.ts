@@ -3,7 +3,7 @@ import { Result } from "effect"
 import type { Fault } from "../../api/schema/Faults.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 
-/** Maximum nesting. Deeper values would exhaust the stack of recursive functions. */
+/** Maximum nesting, so that recursive functions do not exhaust the stack. */
 const maxDepth = 64
 
 /** Parses JSON text. Fails with the line and column at which the text becomes invalid (from 1, in UTF-16 code units). */

@@ -41,7 +41,7 @@ interface Group<Member extends string> {
 /** A member that is a list, with rows in its own table. A given list replaces the stored list; an absent list keeps it. */
 export interface List {
   readonly table: string
-  /** The column of the record's id. */
+  /** The column, in the table of the list, that has the id of the record. */
   readonly owner: string
   /** The members of an item, all required. If there is only one, the item in a file is the value of this member. */
   readonly items: Columns

@@ -29,7 +29,6 @@ export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], pro
   return { before, after, stages: new Set([...after.values()].flatMap((stages) => [...stages])) } satisfies Pipelines
 })
 
-/** Returns the stages of a pipeline after the file is applied; undefined if the pipeline does not exist. */
 export const stagesOf = ({ after }: Pipelines, id: PipelineId | null) => (id === null ? undefined : after.get(id))
 
 /** Lists stages of the file that are stored on another pipeline which the file does not replace. */

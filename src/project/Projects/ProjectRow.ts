@@ -18,7 +18,6 @@ import type { ProjectFile } from "../ProjectFile.ts"
 type Sql = SqlClient.SqlClient
 type Project = ProjectFile["project"]
 
-/** The columns that a file can set. */
 export const columns = {
   name: "name",
   timeZone: "time_zone",
@@ -39,7 +38,6 @@ const nextOf = (sql: Sql, row: Row) => sql`(
   SELECT ${sql.literal(insertedValues(columns))} FROM jsonb_to_record(${JSON.stringify(row)}::jsonb) AS row (${sql.literal(types)})
 ) AS next (${sql.literal(insertList(columns))})`
 
-/** Returns the row after the file is applied. Members that the file lacks have the values of `old`. */
 const next = (project: Project, old: Row): Row => ({ ...old, ...Struct.omit(project, ["id"]) })
 
 const initial: Row = {
@@ -91,7 +89,6 @@ export const read = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId)
   return row
 })
 
-/** Updates the columns that differ from `row`, and returns whether one did. */
 export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId, row: Row) {
   const changed = yield* sql`
     UPDATE projects SET ${sql.literal(assignmentList(columns, "next"))} FROM ${nextOf(sql, row)}
@@ -104,8 +101,8 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
  * Increments the project's revision, so that statements of the API with an older snapshot are retried. Recounts
  * `active_clients`. Without a capacity, this counter is not maintained and is 0.
  *
- * The count is exact, because under the lock of `open` no create with another capacity is in flight. A file may set a capacity
- * below the number of active clients. The API then creates no client until fewer are active.
+ * The count is exact, because the lock of `open` has waited for every create in flight. A file may set a capacity below the
+ * number of active clients. The API then creates no client until fewer are active.
  */
 export const close = (sql: Sql, projectId: ProjectId) => sql`
   UPDATE projects SET

@@ -9,8 +9,8 @@ import type { Pipelines } from "./Pipelines.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * What a file must not repeat: the values at a path, or these members of them, in the whole file or in one list. The id of a stage
- * is unique in the project, not only on its pipeline. Several clients may share an address.
+ * What a file must not repeat: the values at a path, in the whole file or in one list. If `members` is given, only these members
+ * are compared. The id of a stage is unique in the project, not only on its pipeline. Several clients may share an address.
  */
 const unique: ReadonlyArray<readonly [pattern: string, within: "file" | "list", members?: Array<string>]> = [
   ["pipelines/*/stages/*/id", "file"],
@@ -20,7 +20,7 @@ const unique: ReadonlyArray<readonly [pattern: string, within: "file" | "list", 
   ["templates/*", "list", ["id", "version"]]
 ]
 
-/** The parts with referenced records. */
+/** The parts with referenced records, except pipelines, which `Pipelines.ts` reads. */
 const referenced = ["members", "organizations", "loyaltyLevels", "stampOffers", "channels", "clients", "deals"] as const
 
 type Target = (typeof referenced)[number] | "pipelines" | "stages"
@@ -90,7 +90,6 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
-/** Lists repeated ids, addresses and list items of a file, and clients that are merged into themselves. */
 export const faultsWithin = (file: ProjectFile): ReadonlyArray<Fault> => [...repeats(file), ...mergedIntoSelf(file)]
 
 const repeats = (file: ProjectFile) =>

@@ -24,7 +24,7 @@ export const resultOf = (object: object): McpResult => ({ members: membersOf(obj
 /** Headers of an operation's answer that are also members of the `_meta` of a tool's result. */
 const repeatedHeaders = ["etag", "ratelimit", "retry-after"] as const
 
-/** Makes the result of a tool. The text is for clients that do not read `structuredContent`. */
+/** The text in `content` is for clients that do not read `structuredContent`. */
 export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => {
   let meta = isReplay(headers) ? '"idempotent-replayed":true' : ""
   for (const name of repeatedHeaders) {
@@ -58,7 +58,7 @@ export const succeed = (
 
 const joinMembers = (members: string, others: string) => (members === "" ? others : `${members},${others}`)
 
-/** Answers with an error of the protocol. The id is null if the message has no readable id. */
+/** The id is null if the message has no readable id. */
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>
   json(JSON.stringify({ jsonrpc: "2.0", id, error }), status)
 

@@ -61,9 +61,6 @@ const refused = (id: Id | null, code: ProtocolError["code"], message: string, da
 
 const isId = (u: unknown): u is Id => typeof u === "string" || Number.isSafeInteger(u)
 
-/**
- * Checks a parsed message and the headers of its request. Returns whether the message is a request, a notification, or refused.
- */
 export const messageOf = (value: unknown, headers: IncomingHttpHeaders): Message => {
   if (Array.isArray(value)) return refused(null, errorCodes.invalidRequest, "Send one message at a time, not a batch.")
   if (!Predicate.isObject(value) || value["jsonrpc"] !== "2.0") {

@@ -15,7 +15,7 @@ interface Tool {
   readonly shown: object
 }
 
-/** Makes the function that lists the tools that a credential may call. The first call generates the OpenAPI document. */
+/** The first call generates the OpenAPI document, from which the tools derive. */
 export const makeTools: Effect.Effect<(credential: Credential) => Effect.Effect<ReadonlyArray<object>>> = Effect.map(
   Effect.cached(Effect.sync(() => all())),
   (tools) => (credential) =>

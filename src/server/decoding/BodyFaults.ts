@@ -11,7 +11,10 @@ const tooManyEntries = `must have at most ${maxEntries} entries`
 /** Maximum number of faults that are collected. The response has fewer. */
 const maxFaults = 1_000
 
-/** Lists the faults. In valid UTF-8 only an escape can produce an unsafe character, so bodies without escapes are not walked. */
+/**
+ * In valid UTF-8 only an escape can produce an unsafe character. A body without such an escape is walked only if it has too many
+ * entries.
+ */
 export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]
   const faults = losses.map(([location, fault]): LocatedFault => [`body/${location}`, fault])
@@ -24,7 +27,7 @@ export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray
 
 const unsafeEscape = /\\u(?:0000|d[89a-f])/i
 
-/** Adds the faults of a value of bounded depth. Builds a location only for a fault. */
+/** `value` has at most `maxDepth` levels, which bounds the recursion. A location is built only for a fault. */
 const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault>): void => {
   if (faults.length >= maxFaults) return
   if (typeof value === "string") {

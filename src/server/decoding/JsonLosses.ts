@@ -23,7 +23,6 @@ export const lossesOf = (
 
 const none: ReadonlyArray<LocatedFault> = []
 
-/** Counts the members of all objects in a value. */
 const membersOf = (value: unknown): number => {
   if (typeof value !== "object" || value === null) return 0
   let count = 0
@@ -47,7 +46,7 @@ interface Level {
   entry: string | number
 }
 
-/** Walks over the tokens of a well-formed text. */
+/** `text` is well-formed JSON. */
 const lossesIn = (text: string): ReadonlyArray<LocatedFault> => {
   const faults: Array<LocatedFault> = []
   const levels: Array<Level> = []

@@ -4,7 +4,6 @@ import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 import type { Methods } from "../Routes.ts"
 
-/** Splits a request target at its first `?`. */
 export const splitTarget = (target: string): readonly [path: string, query: string] => {
   const mark = target.indexOf("?")
   return mark === -1 ? [target, ""] : [target.slice(0, mark), target.slice(mark + 1)]
@@ -59,7 +58,6 @@ const hasTooMany = (query: string): boolean => {
   return true
 }
 
-/** Decodes percent-encoded UTF-8. Returns `undefined` if the text is malformed. */
 const decode = (text: string): string | undefined => {
   try {
     return decodeURIComponent(text)
@@ -70,7 +68,7 @@ const decode = (text: string): string | undefined => {
 
 const malformedMessage = "must be percent-encoded UTF-8"
 
-/** Lists the faults in the target of a request to `template` (`/clients/:clientId`). */
+/** `template` is a path such as `/clients/:clientId`. */
 export const targetFaults = (target: string, template: string): ReadonlyArray<LocatedFault> => {
   const [path, query] = splitTarget(target)
   return [...(path.includes("%") ? pathFaults(path, template) : []), ...(query === "" ? [] : queryFaults(query))]

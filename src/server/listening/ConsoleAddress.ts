@@ -27,7 +27,6 @@ export const keep = Effect.fnUntraced(function* (dataDir: string, url: string) {
   )
 })
 
-/** Reads the URL of the admin server of the running service. Returns none if the file can't be read. */
 export const read = Effect.fnUntraced(function* (dataDir: string) {
   const fs = yield* FileSystem.FileSystem
   return yield* Effect.option(Effect.map(fs.readFileString(yield* fileUnder(dataDir)), (text) => text.trim()))

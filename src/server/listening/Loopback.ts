@@ -2,7 +2,6 @@
 import { Result } from "effect"
 import { NetAddress } from "effect/net"
 
-/** Whether a server listens on the loopback alone. */
 export const isOnLoopback = (address: NetAddress.SocketAddress): boolean =>
   NetAddress.isInetAddress(address) && NetAddress.isLoopback(address.address)
 

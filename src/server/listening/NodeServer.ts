@@ -81,7 +81,6 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
 export const layer = (host: string, port: number) =>
   Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
-/** Serves on the preferred port, or on a free port if it can't listen on the preferred one. */
 export const layerPreferring = (host: string, port: number) =>
   Layer.effect(
     HttpServer.HttpServer,

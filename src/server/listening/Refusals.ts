@@ -69,7 +69,6 @@ export const makeRefusals = () => {
   }
 
   return {
-    /** Records a response until it is complete. */
     enter: (response: ServerResponse): void => void unanswered.add(response),
     leave: (response: ServerResponse): void => {
       unanswered.delete(response)
@@ -111,7 +110,6 @@ export const makeRefusals = () => {
   }
 }
 
-/** Returns the problem that answers an error of Node. */
 const problemOf = ({ code, message, reason = message }: ClientError) => {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":
@@ -131,7 +129,6 @@ const malformed = (reason: string) =>
     errors: { request: [`must be well-formed HTTP/1.1: ${reason}`] }
   })
 
-/** Whether the packet of an error starts with a HEAD request. */
 const startsWithHead = ({ rawPacket }: ClientError) =>
   rawPacket !== undefined && Buffer.from(rawPacket.subarray(0, 5)).toString() === "HEAD "
 

@@ -14,7 +14,6 @@ interface Operation {
 
 const source = "developerApi"
 
-/** Returns the Arazzo 1.0 document of a service that is reached at `publicUrl`. */
 export const arazzo = (publicUrl: string) => {
   const operations = operationsByName()
   return {

@@ -34,7 +34,7 @@ const documents = {
 
 export const paths: ReadonlyArray<string> = ["/", ...Object.keys(documents)]
 
-/** The documents of a service that is reached at `publicUrl`. `mcp` tells whether the service has the endpoint of agents. */
+/** `mcp` tells whether the service has the endpoint of agents. */
 export const layer = (publicUrl: string, mcp: boolean) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {

@@ -15,7 +15,6 @@ import { Api } from "../../api/Api.ts"
 import { completeDocument, isSpec } from "../../api/Document.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 
-/** `GET /openapi.json` and `GET /docs`, for a service that is reached at `publicUrl`. */
 export const layer = (publicUrl: string) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {

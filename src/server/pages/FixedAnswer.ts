@@ -24,7 +24,7 @@ const compress = {
   identity: (body: Uint8Array) => Promise.resolve(body)
 } satisfies Record<Encoding, (body: Uint8Array) => Promise<Uint8Array>>
 
-/** Makes the answer to GET requests. `make` runs at the first request. */
+/** `make` runs at the first request. */
 export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
   Effect.gen(function* () {
     const fixed = yield* Effect.cached(make)

@@ -16,7 +16,6 @@ import { sealedTables } from "../../../server/StoredSecrets.ts"
 import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Finding.ts"
 
-/** Makes the result for a database that does not answer. */
 export const unreachable = (cause: Cause.Cause<unknown>) =>
   Effect.flatMap(Settings, ({ databaseUrl }) =>
     failure(
@@ -91,7 +90,10 @@ export const migrations = Effect.gen(function* () {
 /** In milliseconds. A wrong clock gives records wrong times. If it is wrong by five minutes, receivers refuse webhooks. */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
-/** Checks that the clocks of this machine and of the database agree. */
+/**
+ * The statement may have read the clock at any time between `before` and `after`, so half of that time is subtracted from the
+ * difference.
+ */
 export const clock = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   // The first statement also waits for a connection, so its time is not measured.
@@ -149,7 +151,6 @@ export const limiter = Effect.gen(function* () {
   )
 })
 
-/** Checks that the collector answers, if telemetry is exported. */
 export const telemetry = Effect.gen(function* () {
   const { adminPort, databaseUrl, telemetry } = yield* Settings
   if (Option.isNone(telemetry)) {

@@ -18,7 +18,6 @@ export const warning = (detail: string, advice: string): Judgement => ({ status:
 export const failed = (detail: string, advice: string): Judgement => ({ status: "failed", detail, advice })
 export const skipped: Judgement = { status: "skipped", detail: "what it rests on is not in order", advice: null }
 
-/** Makes the result of a check that ended with an error. */
 export const failure =
   (advice: string) =>
   (cause: Cause.Cause<unknown>): Effect.Effect<Judgement> =>

@@ -38,7 +38,6 @@ const eventOf = (bytes: Uint8Array): Option.Option<object> =>
 /** Reasons to refuse a delivery that has a valid signature: this version of the client can't read the event. */
 const authentic = new Set(["type_unknown", "body_invalid"])
 
-/** Returns `verified`, or why the delivery is not verified. */
 const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers }: Received) =>
   Option.match(secret, {
     onNone: () => Effect.succeed("secret unknown"),
@@ -82,7 +81,7 @@ const makeAttempts = () => {
   }
 }
 
-/** Makes one line of limited length of a sender's text, without secrets and control characters. */
+/** The text is a sender's: it may be long, and may contain secrets and control characters. */
 const printable = (text: unknown): string => oneLine(redactSecrets(typeof text === "string" ? text : "-")).slice(0, 120)
 
 interface Options {
@@ -92,7 +91,6 @@ interface Options {
   readonly fail: number
 }
 
-/** Answers deliveries, and prints a line for each. */
 export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
   const attemptOf = makeAttempts()
   let failures = fail

@@ -3,8 +3,8 @@
  *
  * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds a delivery
  * to lease. It is null while no delivery is pending, or while the maximum number is in flight. A claim visits the endpoints
- * whose `claim_at` has passed, and the endpoints that are named to it. It reads no other endpoint, so parked and idle endpoints
- * cost nothing.
+ * whose `claim_at` has passed, and the endpoints in `terms.named`. It reads no other endpoint, so parked and idle endpoints cost
+ * nothing.
  *
  * All deliveries in flight to an endpoint are leased to one worker (`worker_id`). So one process limits the concurrency of the
  * endpoint, and may claim more deliveries ahead.
@@ -48,12 +48,12 @@ export interface Claim extends Endpoint {
   readonly traceparent: string
 }
 
-/** A row of a claim: a leased delivery, or a named endpoint whose row was locked. */
+/** A leased delivery, or an endpoint of `terms.named` whose row was locked. */
 type Row = Claim | (Endpoint & { readonly id: null })
 
 /**
- * Claims deliveries of due and of named endpoints, as many as there are slots. Returns the leased deliveries, and the named
- * endpoints that were not visited because another statement has locked their rows.
+ * Claims deliveries of due endpoints and of the endpoints in `terms.named`, as many as there are slots. Returns the leased
+ * deliveries, and the endpoints of `terms.named` that were not visited because another statement has locked their rows.
  *
  * - `endpoint`: the visited endpoints, whose rows are locked.
  * - `visit`: these endpoints, with the number of deliveries that each may get (`quota`).

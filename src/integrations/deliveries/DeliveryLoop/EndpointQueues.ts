@@ -34,7 +34,10 @@ interface EndpointQueue<C> {
   readonly waiting: Array<{ readonly claim: C; readonly since: number }>
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
-  /** Whether the last claim leased as many deliveries as `wanted`, so that more may be due. False once the endpoint is named. */
+  /**
+   * Whether the last claim leased as many deliveries as `wanted`, so that more may be due. False once the endpoint is named for
+   * the next claim.
+   */
   more: boolean
   /** The monotonic time until which the endpoint counts as quick, in milliseconds. */
   quickUntil: number
@@ -43,8 +46,9 @@ interface EndpointQueue<C> {
 export interface EndpointQueues<C extends Claim> {
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
-   * Names each quick endpoint that may have more due deliveries, once at most half of its maximum number of leases is left to
-   * send. Removes queues without leases whose endpoints are no longer quick. Returns whether any endpoint is named.
+   * Names each quick endpoint that may have more due deliveries for the next claim, once at most half of its maximum number of
+   * leases is left to send. Removes queues without leases whose endpoints are no longer quick. Returns whether any endpoint is
+   * named.
    */
   readonly isAnyNamed: (now: number) => boolean
   /**

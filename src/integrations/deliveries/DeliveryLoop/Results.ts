@@ -38,7 +38,7 @@ export interface Result extends Pick<
   readonly restFor: number
   /** Strikes of a failed attempt (see `strikesOf`); otherwise 0. */
   readonly strikes: number
-  /** The factor by which the pause is multiplied, if the result parks the endpoint. */
+  /** The factor by which the pause of the endpoint is multiplied, if this result begins a pause. */
   readonly jitter: number
 }
 
@@ -60,7 +60,6 @@ export interface Results {
   readonly isEmpty: () => boolean
   /** Time of the next try to record held results; undefined if none are held. */
   readonly heldUntil: () => bigint | undefined
-  /** All results, queued and held. */
   readonly all: () => ReadonlyArray<Ended>
 }
 

@@ -1,10 +1,10 @@
 /**
  * Slots for attempts in flight in one process. Projects share them.
  *
- * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints. A project may take a
- * slot of a pool while it holds fewer than `factor` times the number of free slots. So a single project holds at most three
- * quarters of a pool, and another project finds free slots at once, even if the attempts in flight take long. If several
- * projects want more slots than there are, each soon holds the same number, and some slots stay free.
+ * There are two pools: one for attempts to healthy endpoints, one for attempts to suspect endpoints (with recent failures). A
+ * project may take a slot of a pool while it holds fewer than `factor` times the number of free slots. So a single project holds
+ * at most three quarters of a pool, and another project finds free slots at once, even if the attempts in flight take long. If
+ * several projects want more slots than there are, each soon holds the same number, and some slots stay free.
  *
  * A slot is cheap: an attempt that waits for its answer costs a connection and a timer.
  */

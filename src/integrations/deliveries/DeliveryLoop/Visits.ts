@@ -36,7 +36,7 @@ const projectsPerClaim = 10_000
 /** Maximum number of endpoints that a project has in its turn. */
 const endpointsPerTurn = 16
 
-/** The named endpoints, and the projects that hold slots (`holder`) with the number of slots that each may still take. */
+/** The endpoints of `named`, and the projects that hold slots (`holder`) with the number of slots that each may still take. */
 export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
   const holders = pools.flatMap((pool) =>
     rooms[pool].holders.map((holder) => ({ ...holder, isSuspect: pool === "suspect" }))
@@ -200,7 +200,7 @@ export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   ) change
   WHERE health.project_id = change.project_id AND health.installation_id = change.installation_id`
 
-/** The named endpoints that were not visited because another statement had locked their rows. */
+/** The endpoints of `named` that were not visited because another statement had locked their rows. */
 export const lockedEndpoints = (sql: Sql, { workerId }: Terms) => sql`
   SELECT project_id, installation_id FROM (
     SELECT project_id, installation_id FROM named EXCEPT SELECT project_id, installation_id FROM endpoint

@@ -12,8 +12,8 @@ export interface Batch {
 
 /**
  * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` stays on an endpoint until its last
- * pending delivery is dead, so the work continues after a crash. If a delivery is committed later, the sweep marks the endpoint
- * again.
+ * pending delivery is dead, so the work continues after a crash. If a delivery is committed later, `sweep` (`Recovery.ts`) marks
+ * the endpoint again.
  */
 export const discard = (sql: SqlClient.SqlClient) => {
   const { from, to } = literalsOf(sql, "disabled")

@@ -6,7 +6,8 @@
  * - The new deliveries and all due deliveries of the endpoint together take at most half of its concurrency.
  * - An endpoint that answers within milliseconds may get more: as many as it answers in a twentieth of the time until the next
  *   run.
- * - A suspect endpoint gets one delivery, as its probe, if nothing else is due there and the replay has no other open delivery.
+ * - An endpoint that is suspect because of recent failures gets one delivery, as its probe, if nothing else is due there and the
+ *   replay has no other open delivery.
  *
  * So a live delivery waits for milliseconds at most, and even a long replay has few deliveries in the queue. The pace of a
  * replay is a maximum.
@@ -58,9 +59,9 @@ const emptied = stepOf(replays, "emptied")
 const disabled = stepOf(replays, "disabled")
 
 /**
- * Lists the replays that can take a step: replays whose pace permits a delivery and whose endpoint is neither parked nor
- * resting, replays that are being cancelled, and replays of disabled webhooks. Projects take turns. In a project the order is
- * random, so that the limit does not leave out the same replays each time.
+ * Lists the replays that can take a step: replays whose pace permits a delivery and whose endpoint is in no pause, replays that
+ * are being cancelled, and replays of disabled webhooks. Projects take turns. In a project the order is random, so that the
+ * limit does not leave out the same replays each time.
  */
 export const listRunnable = (sql: SqlClient.SqlClient) => sql<Waiting>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until, next FROM (

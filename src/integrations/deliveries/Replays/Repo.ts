@@ -60,7 +60,6 @@ export const list = (sql: Sql, projectId: ProjectId, { after, limit }: Range) =>
   WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
   ORDER BY id DESC LIMIT ${limit + 1}::int`
 
-/** Returns whether the webhook of an installation is enabled, and its event types. Returns no row if there is no webhook. */
 export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) => sql<{
   readonly enabled: boolean
   readonly eventTypes: ReadonlyArray<EventType>

@@ -42,7 +42,6 @@ const emptyTable = (sql: Sql, { installationId, projectId }: Batch, table: strin
 /** Maximum number of rows that one statement writes. */
 const portion = 1_000
 
-/** Calls `write` with at most `portion` rows at a time, as JSON. */
 const inPortions = <E>(rows: ReadonlyArray<object>, write: (rows: string) => Effect.Effect<unknown, E>) =>
   Effect.forEach(Array.chunksOf(rows, portion), (some) => write(JSON.stringify(some)), { discard: true })
 
@@ -74,7 +73,7 @@ export const readRecords = (sql: Sql, { installationId, projectId }: Batch) =>
     SELECT rank, position, entity_type AS "entityType", external_id AS "externalId", fields FROM staged_records
     WHERE project_id = ${projectId} AND installation_id = ${installationId} ORDER BY rank`
 
-/** A contact with its valid values by field. */
+/** A contact. `mapped` has its valid values by field. */
 interface MappedContact {
   readonly position: number
   readonly externalId: string

@@ -15,7 +15,6 @@ export interface Call {
   readonly outcomeOf: (reply: Reply) => Outcome
 }
 
-/** The complete answer of a provider. */
 export interface Reply {
   readonly status: number
   /** None if the body exceeds 64 KiB. */
@@ -71,7 +70,7 @@ const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
 
-/** Decodes a JSON body with a schema. Returns none if the body does not fit. Ignores unknown members. */
+/** Unknown members of the body are ignored. */
 export const jsonBody = <A>(schema: Schema.Decoder<A>) => {
   const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
   return (body: Option.Option<Uint8Array>): Option.Option<A> =>

@@ -19,6 +19,5 @@ export const HttpUrl = text(1, 2048).check(
   })
 )
 
-/** A secret that matches `pattern`; `expected` describes it in faults. */
 export const secret = (pattern: RegExp, expected: string) =>
   Schema.RedactedFromValue(text(1, 500).check(Schema.isPattern(pattern, { expected })))

@@ -43,7 +43,6 @@ const Answer = Schema.Union([
 
 const read = jsonBody(Answer)
 
-/** Reads `retry_after`, in seconds. */
 const readRetryAfter = jsonBody(
   Schema.Struct({
     parameters: Schema.Struct({ retry_after: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)) })

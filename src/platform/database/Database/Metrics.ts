@@ -19,7 +19,6 @@ const duration = Metric.histogram("db_client_operation_duration_seconds", {
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
-/** Returns a function that counts a connection in the pool's metrics until the connection closes. */
 export const countConnections = Effect.fnUntraced(function* (pool: string, max: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
@@ -34,7 +33,6 @@ export const countConnections = Effect.fnUntraced(function* (pool: string, max: 
 
 const unmeasured = () => {}
 
-/** Starts the measurement of a statement. Returns the function that ends the measurement. */
 export const begin = (context: Context.Context<never>): (() => void) => {
   if (!Context.get(context, MetricsEnabled)) return unmeasured
   const began = performance.now()

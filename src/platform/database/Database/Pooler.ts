@@ -137,7 +137,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, options: PgPool.Config) {
   })
 })
 
-/** Provides the client of a pool through the pooler. `options` contain the pooler's address. */
+/** `options` has the address of the pooler. */
 export const layer = (pool: Pool, connections: number, options: PgPool.Config) =>
   Layer.effect(
     SqlClient.SqlClient,

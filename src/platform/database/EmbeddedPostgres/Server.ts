@@ -132,7 +132,6 @@ const worksIn = (pid: number, data: string): boolean => {
 const busy =
   /lock file "postmaster\.pid" (already exists|is empty)|shared memory block .* is still in use|could not create any TCP/
 
-/** Makes the error of a server that ended during its start, from the lines that it has logged. */
 const startFailure = (cluster: Cluster, pid: number, logged: ReadonlyArray<string>, ended: string) => {
   // Several servers may write to the log. Each line contains the process id of its server.
   const own = logged.filter((line) => line.includes(`[${pid}]`)).join("\n")

@@ -29,7 +29,6 @@ export interface IssuedKey {
   readonly expiresAt: Date
 }
 
-/** The key can't be issued, because the project does not have the member or because the member is inactive. */
 export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   readonly memberId: string
   readonly reason: "unknown" | "inactive"
@@ -41,7 +40,6 @@ export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   }
 }
 
-/** The requested lifetime exceeds the maximum of 366 days. */
 export class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong")<{ readonly expiresIn: Duration.Duration }> {
   override get message() {
     return `A key can live for ${Duration.toDays(maxLifetime)} days at most`
@@ -54,7 +52,6 @@ export class KeyUnknown extends Data.TaggedError("KeyUnknown") {
     "There is no such key: its id is the 12 characters of the token between `dk_` and the next `_`"
 }
 
-/** The key can't be rotated, because it is revoked or has expired. */
 export class KeyUnusable extends Data.TaggedError("KeyUnusable")<{
   readonly keyId: KeyId
   readonly reason: "revoked" | "expired"

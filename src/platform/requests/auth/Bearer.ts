@@ -42,7 +42,6 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
     }
 )
 
-/** Verifies a token like `Authenticate`, and checks that the token may use an operation. */
 type Authorize = (
   authorization: string | undefined,
   connection: object,
@@ -93,7 +92,7 @@ const missing = () => new CredentialMissing({ detail: details.credential_missing
 /** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
 const invalid = () => new CredentialInvalid({ detail: details.credential_invalid })
 
-/** Checks entitlement, module, membership and scope, in the order of the contract. Undefined if the access is allowed. */
+/** Checks in the order of the contract (§3). */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
   if (!credential.entitlements.includes("developer_api")) {
     return new EntitlementUnavailable({ detail: details.entitlement_unavailable })

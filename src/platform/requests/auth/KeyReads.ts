@@ -52,7 +52,6 @@ export const networkOf = (address: string): string => {
     : NetAddress.ipv6ToSegments(parsed.success).slice(0, 4).join(":")
 }
 
-/** The network that the current request comes from; empty outside a request. */
 const currentNetwork = Effect.map(Effect.serviceOption(HttpServerRequest.HttpServerRequest), (request) =>
   Option.match(
     Option.flatMap(request, ({ remoteAddress }) => remoteAddress),
@@ -60,7 +59,6 @@ const currentNetwork = Effect.map(Effect.serviceOption(HttpServerRequest.HttpSer
   )
 )
 
-/** Makes a function that reads one key, for the network of the current request. */
 export const pacedReads = <Row extends { readonly keyId: KeyId }>(
   read: Read<Row>
 ): Effect.Effect<(keyId: KeyId) => Effect.Effect<Found<Row>, ServiceUnavailable>, never, Scope.Scope> =>

@@ -94,7 +94,6 @@ export class OperatorSessions extends Context.Service<
         return `${text}.${mac(label + text).toString("base64url")}`
       }
 
-      /** Returns the value of a cookie; none if its signature is invalid. */
       const open = (label: string, signed = "") => {
         const [text = "", signature = ""] = signed.split(".")
         return isEqual(mac(label + text), Buffer.from(signature, "base64url"))
@@ -160,11 +159,9 @@ const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.len
 
 export const withoutCookie = (response: Response): Response => setCookie(response, cookie, "", 0)
 
-/** Removes the cookie of the notice that a page has shown. */
 export const withoutNotice = (response: Response, page: string): Response =>
   setCookie(response, noticeCookie(page), "", 0)
 
-/** Sets a cookie that is hidden from scripts, is not sent with cross-site requests, and is sent only to the console. */
 const setCookie = (response: Response, name: string, value: string, maxAge: number) =>
   HttpServerResponse.setCookieUnsafe(response, name, value, {
     httpOnly: true,

@@ -15,7 +15,6 @@ interface Link {
   readonly expiresAt: Date
 }
 
-/** Creates a link, and deletes the expired ones. */
 export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.SqlClient) {
   const code = randomBytes(32).toString("base64url")
   const rows = yield* Effect.orDie(sql<{ readonly expiresAt: Date }>`

@@ -29,7 +29,6 @@ export const checksum = (text: string): string => {
   return digits
 }
 
-/** Generates a token and the id of its key, which begins with the name of a cell if there is one. */
 export const generate = (
   cell: Option.Option<string>
 ): Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> =>
@@ -59,6 +58,5 @@ export const hash = (token: Redacted.Redacted): Uint8Array => hashOf(Redacted.va
 
 const hashOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")
 
-/** Compares two hashes in constant time. */
 export const sameHash = (left: Uint8Array, right: Uint8Array): boolean =>
   left.length === right.length && timingSafeEqual(left, right)

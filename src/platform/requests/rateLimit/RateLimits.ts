@@ -48,7 +48,6 @@ export class RateLimits extends Context.Service<
      * buckets in memory while the shared store does not answer.
      */
     readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
-    /** Fails if the shared store does not answer. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
 >()("developer-api/platform/requests/rateLimit/RateLimits") {

@@ -7,10 +7,9 @@ import type { Decision } from "./TokenBuckets.ts"
 class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 
 /**
- * Makes the function that takes a token. Connects in the background and retries without a limit, so that the process can start
- * before Redis. After a failover, the connected server may be a replica, which keeps the connection, but on which no script can
- * write. `makeTake` then connects again, because the name in the URL leads to the new primary. `timeout` is the maximum time for
- * an answer of Redis.
+ * Connects in the background and retries without a limit, so that the process can start before Redis. After a failover, the
+ * connected server may be a read-only replica, which keeps the connection open. `makeTake` then connects again, because the name
+ * in the URL leads to the new primary. `timeout` is the maximum time for an answer of Redis.
  */
 export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, timeout: Duration.Duration) {
   let take: Effect.Success<ReturnType<typeof connect>> | undefined

@@ -13,10 +13,7 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
   incremental: true
 })
 
-/**
- * Takes a token by `RateLimits.take`, and adds the headers of the bucket to the answer. Refuses the request if the bucket has no
- * token left.
- */
+/** `now` is the monotonic time in milliseconds. */
 type Throttle = (
   bucket: Bucket,
   request: CurrentRequestShape,

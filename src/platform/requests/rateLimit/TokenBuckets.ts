@@ -24,7 +24,7 @@ export class TokenBuckets {
   private readonly buckets = new Map<string, Bucket>()
   private sweepAbove = minSweep
 
-  /** Takes one token of the bucket `key` if there is one. `now` is the monotonic time in milliseconds. */
+  /** `now` is the monotonic time in milliseconds. */
   take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
     const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
     refill(bucket, now)
@@ -51,7 +51,6 @@ export class TokenBuckets {
   }
 }
 
-/** Adds the whole tokens for the time since the last refill. */
 const refill = (bucket: Bucket, now: number) => {
   const returned = Math.floor((now - bucket.refilledAt) / bucket.perToken)
   if (returned > 0) {
