@@ -4,9 +4,10 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
 import { type Service, startService } from "../support/Process.ts"
-import { untilSessionsEnd, project, serviceEnv, session, unlimited } from "./Projects.support.ts"
+import { untilSessionsEnd, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { channelsOf, type Entry, type Kind, kinds, startProvider } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
+import { lastingSession } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** A message that a caller sends. Its text is also its key, and unique. */
@@ -78,7 +79,7 @@ export const openScene = async (databaseUrl: string) => {
     channels: channelsOf(provider),
     conversations: kinds.map((kind) => ({ id: conversations[kind], channelId: kind, address: recipients[kind] }))
   })
-  let query = await session(databaseUrl)
+  const query = await lastingSession(databaseUrl)
   const ofProject = `WHERE project_id = '${id}'`
   /** All receipts that were received. */
   const receipts: Array<{ readonly testMessage: TestMessage; readonly receipt: MessageReceipt }> = []
@@ -114,11 +115,7 @@ export const openScene = async (databaseUrl: string) => {
     provider,
     token,
     receipts,
-    query: (text: string) => query(text),
-    /** Opens a new session after PostgreSQL was down, as the test's old one is lost. */
-    reconnect: async () => {
-      query = await session(databaseUrl)
-    },
+    query,
     /** Sends the message, or repeats the send to read its state. */
     post,
     /** Sends it as a caller who can disconnect. */

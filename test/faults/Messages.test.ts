@@ -296,7 +296,6 @@ describe("a PostgreSQL behind sends of messages", () => {
     // Once the message is committed, the answer has its id.
     if (first === unknown && step.calls > 0) assertMatches(asked.body, { messageId: /^msg_/ })
     await heal()
-    await scene.reconnect()
 
     if (isLeaseAlone(step)) {
       await eventually(async () => assertMatches(await scene.state(one), { status: "pending", attempting: true }))

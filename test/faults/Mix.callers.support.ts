@@ -132,18 +132,26 @@ const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) =>
   let version: number | null = null
   let endpointUrl = ""
   /** Returns whether the answer had the secret, which only the first answer has. */
-  const command = async (name: string, json: object = {}) => {
-    const ask = { params: { installationId }, json: { ...json, expectedVersion: version } }
+  const send = async (name: string, json: () => object) => {
+    const ask = { params: { installationId }, json: { ...json(), expectedVersion: version } }
     version = (version ?? 0) + 1
     const { signingSecret } = await calls.command(name, ask, { version })
     ledger.webhooks.set(installationId, webhookState(endpointUrl, version))
     if (signingSecret !== undefined) secrets.add(signingSecret)
     return signingSecret !== undefined
   }
-  const configure = () => {
-    endpointUrl = project.urlOf(installationId, (version ?? 0) + 1)
-    return command("configureWebhook", { endpointUrl, eventTypes: project.eventTypes })
+  let before: Promise<unknown> = Promise.resolve()
+  /** Sends a command after those that other callers have begun. */
+  const command = (name: string, json: () => object = () => ({})) => {
+    const sent = before.then(() => send(name, json))
+    before = sent.catch(() => undefined)
+    return sent
   }
+  const configure = () =>
+    command("configureWebhook", () => {
+      endpointUrl = project.urlOf(installationId, (version ?? 0) + 1)
+      return { endpointUrl, eventTypes: project.eventTypes }
+    })
   return {
     configure,
     rotate: async () => {
@@ -163,11 +171,11 @@ const webhooks = (webhook: Webhook): Caller => {
   }
 }
 
-/** Retries dead deliveries, and reconfigures the failing webhook if its endpoint is parked. */
-const retries = ({ calls, project }: Scene, webhook: Webhook): Caller => {
+/** Retries dead deliveries, and reconfigures the webhooks whose endpoints are parked, as poison parks any endpoint. */
+const retries = ({ calls, project }: Scene, configured: Readonly<Record<string, Webhook>>): Caller => {
   return async () => {
     const { dead, parked } = await project.failures()
-    if (parked.includes("failing")) await webhook.configure()
+    for (const installation of parked) await configured[installation]?.configure()
     for (const { id: deliveryId, installation: installationId } of dead) {
       project.accept(deliveryId)
       const { resourceId } = await calls.command("retryDelivery", { params: { installationId, deliveryId } })
@@ -274,7 +282,7 @@ export const openCallers = async (scene: Scene) => {
   while (!(await steady.configure()));
   while (!(await failing.configure()));
   return {
-    retries: retries(scene, failing),
+    retries: retries(scene, { steady, failing }),
     operator: operator(scene),
     others: [
       clients(scene),
