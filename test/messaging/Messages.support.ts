@@ -63,8 +63,8 @@ const soleWorker = Layer.succeed(Worker, {
 /** The services under a test clock: `PROVIDER_TIMEOUT` is 10 s, and a lease 15 s. */
 export const engine = MessageLoop.layer.pipe(
   Layer.provideMerge(Calls.layer),
-  Layer.provide(soleWorker),
-  Layer.provide([Supervisor.layer, databaseClock]),
+  Layer.provide([soleWorker, Supervisor.layer]),
+  Layer.provideMerge(databaseClock),
   Layer.provideMerge(providers),
   Layer.provideMerge(settings),
   Layer.provideMerge(services)
