@@ -2,8 +2,8 @@
  * Compiles the package of the client (`npm pack --workspace developer-api`), with the texts of the OpenAPI document as JSDoc.
  *
  * The texts are annotations of schemas, which exist only in a running program, while editors show the comments in declaration
- * files. TypeScript writes the types of records in full into the declaration of `Api`. There, each member of a type gets its
- * description from the same operation, event or problem of the document.
+ * files. TypeScript writes the types of records in full into the declarations of `Api`, events and problems. There, each member
+ * of a type gets its description from the same operation, event or problem of the document.
  */
 import { Context } from "effect"
 import { HttpApi, OpenApi } from "effect/http-api"
@@ -49,19 +49,24 @@ const operations = ["paths", "webhooks"]
   .flatMap((member) => membersOf(memberOf(document, member)))
   .flatMap(([, path]) => namedBy("operationId", path))
 
-/** The objects of each operation, event and problem, by its name in the declarations. */
+/** The texts of the objects of each operation, event and problem, by its name in the declarations. */
 const objects = new Map(
   [...operations, ...membersOf(memberOf(document, "components", "schemas"))].map(
     ([name, part]) => [name, objectsIn(part)] as const
   )
 )
 
-/** The objects of a problem that the document lacks, because no operation declares it. All problems have the same members. */
+/**
+ * The texts for a problem that the document lacks, because no operation declares it. It has at least the members of `internal`.
+ */
 const undeclaredProblem = objects.get("internal") ?? []
 
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
 
-/** A type literal in a declaration: the line of each member by name, and the objects that the type may describe. */
+/**
+ * A type literal in a declaration: the line number of each member by name, and the texts of each object that the type may
+ * describe.
+ */
 interface Literal {
   readonly lines: Map<string, number>
   readonly candidates: ReadonlyArray<Texts>

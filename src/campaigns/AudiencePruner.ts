@@ -11,7 +11,7 @@ import { isAwake } from "../platform/Moves.ts"
 const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
   /**
    * Deletes a batch of recipients of the audience in `target`, and gives up their waiting messages. `target` uses SKIP LOCKED,
-   * so that replicas share the work.
+   * so that processes share the work.
    */
   const recipients = sql`
     batch AS MATERIALIZED (
@@ -39,7 +39,7 @@ const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
       WHERE (recipient.project_id, recipient.audience_id) = (${sql.literal(audience)}) AND recipient.status = 'sending'
     )`
 
-  /** Deletes a batch of recipients of an abandoned audience. The last batch also deletes the audience. */
+  /** Deletes a batch of recipients of an audience that no campaign references. The last batch also deletes the audience. */
   const pruneAbandoned = sql`
     WITH target AS MATERIALIZED (
       SELECT project_id, id AS audience_id FROM audiences

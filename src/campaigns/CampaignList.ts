@@ -18,7 +18,10 @@ const route = (kind: "primary" | "fallback") => `CASE
     'templateId', ${kind}_template_id, 'templateVersion', ${kind}_template_version, 'channelId', ${kind}_channel_id
   ) END`
 
-/** The recipients by state, from the counts of the audience, which the trigger `count_recipients()` keeps. */
+/**
+ * The numbers of recipients by state; zeros until the campaign runs. The trigger `count_recipients()` updates the counts of the
+ * audience.
+ */
 const progress = `CASE WHEN hasRun AND sent_count IS NOT NULL THEN json_build_object('recipients', eligible_count,
     'pending', eligible_count - sent_count - failed_count - unknown_count - skipped_count,
     'sent', sent_count, 'failed', failed_count, 'unknown', unknown_count, 'skipped', skipped_count)

@@ -61,7 +61,6 @@ export const makeCampaigns = Effect.gen(function* () {
   })
 
   return {
-    /** Lists campaigns, newest first, up to `limit` on a page. */
     list: (projectId: ProjectId, { status, ...query }: PageQuery & { readonly status: CampaignStatusFilter }) =>
       pages.read({ projectId, operation: "listCampaigns", filters: { status } }, query, (window) =>
         Effect.map(

@@ -1,4 +1,3 @@
-/** HTTP handlers of campaigns. */
 import { Effect } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Principal } from "../api/Authentication.ts"

@@ -7,7 +7,7 @@
  *                       pending → sending: releases the recipients of the next window (`Runner/Release.ts`)
  *
  * `Runner/Recipients.ts` has the states of a recipient and the moves between them. A released recipient has a message with a
- * leased attempt, which `messaging/MessageLoop.ts` makes and records like any other. So only the message records what was
+ * leased attempt. `messaging/MessageLoop.ts` makes and records it like any other attempt. Only the message records what was
  * sent, and the recipient gets its state from the message. Between two attempts the recipient is `pending`. So each attempt
  * keeps to the pace of the campaign, and none is leased after the campaign is paused or cancelled, or the client has withdrawn
  * consent.

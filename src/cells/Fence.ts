@@ -8,14 +8,14 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * Transactions older than this are waited for only if they have written. Of those that have not written, only a long-running
- * mutation can still begin to write. It holds the lock that mutations share, and `fence` waits for this lock.
+ * `olderEnded` waits for a transaction older than this only if the transaction has written. Of the others, only mutations can
+ * still begin to write, and `fence` waits for mutations by the lock that they share.
  */
 const oldest = "5 seconds"
 
 /**
- * Waits until every transaction that began before this call has ended. Statements of later transactions see the mark of the
- * project. Does not wait for a transaction older than `oldest` that has written nothing, such as a dump.
+ * Waits until the transactions that began before this call have ended, except those that are older than `oldest` and have
+ * written nothing, such as a dump. Later transactions see the state of the move.
  */
 export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
   const older = yield* sql<{ readonly pid: number; readonly began: string }>`
@@ -34,9 +34,9 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
 type Calls = "claimed" | "all"
 
 /**
- * Counts the attempts of deliveries and messages whose lease has not ended. If a process has died, its lease ends, and the
- * target takes the attempt over. `claimed` leaves out messages without a worker id. Such a message is sent by a request, which a
- * resting project allows, or by a worker without its liveness lock (`platform/background/Worker.ts`).
+ * Counts the attempts of deliveries and messages whose lease has not ended. The lease of a dead process ends, and the target
+ * then takes its attempts over. `claimed` leaves out messages without a worker id. Such a message is sent by a request, or by a
+ * worker without its liveness lock (`platform/background/Worker.ts`).
  */
 const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
   Effect.map(
@@ -83,8 +83,8 @@ const waitedFor = Effect.fnUntraced(function* (sides: Sides, calls: Calls) {
 })
 
 /**
- * Maximum duration of a rest. Webhooks, retries and campaigns of the project pause during the rest. Leases of the usual length
- * end within this time.
+ * Maximum duration of `rest`. Meanwhile the project's webhooks, retries and campaigns pause. Leases of the usual length end
+ * within this time.
  */
 const longestRest = Duration.minutes(2)
 
@@ -101,8 +101,8 @@ export const rest = (sides: Sides) =>
   }).pipe(limited(sides, "claimed", longestRest, "The rest was ended"))
 
 /**
- * Waits for the mutations in flight and refuses later ones. Then waits for the calls of workers and requests, and for older
- * transactions that have written. After that only two things still change the project at the source: `last_used_at` of API keys,
+ * Waits for the mutations in flight and refuses later ones. Then waits for the calls of workers and requests, and for earlier
+ * transactions (`olderEnded`). After that only two things still change the project at the source: `last_used_at` of API keys,
  * and short statements of operators' commands.
  */
 export const fence = Effect.fnUntraced(function* (sides: Sides) {

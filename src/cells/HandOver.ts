@@ -6,14 +6,14 @@ import * as Replication from "./Replication.ts"
 import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"
 
 /**
- * Keys are cached for less than this time. So the source answers no read of a project once this time has passed after the
- * project was closed.
+ * Processes cache API keys with the state of the project, for less than this time. So the source answers no read of a project
+ * that has been `switching` for this time.
  */
 const keysCachedFor = Duration.seconds(1)
 
 /**
- * Hands the project over to the target. The source has closed the project, but statements that began before the close may still
- * commit. `handOver` waits until they have ended and the target has their changes. The wait is usually short, because the fence
+ * Hands the project over to the target. The source has closed the project (state `switching`), but earlier statements may still
+ * commit. `handOver` waits until these have ended and the target has their changes. The wait is usually short, because the fence
  * has waited for older statements. Then the target opens the project with the values of the source's row.
  */
 export const handOver = Effect.fnUntraced(function* (sides: Sides) {

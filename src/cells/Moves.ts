@@ -53,7 +53,7 @@ export interface Moved {
 
 /** Maximum duration of a fence. If a call stays in flight longer, the run fails. A later run then waits for the call again. */
 const longestFence = Duration.seconds(45)
-/** If the target has fewer bytes of the source's log than this to confirm, the copy waits for them and ends. */
+/** Once the target lags behind the source's log by fewer bytes than this, the copy only waits for the last changes and ends. */
 const closeBehind = 1_000_000
 
 /** Reads the project's mark at the source. Fails if the project is unknown, or if this database is the target of its move. */
@@ -162,8 +162,8 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
 
 const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   const { projectId, source, target } = sides
-  // Only `arriving` is an error, because the target has never served such a project. Otherwise the target may have deleted the
-  // project since the switch, or moved it on.
+  // In `arriving`, the target has never served the project. In any other case it has, and may have deleted the project since the
+  // switch or moved it on.
   if (isArriving(yield* markOf(target, projectId), sides)) {
     return yield* refused(
       `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,

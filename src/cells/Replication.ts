@@ -3,7 +3,7 @@
  * three have the same name. Each statement can be repeated after a crash of the mover.
  *
  * Every table with a column `project_id` is copied, except `projects`. The project's row is inserted at the target before the
- * copy, in a closed state. When the target takes the project over, it sets the values of this row. Replication fires no triggers
+ * copy, in the state `arriving`. Its values are updated when the target takes the project over. Replication fires no triggers
  * and checks no foreign keys at the target, because the source has done both. Tables without `project_id`, sequences and rate
  * limits are not copied.
  */
@@ -18,7 +18,7 @@ const quoted = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'
 /** A string literal with escaped backslashes. It does not depend on `standard_conforming_strings`. */
 const literal = (sql: Sql, text: string) => sql.literal(`E${quoted(text)}`)
 
-/** Creates the project's row at the target, the publication and the subscription, unless they exist. */
+/** Creates the project's row and the subscription at the target, and the publication at the source, unless they exist. */
 export const make = Effect.fnUntraced(function* (sides: Sides) {
   const { name, projectId, source, sourceId, sourceUrl, target } = sides
   const row = yield* rowOf(sides)
@@ -114,7 +114,8 @@ const pollEvery = Duration.millis(50)
 /** Waits until the target has everything that was committed at the source before this call. */
 export const drained = Effect.fnUntraced(function* (sides: Sides) {
   const { name, source } = sides
-  // The commit of a message flushes the log of the source. The target then confirms a position at or after the message.
+  // The commit of this message flushes the log of the source. So the target gets all that precedes the message, and confirms a
+  // position at or after it.
   const mark = source<{ readonly at: string }>`SELECT pg_logical_emit_message(true, 'move', '')::text AS at`
   const [marked] = yield* mark
   const at = marked?.at ?? ""

@@ -138,7 +138,10 @@ const take = (sql: Sql, projectId: ProjectId) =>
     })
   )
 
-/** A SQL condition: this session holds the project's lock for `seed` (`seeds`). A reopened session holds no lock. */
+/**
+ * A SQL condition: this session holds the project's advisory lock with `seed`, one of `seeds`, exclusively. A reopened session
+ * holds no lock.
+ */
 const holds = (sql: Sql, projectId: ProjectId, seed: number) => sql`
   EXISTS (
     SELECT FROM pg_locks
@@ -158,9 +161,9 @@ export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "so
   mark?.state === "arriving" && mark.peer === sourceId
 
 /**
- * Changes the state of the project at the source by a move of the state machine. Fails if the current state does not allow the
- * move, or if this session does not hold the lock of the mover. For `verified`, the session must also hold the project's lock
- * exclusively.
+ * Changes the state of the project at the source by `move`, a transition of the state machine `moves`. Fails if the current
+ * state does not allow it, or if this session does not hold the lock `mover` of `seeds`. For `verified`, the session must also
+ * hold the lock `project` exclusively.
  */
 export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: Move) {
   const to = targetOf(moves, move)

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto"
 
 class OutputFailed extends Data.TaggedError("OutputFailed")<{ readonly message: string }> {}
 
-/** Writes a piece. The next piece is made when this one is written. */
+/** Writes a piece. The document generates the next piece after this piece is written. */
 type Write = (text: string) => Effect.Effect<void, PlatformError.PlatformError>
 type Document<A, E, R> = (write: Write) => Effect.Effect<A, E | PlatformError.PlatformError, R>
 

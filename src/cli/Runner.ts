@@ -107,7 +107,7 @@ const present = (event: CliOutput.Presenter.Event) => {
 }
 
 const usageFault = (errors: ReadonlyArray<CliError.NonShowHelpErrors>) => {
-  // Only the unknown command is reported, because its flags can't be checked.
+  // If the command is unknown, nothing else is reported, because its flags can't be checked.
   const unknown = errors.find((error) => error._tag === "UnknownSubcommand")
   return printable((unknown === undefined ? errors : [unknown]).map(describe).join("; "))
 }

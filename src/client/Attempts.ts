@@ -48,7 +48,7 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
 
 /**
  * Returns the messages of the innermost causes, such as `connect ECONNREFUSED 127.0.0.1:3000`. The message of an error of
- * `fetch` does not contain them.
+ * `fetch` does not contain its causes.
  */
 const reasonOf = (cause: unknown): string | undefined => {
   if (!(cause instanceof Error)) return undefined
@@ -75,8 +75,8 @@ const mayHelp = Result.match({
 })
 
 /**
- * Returns the delay that `Retry-After` requests, in milliseconds; 0 without this header. A date is compared with the time of day
- * `now` (RFC 9110, section 10.2.3).
+ * Returns the delay that `Retry-After` requests, in milliseconds; 0 without this header. If the header has a date, it is
+ * compared with `now`, the time of day (RFC 9110, section 10.2.3).
  */
 const askedDelay = (outcome: Outcome, now: number): number =>
   Result.getSuccess(outcome).pipe(
@@ -104,7 +104,7 @@ const repeatAttempt = Effect.fnUntraced(function* (
   }
 })
 
-/** The client implementation of `Operation`: sends a request and retries it within the limits. */
+/** The client's implementation of the middleware `Operation`: sends a request and retries it within the limits. */
 export const attemptsLayer = ({
   retry = {},
   timeout = "30 seconds"

@@ -32,7 +32,7 @@ export interface Answer {
 /** An operation without its specific types. `Operations` has these types, and test/client/Types.test.ts checks them. */
 export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
 
-/** Narrows a member of a client. In a loop over the operations, the compiler loses their types. */
+/** Narrows a member of a client. In a loop over the operations, the compiler loses the types of the operations. */
 export const isCall = <Request>(value: unknown): value is Call<Request> => typeof value === "function"
 
 /**

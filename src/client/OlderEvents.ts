@@ -3,7 +3,7 @@ import { Predicate, Schema, SchemaAST } from "effect"
 
 /**
  * Returns a function that adds null for each absent member that the schema allows to be null, at any depth. New members of
- * events can always be null, so the schema then also decodes events that are older than the schema.
+ * events can always be null. So the schema also decodes an older event after this function has completed it.
  */
 export const withAbsentAsNull = (schema: Schema.Top): ((json: unknown) => unknown) => {
   const { ast } = Schema.toEncoded(schema)

@@ -106,7 +106,7 @@ const surplus = (others: object): ReadonlyArray<LocatedFault> =>
         ]
   )
 
-/** Reports segments that no URL can contain: `.` and `..`, which are resolved away, and unpaired surrogates. */
+/** Reports segments that no URL can contain: unpaired surrogates, and `.` and `..`, which URLs resolve away. */
 const segmentFaults = (params: object): ReadonlyArray<LocatedFault> =>
   Object.entries(params).flatMap(([name, value]) =>
     typeof value === "string" && (value === "." || value === ".." || !value.isWellFormed())

@@ -134,10 +134,7 @@ const sign = Effect.fnUntraced(function* (secret: string | Redacted.Redacted, si
   })
 })
 
-/**
- * Makes the decoder of an event type. The decoder also accepts events of an older service, which lack members that were added
- * since.
- */
+/** The decoder also accepts events of an older service, which lack members that were added since. */
 const decoderOf = (type: EventType) => {
   const schema = eventBody(type)
   const decode = Schema.decodeUnknownEffect(schema)

@@ -79,7 +79,8 @@ const retry = action(
       const message = "The delivery is pending again. It is sent as soon as its endpoint may get one."
       return yield* retryDelivery(projectId, id).pipe(
         Effect.as(done("The delivery is retried", message)),
-        // If the form was sent twice, the first one has retried the delivery. The second is refused: the delivery is not dead.
+        // If the form was sent twice, the first request has retried the delivery. The second is refused, because the delivery is
+        // not dead any more.
         Effect.catchTag("Refused", (refused) =>
           Effect.flatMap(showDelivery(projectId, id), ({ status }) =>
             status === "dead"
@@ -160,7 +161,7 @@ const settle = action(
   })
 )
 
-/** For each command: what happens to recipients that are not settled, and the state of the campaign afterwards. */
+/** For each command: what happens to the recipients that have no final state yet, and the word for the result. */
 const commands = {
   pause: ["wait until the campaign is resumed; attempts that were begun go on", "paused"],
   resume: ["get the message, at the pace of the campaign", "resumed"],

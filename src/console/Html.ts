@@ -104,7 +104,7 @@ export const countOf = (count: number, max: number): string => (count >= max ? `
 
 export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
 
-/** An id. The style sheet hides the middle of a long id; the title and a copy have the whole id. */
+/** An id. The style sheet hides the middle of a long id. The title and copied text have the whole id. */
 export const idOf = (id: string | null): Cell => {
   if (id === null) return null
   const shown = id.length <= 20 ? id : html`${id.slice(0, 10)}<span>${id.slice(10, -6)}</span>${id.slice(-6)}`

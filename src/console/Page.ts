@@ -26,7 +26,7 @@ export class PageError extends Data.TaggedError("PageError")<{
 
 export interface Content {
   readonly title: string
-  /** The project of the page; its sections are in the header. */
+  /** The project of the page. The header then has links to this project's pages. */
   readonly project?: ProjectId
   readonly body: ReadonlyArray<Html>
   readonly status?: number

@@ -23,7 +23,6 @@ export const makeClients = Effect.gen(function* () {
   const creating = makeGrouped(mutations, create(sql))
   const patching = makeGrouped(mutations, patch(sql))
   return {
-    /** Lists clients, newest first, up to `limit` on a page. */
     list: (projectId: ProjectId, { status, ...query }: PageQuery & { readonly status: ClientStatusFilter }) =>
       pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
         statement(list(sql, projectId, status, window))

@@ -20,5 +20,8 @@ export const fileColumns = { ...writable, ...Struct.pick(columns, ["closedAt", "
  */
 export const eventDeal = (row: string) => `'deal', ${jsonObject(columns, row)}`
 
-/** Returns the member `previous` of an event's data: the members that a change has altered, with their values in `before`. */
+/**
+ * Returns SQL for the member `previous` of an event's data: the members that a change has altered, with their values before the
+ * change.
+ */
 export const eventPrevious = (before: string, after: string) => `'previous', ${alteredObject(alterable, before, after)}`

@@ -35,7 +35,6 @@ export const makeDeals = Effect.gen(function* () {
     Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
   return {
-    /** Lists deals, newest first, up to `limit` on a page. */
     list: (projectId: ProjectId, { lifecycle, status, ...query }: PageQuery & Filters) =>
       pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
         statement(list(sql, projectId, { lifecycle, status }, window))

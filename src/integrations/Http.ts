@@ -14,7 +14,7 @@ export const installations = handlersOf("installations", (define) =>
   )
 )
 
-/** A replay returns no signing secret. */
+/** The answer to a repeated command has no signing secret. */
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 

@@ -16,7 +16,7 @@ import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
 import { Sender } from "./endpoints/Sender.ts"
 
-/** If the endpoint does not answer, `errorCode` is a failure code of the attempt log. */
+/** Without an answer, `errorCode` is one of the codes that attempt logs use. */
 export const sendTestEvent = Effect.fn("sendTestEvent")(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
@@ -62,7 +62,7 @@ const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: 
   SELECT installation_id AS "installationId", endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
   FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-/** The action changes nothing, so the audit entry depends only on whether the project exists. */
+/** A test event changes no row, so the entry depends only on the project. */
 const record = (sql: SqlClient.SqlClient, projectId: ProjectId, action: Audited) => sql`
   WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
   ${recordAction(sql, action, "project")}

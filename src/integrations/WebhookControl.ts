@@ -32,7 +32,7 @@ export const enableWebhook = Effect.fn("enableWebhook")(function* (projectId: Pr
   return webhook
 })
 
-/** `deadLettered` is the number of pending deliveries, which are dead-lettered soon. A disabled webhook is unchanged. */
+/** `deadLettered` is the number of pending deliveries, which are dead-lettered soon; 0 if the webhook was disabled already. */
 export const disableWebhook = Effect.fn("disableWebhook")(function* (projectId: ProjectId, installationId: string) {
   const { row, webhook } = yield* changeWebhook(projectId, installationId, disable)
   return { webhook, deadLettered: row.deadLettered ?? 0 }
@@ -64,7 +64,7 @@ interface Endpoint {
   readonly installationId: InstallationId
 }
 
-/** Deliveries in flight are not counted, because their attempts go on. */
+/** `deadLettered` does not count deliveries in flight, because their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
   readonly deadLettered: number | null
 }>`

@@ -19,7 +19,7 @@ export const makeWebhookReads = Effect.gen(function* () {
   const findWebhook = lookupBy(sql, WebhookList.details(sql))
   const findDelivery = lookupBy(sql, Details.details(sql))
 
-  /** Called only if the query of a request found nothing. */
+  /** Called only after a read has found nothing, so most requests need one statement. */
   const requireInstallation = (projectId: ProjectId, id: InstallationId) =>
     Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
       exists ? Effect.void : Effect.fail(Installations.installation_not_found())
@@ -32,7 +32,7 @@ export const makeWebhookReads = Effect.gen(function* () {
       yield* requireInstallation(projectId, id)
       return yield* new WebhookNotFound({ detail: details.webhook_not_found })
     }),
-    /** Lists the deliveries of an installation, newest first, up to `limit` on a page. */
+    /** The newest deliveries come first. */
     listDeliveries: Effect.fnUntraced(function* (
       projectId: ProjectId,
       id: InstallationId,

@@ -17,7 +17,7 @@ import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./deliveries/Deliveries/Retry.ts"
 import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 
-/** The outcome of a command, with the current signing secret unless the outcome is a replay. */
+/** The outcome of a command. `returned` is the signing secret; null if the command is repeated. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
 
 export const makeWebhooks = Effect.gen(function* () {
@@ -82,7 +82,7 @@ export const makeWebhooks = Effect.gen(function* () {
       // `SecretNotOpened`: SECRET_KEY is wrong. `SecretReplaced`: another command has replaced the secret at each try.
       Effect.catchTag(["SecretNotOpened", "SecretReplaced"], Effect.die)
     ),
-    /** Makes a new signing secret. The old secret also signs until the overlap ends. */
+    /** The old secret also signs for the time `secretOverlap`. */
     rotate: Effect.fnUntraced(function* (command: Command, id: InstallationId, { expectedVersion }: WebhookRotate) {
       const { projectId } = command
       const made = yield* newSecret

@@ -15,7 +15,7 @@ import type { Message } from "./Messages/Record.ts"
 import { resultOf } from "./RetrySchedule.ts"
 import { outcomes, Providers } from "./providers/Providers.ts"
 
-/** The message after the attempt; none if the lease was lost and another process has recorded the outcome. */
+/** The message after the attempt; none if another process or an operator has already ended the attempt. */
 type Recorded = Option.Option<Message>
 
 /** Wraps a call, for example with a circuit breaker. */
@@ -72,8 +72,7 @@ export class Calls extends Context.Service<
         const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
         return yield* recording({ attempt, result }).pipe(
-          // The caller gets this error at once. The outcome is still recorded if the database answers again within the duration
-          // of a lease.
+          // If the recording fails, the caller gets the error at once. The recording is repeated for the duration of a lease.
           Effect.tapError(() =>
             recording({ attempt, result }).pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),

@@ -1,4 +1,3 @@
-/** HTTP handlers of messaging. */
 import { Effect } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { detailOf, details } from "../api/Details.ts"
@@ -50,12 +49,11 @@ export const handlers = handlersOf(
   })
 )
 
-/** Answers with the state of a message (contract §8). */
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const { deliveryStatus, messageId, waitMillis } = message
   const wait = waitMillis ?? undefined
-  // If the process of an attempt died, its message stays pending until another process claims it. Callers see the outcome as
-  // unknown from the end of the lease on.
+  // If the process that makes an attempt dies, the message stays pending until another process claims it. Once the lease has
+  // ended, callers see the outcome as unknown.
   const isUnknown = deliveryStatus === "unknown" || (deliveryStatus === "pending" && wait !== undefined && wait <= 0)
   const replay = replayHeader(replayed)
   if (isUnknown) {

@@ -43,8 +43,8 @@ const columns = `${selectList(
   ) AS channel`
 
 /**
- * SQL condition: an operator must settle a message of unknown outcome, because no attempt follows. A campaign makes further
- * attempts while the recipient is pending or sending and the campaign is not cancelled.
+ * A SQL condition: the outcome of a message is unknown and no attempt follows, so an operator must settle it. For a campaign's
+ * message, attempts follow while its recipient is pending or sending and the campaign is not cancelled.
  */
 export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
   AND (messages.campaign_id IS NULL OR NOT EXISTS (

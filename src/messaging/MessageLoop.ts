@@ -1,7 +1,7 @@
 /**
- * Makes the attempts to send messages that are not part of a request, and takes over attempts of dead processes. Any number of
- * processes may run it. `Messages/States.ts` has the states of a message and the moves between them. A source returns
- * leased attempts:
+ * Makes the attempts to send messages, except the first attempt of a reply, which the request makes. Takes over attempts of dead
+ * processes. Any number of processes may run this loop. `Messages/States.ts` has the states of a message and the moves between
+ * them. A source returns leased attempts:
  *
  *   due messages        this loop claims messages of conversations whose next attempt is due (`Messages/Attempts.ts`)
  *   campaigns           the runner releases recipients at the pace of their campaigns (`campaigns/Runner.ts`)

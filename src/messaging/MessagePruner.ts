@@ -7,8 +7,8 @@ import { prune, pruning } from "../platform/background/Retention.ts"
  *
  * - A message that is neither sent nor failed needs another attempt or an operator.
  * - A campaign has to collect the outcome of its message, so the age of a message counts from its last change.
- * - A repeated send reads the message of its idempotency key. So a message stays while the project has a key that is as old as
- *   the message.
+ * - A repeated send reads the message of its idempotency key. So a message stays while the project has a key that is at least as
+ *   old as the message.
  */
 export const layer = pruning(
   "message pruning",

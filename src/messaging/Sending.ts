@@ -1,4 +1,4 @@
-/** Text replies. A message is sent once. A repeated request returns the state of the message (contract §8). */
+/** Text replies (contract §8). A repeated request does not send the message again, but returns its state. */
 import { Duration, Effect, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/schema/Ids.ts"
@@ -39,7 +39,7 @@ export const makeSend = Effect.gen(function* () {
   const { providerTimeout } = yield* Settings
   const now = yield* databaseNow(sql)
 
-  /** Reads a message. The call before it may have used up the time of the request, so the read has its own time limit. */
+  /** Reads a message. A call to the provider may have used up the time of the request, so the read has its own time limit. */
   const current = (projectId: ProjectId, id: MessageId) =>
     now.pipe(
       Effect.flatMap((now) => statement(find(sql, now, projectId, id))),
@@ -49,14 +49,14 @@ export const makeSend = Effect.gen(function* () {
       withOwnTime
     )
 
-  /** Waits until the first call of a message has ended, in any process, and returns its state. */
+  /** Waits until the first call for a message has ended, in any process. Returns the message. */
   const settled = (projectId: ProjectId, id: MessageId) =>
     Effect.repeat(current(projectId, id), { schedule: Schedule.spaced(Duration.millis(100)), while: isCalling })
 
   // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
   const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-  // The time of creation comes from the process that created the message, whose clock may be ahead. So the end of the lease,
-  // which is by the database's clock, is checked as well.
+  // `ageMillis` counts from a time of the process that created the message, whose clock may be ahead. So the wait also ends when
+  // only `leaseLeft` of the lease is left, by the database's clock.
   const leaseLeft = Duration.toMillis(calls.lease) - longestWait
   const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
     deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft

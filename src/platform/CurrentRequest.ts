@@ -22,11 +22,14 @@ export interface CurrentRequestShape {
   /** The failure of the database that made the answer a 503. The access log shows it. */
   outage: Error | undefined
   /**
-   * Time of arrival, in milliseconds of `performance.now()`. The time that the body takes to arrive is added, because
-   * `StatementTimeout` does not limit it. Undefined outside a request and within `withOwnTime`.
+   * Time of arrival, in milliseconds of `performance.now()`, plus the time that the body took to arrive. The maximum time for
+   * statements (`StatementTimeout`) counts from here. Undefined outside a request and within `withOwnTime`.
    */
   arrivedAt: number | undefined
-  /** Makes the problem with which this route answers when the service itself is unavailable. */
+  /**
+   * Makes the problem that answers the request when the service is unavailable: `ProviderOutcomeUnknown` for a request that
+   * sends a message.
+   */
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
 
@@ -67,8 +70,8 @@ export const newRequestState = (
 }
 
 /**
- * Runs a part of a request, such as a call to a provider. Each statement of the part has the whole `StatementTimeout`, however
- * long the request has run.
+ * Runs a part of a request, such as a call to a provider. Each SQL statement of this part may take the whole `StatementTimeout`,
+ * however long the request has run.
  */
 export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))

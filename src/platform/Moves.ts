@@ -1,23 +1,22 @@
 /**
- * The move of a project to the database of another cell (contract §18), as the processes of both cells see it. The column
- * `projects.move_state` has the state. The mover, a command in `src/cells`, carries the move out.
+ * The move of a project to another cell (contract §18), as the processes of both cells see it. A cell is a database with its
+ * processes. The column `projects.move_state` has the state. The mover, a command in `src/cells`, carries the move out.
  *
  * `arriving` is the state at the target; all others are states at the source. A closed project (`isClosed`) answers no request,
  * and no background work touches it. While the mover runs, no background work touches a project in `resting` or `fenced` either.
- * In `fenced`, the mover holds the advisory lock of the project exclusively. Mutations take this lock in shared mode
- * (`enter_project`).
+ * In `fenced`, the mover holds the advisory lock of the project exclusively. Mutations take this lock in shared mode.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { machine } from "../api/schema/States.ts"
 
 export const moves = machine({
   states: ["copying", "resting", "fenced", "switching", "switched", "aborting", "arriving"],
-  /** The target `none`: `move_state` is null, or the row of the project is removed. */
+  /** `none` stands for no state: `move_state` is null, or the row of the project is removed. */
   others: ["none"],
   moves: {
     /** The copy has all rows, and follows the changes closely. */
     caught_up: { copying: "resting" },
-    /** Nothing of the project is in flight. */
+    /** The calls of background work for the project have ended. */
     rested: { resting: "fenced" },
     /** The mover has died, and the next run continues the copy. */
     resumed: { resting: "copying", fenced: "copying" },

@@ -101,8 +101,9 @@ export const pools = {
     pipelined: 4,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  // A claim need not be on disk before its delivery is sent. If a crash of PostgreSQL loses the claim, the delivery is pending
-  // again, and the fence refuses the result of the attempt. The commit of a result also flushes the claim.
+  // A claim need not be on disk before its delivery is sent. A crash of PostgreSQL may lose the claim. The delivery is then
+  // pending again, and the result of the attempt is refused, because the row no longer has the claim. The commit of a result
+  // also flushes the claim.
   claims: {
     name: "developer-api delivery claims",
     purpose: "Claims of the delivery loop, which do not wait until they are on disk.",
@@ -162,9 +163,9 @@ export const defaultConnections = Object.values(defaults).reduce((sum, size) => 
 export const leastConnections = 12
 
 /**
- * Returns the number of connections of each pool for a process that may open `max`. If `max` exceeds the default, reads get
- * two fifths and mutations three fifths of what the other pools leave. If `max` is less, the largest pool loses a connection,
- * again and again, until the sum is right.
+ * Returns the number of connections of each pool for a process that may open `max`. If `max` exceeds the default, reads get two
+ * fifths and mutations three fifths of what the other pools leave. If `max` is less, the largest pool loses one connection at a
+ * time until the sum is `max`.
  */
 export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   const shared = max - defaultConnections + defaults.reads + defaults.mutations
@@ -179,7 +180,7 @@ export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   return sizes
 }
 
-/** Returns the driver's options for a pool that connects to PostgreSQL itself. */
+/** Returns the driver's options for a pool that connects directly to PostgreSQL, not to a pooler. */
 export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgPoolConfig> => ({
   applicationName: pool.name,
   maxConnections: connections,

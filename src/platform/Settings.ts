@@ -130,7 +130,10 @@ const settingsOf = (given: typeof Variables.Type) => ({
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
-  /** The name of this installation's cell. The ids of API keys that are issued here begin with this name. */
+  /**
+   * The name of this cell, which is one of several databases with their processes. The ids of API keys that are issued here
+   * begin with it.
+   */
   cell: Option.fromUndefinedOr(given.CELL),
   /** Whether `/mcp` is served (Model Context Protocol). */
   mcp: given.MCP ?? true,
@@ -153,7 +156,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
     retrySchedule: given.WEBHOOK_RETRY_SCHEDULE ?? defaultRetrySchedule,
     /** A webhook is disabled when its endpoint has failed for this time without a success. */
     disableAfter: given.WEBHOOK_DISABLE_AFTER ?? Duration.days(5),
-    /** Maximum number of deliveries in flight to one endpoint, over all replicas. */
+    /** Maximum number of deliveries in flight to one endpoint, over all processes of the service. */
     endpointConcurrency: given.WEBHOOK_ENDPOINT_CONCURRENCY ?? 4,
     /**
      * Networks that are not public, but that webhooks may reach. Default: loopback with the embedded PostgreSQL, otherwise none.
@@ -205,9 +208,7 @@ export class Settings extends Context.Service<Settings, SettingsShape>()("develo
   )
 }
 
-/**
- * Reads the variables that are set. An empty variable counts as absent, because a compose file makes an absent variable empty.
- */
+/** An empty variable counts as absent, because a compose file makes an absent variable empty. */
 const readEnvironment = Effect.gen(function* () {
   const provider = yield* ConfigProvider.ConfigProvider
   const read = Config.all(Record.map(variables, (_, name) => Config.option(Config.String(name))))

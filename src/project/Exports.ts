@@ -16,13 +16,13 @@ import * as ProjectRow from "./Projects/ProjectRow.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The number of written records for each member of the project file. */
+/** The number of written records under each top-level name of the project file, such as `clients`. */
 export interface ExportReport {
   readonly projectId: ProjectId
   readonly records: Readonly<Record<string, number>>
 }
 
-/** Writes a text. The next text is made after this one is written. */
+/** Writes a text. The caller waits for the end before it generates the next text. */
 type Write<E> = (text: string) => Effect.Effect<void, E>
 
 /** Writes a project, in pieces of some 64 KiB. Calls `progress` for each record. */

@@ -1,6 +1,6 @@
 /**
- * Removes a project with all its records. First the project is marked: its tokens are refused, and workers find no work of the
- * project. Then its rows are deleted in batches, each in its own transaction. The row of the project is deleted last.
+ * Removes a project with all its records. First the project is marked: its tokens are refused, and its deliveries and campaigns
+ * end. Then its rows are deleted in batches, each in its own transaction. The row of the project is deleted last.
  *
  * An interrupted removal continues when it is run again. Concurrent removals share the work.
  */
@@ -73,7 +73,8 @@ export const removeProject = Effect.fn("removeProject")(
       const before = rows
       yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
       const gone = yield* Effect.asSome(removeRow(sql, projectId)).pipe(
-        // A statement that began before the project was marked has added a row. The next round removes this row.
+        // A statement that began before the mark may have added a row since. Begins another round, unless this round has removed
+        // nothing.
         Effect.catchIf(
           (error) => isReferenced(error) && rows > before,
           () => Effect.succeedNone

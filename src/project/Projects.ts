@@ -24,7 +24,7 @@ export class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
   }
 }
 
-/** The numbers of created, updated and unchanged records, by the members of the file. */
+/** The numbers of created, updated and unchanged records, under each top-level name of the file, such as `clients`. */
 export interface ApplyReport {
   readonly projectId: ProjectId
   readonly created: Record<string, number>
@@ -40,7 +40,7 @@ export const applyProject = Effect.fn("applyProject")(function* (text: string) {
   yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
   return yield* sql.withTransaction(Effect.tap(applyFile(sql, parsed.success), () => reportChanges(sql))).pipe(
     Effect.catchTag("SqlError", Effect.die),
-    // After the transaction, because mutations wait for its lock.
+    // After the transaction, because mutations can't begin before it ends.
     Effect.tap(() => analyzeChanged(sql))
   )
 })

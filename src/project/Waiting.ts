@@ -21,9 +21,9 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `limit` projects with a record that waits for an operator. Leaves out projects at rest, which another database
- * may serve. Counts end at `maxCount`. Of the messages of unknown outcome, reads the oldest, because the newest may have another
- * attempt.
+ * Finds the first `limit` projects with a record that waits for an operator. Leaves out projects whose background work a move
+ * has stopped (`isAwake`), because another database may serve them. Counts end at `maxCount`. Of the messages of unknown
+ * outcome, reads the oldest, because a newer one may still get another attempt.
  */
 export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
   const of = (table: string, condition: string) =>
@@ -46,13 +46,13 @@ export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
 interface Stuck {
   readonly kind: "dead" | "unsettled" | "abandoned"
   readonly count: number
-  /** One of the projects of these records; null if there are none. */
+  /** A project with such records; null if the count is 0. */
   readonly project: string | null
 }
 
 /**
- * Counts in all projects, except projects at rest: dead deliveries, messages that need a decision, and attempts whose lease
- * ended more than a minute ago without a takeover. Counts end at `maxCount`.
+ * Counts dead deliveries, messages that need a decision, and attempts whose lease ended more than a minute ago without a
+ * takeover. Leaves out projects whose background work a move has stopped. Counts end at `maxCount`.
  */
 export const countStuck = (sql: SqlClient.SqlClient) => {
   const count = (kind: Stuck["kind"], records: string) => sql`
@@ -67,7 +67,7 @@ export const countStuck = (sql: SqlClient.SqlClient) => {
     ${count("abandoned", `messages WHERE attempting AND ${isLate("available_at")}`)}`
 }
 
-/** Counts the enabled webhooks, up to `maxCount`, except those of projects at rest. */
+/** Counts the enabled webhooks, up to `maxCount`, except in projects whose background work a move has stopped. */
 export const countEndpoints = (sql: SqlClient.SqlClient) =>
   sql<{ readonly enabled: number }>`
     SELECT ${bounded(sql, sql`FROM webhooks WHERE enabled AND ${isAwake(sql, "project_id")}`)} AS enabled`

@@ -12,12 +12,12 @@ import { runInNewContext } from "node:vm"
  * - The old generation is collected when it has grown to 1.5 times its size after the previous collection. By default, V8 lets
  *   it grow to a multiple of the memory in use.
  * - Marking starts after 40 % of this growth. By default, it starts when the growth that is left is smaller than the young
- *   generation. This may be so from the beginning.
+ *   generation. That can be true right after a collection.
  * - The young generation reaches its full size at once when load begins. While it is small, V8 moves objects of requests in
  *   flight to the old generation.
  * - Pretenuring is off: no object is allocated directly in the old generation. V8 would predict from a sample which objects live
- *   long, and the prediction may include the objects of requests. The old generation then fills up several times a second: a
- *   request takes up to twice the CPU time, and the p99 is four times as high.
+ *   long, and the prediction may include the objects of requests. The old generation then fills up several times a second. A
+ *   request takes up to twice the CPU time, and the p99 of the response time is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
   setFlagsFromString("--heap-growing-percent=50")

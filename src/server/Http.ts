@@ -1,4 +1,4 @@
-/** Composes all groups, middleware and routes into the HTTP servers. */
+/** The routes of each port: the API's, the operators', and that of a process with only background fibers. */
 import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"

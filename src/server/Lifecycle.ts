@@ -1,6 +1,6 @@
 /**
- * The lifecycle of a request on every route of a port: its id, drain, unknown routes, the rendering of problems, the
- * headers collected for its answer, metrics and the access log.
+ * What all requests of a port have in common: ids, refusal while the process drains, unknown routes, rendering of problems,
+ * headers collected for the answer, metrics and the access log.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, References } from "effect"
@@ -80,7 +80,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
     { global: true }
   )
 
-/** `x-request-id` is one of the collected headers. An answer that has it has all of them. */
+/** The collected headers include `x-request-id`, so an answer with this header already has all of them. */
 const withHeaders = (response: Response, { headers }: CurrentRequestShape): Response =>
   response.headers["x-request-id"] === undefined ? HttpServerResponse.setHeaders(response, headers) : response
 
@@ -138,10 +138,7 @@ const notFound = (): Problem =>
       "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
   })
 
-/**
- * Headers that a request may have only once. If a header were repeated, Node would read the first value, and a proxy might read
- * another.
- */
+/** Headers that a request may have only once. If one is repeated, Node reads its first value, and a proxy may read another. */
 const single = ["host", "content-type", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 
@@ -166,7 +163,7 @@ const headerFault = (request: Request): readonly [location: string, fault: strin
     : ["header/transfer-encoding", "must be chunked, without another coding"]
 }
 
-/** Returns the problem of a request that is refused before it is routed. */
+/** `url` is the URL that the router reads; undefined if no route can match. */
 const refusalOf = (
   request: Request,
   path: string,

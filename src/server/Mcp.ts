@@ -1,6 +1,7 @@
 /**
- * The endpoint of agents: the Model Context Protocol over streamable HTTP (contract §17). A tool is an operation that is compiled
- * by `RequestPath.ts`: a call passes the same checks in the same order as a request over HTTP, and costs the same.
+ * The endpoint of agents: the Model Context Protocol over streamable HTTP (contract §17). A tool is an operation that is
+ * compiled by `RequestPath.ts`: a call passes the same checks in the same order as a request over HTTP, and counts the same for
+ * the rate limit.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, Predicate, Result } from "effect"
@@ -125,9 +126,9 @@ export const addRoute = Effect.fnUntraced(function* (
 })
 
 /**
- * Whether requests may come from an `Origin`. Allowed are pages of this service, and pages of the loopback, where tools for
- * developers run. The name of any other site may have been made to resolve to this server (DNS rebinding). Only browsers send an
- * `Origin`.
+ * Whether requests of pages with this `Origin` are accepted. Only browsers send an `Origin`. Accepted are pages of this service
+ * and of the loopback, where tools for developers run. The name of any other site can be made to resolve to this server (DNS
+ * rebinding).
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true
@@ -154,7 +155,7 @@ const handshakeResults = new Map<string, ResultOf>([
   ["ping", () => ({})]
 ])
 
-/** Runs an operation as a tool. If the operation fails, the result contains the problem. */
+/** If the operation fails, the result contains the problem. */
 const callOf =
   ({ endpoint: { method } }: Operation, run: (call: ToolCall) => Effect.Effect<ToolAnswer, unknown>) =>
   (call: ToolCall, current: CurrentRequestShape): Effect.Effect<McpResult, unknown> => {

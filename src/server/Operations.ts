@@ -1,4 +1,4 @@
-/** The operations of the Api with their handlers. */
+/** Joins each endpoint of the Api with its handler and its success status. */
 import { Effect } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { Api } from "../api/Api.ts"
@@ -11,7 +11,7 @@ import type { Operation } from "./RequestPath.ts"
 
 type Handlers = { readonly [Group in keyof (typeof Api)["groups"]]: HandlersOf<Group> }
 
-/** The handlers of every group. A missing group is a type error. */
+/** The type `Handlers` reports a missing group. */
 const handlers = Effect.all({
   clients: CrmHttp.clients,
   pipelines: CrmHttp.pipelines,

@@ -59,8 +59,8 @@ export const problemResponse = (
 }
 
 /**
- * Returns the problem that answers a failure. For an outage, this is the 503 problem of the operation. A defect is logged, and
- * the problem is `internal`.
+ * Returns the problem that answers a failure: the operation's own 503 problem if the service is unavailable,
+ * `service_unavailable` if the project is locked, and `internal` if the failure is no problem.
  */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)
@@ -72,6 +72,6 @@ export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestSh
   return Effect.succeed(isOutage ? current.unavailable(error.detail ?? "") : error)
 }
 
-/** Returns the detail of a `ValidationFailed` that was made without a detail: the locations of its faults. */
+/** A `ValidationFailed` without a detail gets the locations of its faults as its detail. */
 const detailOf = (problem: Problem): string | undefined =>
   problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined

@@ -5,8 +5,8 @@
  * and effect) → answer. `Lifecycle.ts` routes before these steps, and renders problems after them.
  *
  * If a step fails with a problem, the following steps do not run. If the check of the shape finds a fault, it gathers all faults
- * of the request. A step that need not wait (a known credential, a bucket in memory, a request without a body) completes at
- * once, because running it in the fiber costs time.
+ * of the request. A step that need not wait (a known credential, a bucket in memory, a request without a body) runs
+ * synchronously, because scheduling it in the fiber costs time.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Context, Effect, type Fiber, Predicate } from "effect"
@@ -34,7 +34,7 @@ export interface Operation {
 
 type Headers = Readonly<Record<string, string>>
 
-/** How the calls of a protocol are read and answered. The steps between reading and answering are the same for all protocols. */
+/** How the calls of a protocol are read and answered. All other steps of a call are the same for all protocols. */
 export interface Protocol<Call, Answer> {
   /** Attributes of the server span, beside its name. */
   readonly attributes: Readonly<Record<string, string>>
@@ -91,7 +91,7 @@ export const makeCompile = Effect.gen(function* () {
   }
 })
 
-/** Every 503 of a message send is this problem, except while the project is locked (contract §8). */
+/** A message send answers this problem instead of `service_unavailable`, except while the project is locked (contract §8). */
 export const outcomeUnknown = (detail: string) =>
   new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
 

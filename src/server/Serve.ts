@@ -50,7 +50,7 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(Database.clients.operator))
 
-/** The services that all other services require. */
+/** Services that the other services of the process share. */
 const platform = Layer.mergeAll(
   Credentials.layer,
   RateLimits.layer,
@@ -152,7 +152,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
-  // The collection waits, because the first requests often come right after the ready line and the pause would delay them.
+  // `releaseStart` pauses the process. It runs later, because the first requests often come right after the ready line.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain

@@ -19,8 +19,8 @@ interface Urls {
 }
 
 /**
- * Returns the lines. If there is no key, and no project other than the demo project, loads the demo project, issues a key for
- * this project and adds the records of the samples.
+ * Returns the lines. If there is no key, and no project except the demo project, first loads the demo project, issues a key for
+ * it, and adds the records that the samples of the reference name.
  */
 export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   const sql = yield* SqlClient.SqlClient

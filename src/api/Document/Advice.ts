@@ -6,7 +6,7 @@ type Code = {
     : never
 }[keyof typeof Problems]
 
-/** Problems about routes and malformed HTTP, which no operation returns. */
+/** Problems that no operation returns: about routes, origins and HTTP itself. */
 type OutsideOperations =
   | "route_not_found"
   | "method_not_allowed"

@@ -17,7 +17,7 @@ const members: Readonly<Record<string, string>> = {
   code: "The kind of problem, for programs."
 }
 
-/** The members that every problem has on the wire, although a program may leave them out when it makes a problem. */
+/** The members that every problem has on the wire, although a program may leave them out when it creates a problem. */
 const required = ["type", "title", "status", "instance", "code"] as const
 
 /** Returns the code of a problem from the name of its schema. The suffix `Encoded` marks the schema of the wire form. */

@@ -66,7 +66,10 @@ export type Exclusion = (typeof exclusions)[number]
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 const countOf = (what: string) => count.annotate({ description: `The number of ${what}, from 0.` })
 
-/** The counts of a frozen audience: `candidateCount` is `eligibleCount` plus all exclusions. */
+/**
+ * The counts of an audience when it was frozen (its recipients were stored). `candidateCount` is `eligibleCount` plus all
+ * exclusions.
+ */
 export const Audience = Schema.Struct({
   filter: Schema.toType(AudienceFilter)
     .annotate({ identifier: "DeveloperCampaignAudienceFrozenFilter" })

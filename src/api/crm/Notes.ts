@@ -36,7 +36,7 @@ export const NotePatch = Schema.Struct({ ...noteFields, expectedVersion: Expecte
 })
 export type NotePatch = typeof NotePatch.Type
 
-/** The note in the samples of the document. The first start of a service writes it into the demo project. */
+/** The note in the samples of the OpenAPI document. The first start of a service writes it into the demo project. */
 export const noteExample = {
   id: "note_0193f0cac3d47e6f8071829304a5b6c7",
   dealId: "deal_espresso",

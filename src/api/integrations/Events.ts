@@ -56,8 +56,8 @@ const task = {
 }
 
 /**
- * All event types. Each has the name of its schema in the document, a summary of the change that emits it, its `data` (the
- * record at the time of the event), and an example of the `data`.
+ * All event types. Each has the name of its schema in the OpenAPI document, a summary of the change that emits it, its `data`
+ * (the record at the time of the event), and an example of the `data`.
  */
 export const events = {
   "crm.deal.created.v1": {

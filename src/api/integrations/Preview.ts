@@ -9,7 +9,7 @@ import { text } from "../schema/Fields.ts"
 import { InstallationId } from "../schema/Ids.ts"
 import { InstallationNotFound, InstallationNotReady } from "../Problems.ts"
 
-/** The types of records that an installation can stage. */
+/** The types of records that an installation can stage for an import. */
 export const entityTypes = ["contact", "organization", "lead", "deal", "task", "activity", "note"] as const
 export const EntityType = Schema.Literals(entityTypes)
 export type EntityType = typeof EntityType.Type

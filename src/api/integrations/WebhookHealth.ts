@@ -17,7 +17,6 @@ export type HealthState = typeof HealthState.Type
 export const DisabledReason = Schema.Literals(["gone", "failing", "operator"])
 export type DisabledReason = typeof DisabledReason.Type
 
-/** Maximum number of pending deliveries that are counted. */
 export const pendingMax = 10_000
 
 const LastFailure = Schema.Struct({

@@ -15,7 +15,7 @@ import { getDelivery, listDeliveries } from "./Deliveries.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 import { getWebhook } from "./WebhookHealth.ts"
 
-/** The URL of an endpoint. Only the form is checked here; `EndpointUrl.ts` checks the address behind the URL. */
+/** Only the form of the URL is checked here. The handler of `configureWebhook` checks which addresses are allowed. */
 const EndpointUrl = text(1, 2048).check(
   Schema.makeFilter((url: string) => URL.canParse(url), {
     expected: "a URL of at most 2048 characters",

@@ -20,7 +20,7 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-/** The types of providers, each with a connector in `src/messaging/providers/Connectors/`. */
+/** The types of providers. Each type has a connector. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
 export const ProviderType = Schema.Literals(providerTypes)
 export type ProviderType = typeof ProviderType.Type
@@ -129,7 +129,7 @@ const sourceExample = {
 
 const conversationExample = "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
 
-/** The message in the samples of the document. The first start of a service writes it into the demo project. */
+/** The message in the samples of the OpenAPI document. The first start of a service writes it into the demo project. */
 export const messageExample = {
   messageId: "msg_0193f0cd92c37d5e8b2c3d4e5f607182",
   conversationId: conversationExample,

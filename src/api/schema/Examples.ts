@@ -1,4 +1,4 @@
-/** Examples in the OpenAPI document. */
+/** An operation's examples in the OpenAPI document. `requests` has several bodies. */
 import { Context, Record } from "effect"
 
 export class Examples extends Context.Service<

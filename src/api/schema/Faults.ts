@@ -4,7 +4,8 @@ import { type SchemaAST, SchemaIssue } from "effect"
 const must = (message: string) =>
   message
     .replace(/^Expected /, "must be ")
-    // A name such as `DeveloperClient` is the name of an object schema in the document. A caller does not know these names.
+    // A name such as `DeveloperClient` is the name of an object schema in the OpenAPI document. Messages do not show these
+    // names.
     .replace(/^must be Developer\w+/, "must be an object")
     .replace(/^must be (string|number|boolean)\b/, "must be a $1")
     .replace(/^must be (array|object|integer)\b/, "must be an $1")

@@ -46,7 +46,6 @@ export const groupFaults = (faults: Iterable<LocatedFault>): GroupedFaults => {
   return { errors: Object.fromEntries(errors), omitted }
 }
 
-/** Returns the `detail` of a problem: a sentence with the first locations, and the number of faults that were left out. */
 export const faultDetail = ({ errors, omitted }: GroupedFaults): string => {
   const first = Object.keys(errors)
     .slice(0, 5)

@@ -55,8 +55,8 @@ export const unknownMembers = (
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
 /**
- * Lists the faults of the members of a body, then the faults of its structural rules. `decoded` is the part of the body whose
- * members are checked. The rules are checked on the whole body.
+ * Lists the faults of the members of `decoded`, a part of the body. Then lists the faults of the structural rules, which are
+ * checked on the whole body.
  */
 export const faultsOfBody = (schema: Schema.Top, body: unknown, decoded = body): ReadonlyArray<LocatedFault> => [
   ...faultsOfVariant(schema, body, decoded),
@@ -77,8 +77,8 @@ const discriminatorOf = ({ ast }: Schema.Top) => {
 }
 
 /**
- * Lists the faults of the members of a body. If the discriminator is missing or unknown, only this fault is reported, because
- * the required members depend on the variant.
+ * Lists the faults of the members of `first`, a part of `body`. If the discriminator is missing or unknown, only this fault is
+ * reported, because the required members depend on the variant.
  */
 const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)

@@ -1,13 +1,13 @@
 /**
- * The form of all state machines: a list of states, and a table of moves by name. A move has a target for each state from
- * which it is allowed. SQL guards, documents and tests derive from the table.
+ * The form of all state machines: a list of states, and a table of moves by name. A move has a target for each state from which
+ * it is allowed. SQL conditions, documents and tests derive from the table.
  */
 export interface Machine<State extends string, Move extends string, Target extends string = State> {
   readonly states: ReadonlyArray<State>
   readonly moves: Readonly<Record<Move, Readonly<Partial<Record<State, Target>>>>>
 }
 
-/** Defines a machine. `others` are targets that are not states, such as the removal of the record. */
+/** `others` are targets that are not states, such as the removal of the record. */
 export const machine = <
   const State extends string,
   Move extends string,
@@ -43,7 +43,7 @@ export const stepOf = <State extends string, Move extends string, Target extends
   return { from, to: targetOf(machine, move) }
 }
 
-/** Returns the targets of all moves from a state, without the state itself. */
+/** The state itself is left out. */
 export const targetsOf = <State extends string, Move extends string, Target extends string>(
   { moves }: Machine<State, Move, Target>,
   state: State

@@ -1,4 +1,4 @@
-/** The campaigns of a release, with their pace and routes. */
+/** SQL for the running campaigns with due sends, their pace and their routes. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 import { isAwake } from "../../platform/Moves.ts"
@@ -6,11 +6,11 @@ import { isAwake } from "../../platform/Moves.ts"
 type Sql = SqlClient.SqlClient
 
 export interface Terms extends MessageTerms {
-  /** The end of the window: sends before this time are released. */
+  /** Recipients whose send is due before this time are released (`Release.ts`). */
   readonly until: Statement.Fragment
 }
 
-/** Pending recipients of a campaign. `isDue` selects recipients that are due again, or recipients without an attempt. */
+/** Pending recipients of a campaign. `isDue` is a condition on their `available_at`. */
 export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
   campaign_recipients
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
@@ -30,9 +30,9 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
   )`
 
 /**
- * Locks running campaigns whose next send is due before `until`. Because of the lock, only one process at a time advances the
- * pace of a campaign. A campaign is left out if it has no recipient that is due, or if no channel of its routes has a free
- * permit: it would only use up the limit. Projects take turns, because campaigns that share a busy channel may stay due for
+ * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a
+ * campaign's next send. A campaign is left out if it has no due recipient, or if no channel of its routes has a free permit: it
+ * would take one of the `limits.free` places. Projects take turns, because campaigns that share a busy channel may stay due for
  * long. `quota` is the number of evenly spaced sends before `until`. Missed sends are not made up for.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
@@ -64,7 +64,9 @@ export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
 
 const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
 
-/** The routes of paced campaigns, if their channel is active. `parts` is the text, split before and after each placeholder. */
+/**
+ * The routes with an active channel, for the campaigns in `paced`. `parts` is the text, split before and after each placeholder.
+ */
 export const routes = (sql: Sql, { limits: { blocked } }: Terms) => sql`
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,

@@ -1,14 +1,11 @@
-/** The recipients that a release examines, and the move of each. */
+/** The recipients that `release` (`Release.ts`) examines, and the move of each. */
 import type { SqlClient, Statement } from "effect/sql"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import { openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
-/**
- * Number of recipients that are examined beyond the quota, because some may be skipped. The statement also moves the skipped
- * recipients.
- */
+/** Number of recipients that are examined beyond the quota, because some are not released but skipped. */
 const maxSkipped = 100
 
 /**
@@ -23,7 +20,7 @@ const first = (sql: Sql, isDue: Statement.Fragment) => sql`
     ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
   ) recipient`
 
-/** Recipients that are due again (`again`), and recipients without an attempt (`fresh`). */
+/** `again`: recipients whose `available_at` has passed. `fresh`: recipients whose route was not tried yet. */
 export const candidates = (sql: Sql, { now }: Terms) => sql`
   again AS MATERIALIZED (${first(sql, sql`available_at <= ${now}`)}),
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
@@ -34,8 +31,8 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  * - A recipient keeps its route while the route can reach it.
  * - If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider is
  *   unchanged and idempotent.
- * - A client that was archived after the freeze is skipped. In an audience of active clients, every archived client is skipped
- *   without a comparison of times, because the clocks of processes may differ.
+ * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
+ *   is skipped without a comparison of times, because the clocks of processes may differ.
  * - A recipient is `blocked` if the circuit of its channel admits no call. It is examined again later (`Release.ts`), so
  *   recipients with another route come first.
  */

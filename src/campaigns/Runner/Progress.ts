@@ -1,4 +1,4 @@
-/** Starts due campaigns, and completes campaigns without open recipients. */
+/** Starts due campaigns, and completes campaigns without pending or sending recipients. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isOpen } from "./Recipients.ts"
 import { isAwake } from "../../platform/Moves.ts"
@@ -8,7 +8,7 @@ const latest = "6 hours"
 
 /**
  * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
- * `sending`. The delay of a start counts from the start time, or from the resume if that was later. `updated_at` never
+ * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
  * decreases, even if the clock of the previous change was ahead.
  */
 export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`

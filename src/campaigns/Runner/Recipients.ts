@@ -17,13 +17,16 @@ type Sql = SqlClient.SqlClient
 export const recipients = machine({
   states: ["pending", "sending", "sent", "failed", "unknown", "skipped"],
   moves: {
-    /** A message to the recipient is in the queue, with its attempt leased. */
+    /** An attempt to send a message to the recipient is leased. */
     released: { pending: "sending" },
-    /** The client withdrew consent, was suppressed, archived or merged after the freeze. */
+    /** After the campaign's audience was frozen, the client withdrew consent, or was suppressed, archived or merged. */
     skipped: { pending: "skipped" },
     /** No route reaches the client any more. */
     unreachable: { pending: "failed" },
-    /** An earlier attempt may have been processed, and no attempt follows: the client is skipped or not reachable. */
+    /**
+     * An earlier attempt may have been processed. Now the client is excluded (as in `skipped`), or the route can no longer be
+     * used.
+     */
     undetermined: { pending: "unknown" },
     accepted: { sending: "sent" },
     /** The primary route has failed, and the message was certainly not processed. The fallback route is next. */
@@ -48,8 +51,8 @@ export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
   sql.literal(`CASE move ${moves.map((move) => `WHEN '${move}' THEN '${stepOf(recipients, move).to}'`).join(" ")} END`)
 
 /**
- * The moves of a recipient whose message has left the queue, each with its condition. The first condition that holds applies.
- * `message` is the recipient's last message, without an attempt in flight.
+ * The moves of a recipient after its attempt has ended, each with its condition. The first condition that holds applies.
+ * `message` is the recipient's last message.
  */
 const ends: ReadonlyArray<readonly [Move, string]> = [
   ["accepted", "message.status = 'sent'"],
@@ -63,9 +66,10 @@ const ends: ReadonlyArray<readonly [Move, string]> = [
 const batch = 1_000
 
 /**
- * Moves `sending` recipients whose message has an outcome and has left the queue. Only the message stores the outcome, so any
- * process can collect it. After the move the recipient is no longer `sending`, so it is collected once. `attempts` is the fence:
- * a recipient that was released again has more attempts than its message in this snapshot, so it is left out.
+ * Moves `sending` recipients whose message has an outcome and no attempt in flight (`available_at` is null). Only the message
+ * stores the outcome, so any process can collect it. After the move the recipient is no longer `sending`, so the outcome is
+ * collected once. `attempts` is the fence: a recipient that was released again has more attempts than its message in this
+ * snapshot, so it is left out.
  *
  * Lock order of every statement that moves recipients: the recipients (here with SKIP LOCKED), then the audiences, whose counts
  * the trigger `count_recipients()` updates.

@@ -1,4 +1,3 @@
-/** `audit`: the actions of operators. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { listActions } from "../../platform/operators/Audit.ts"

@@ -1,4 +1,3 @@
-/** `deliveries`: the deliveries of events to the webhooks of a project. */
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"

@@ -31,7 +31,7 @@ const ofRecords = Effect.all({ keys, work: Checks.work, moves: Checks.moves })
 const withoutRecords = { keys: skipped, work: skipped, moves: skipped }
 const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
-/** Checks of the database. A check is skipped if it depends on one that has failed. */
+/** Checks of the database. A check is skipped if one on which it depends is not in order. */
 const ofDatabase = Effect.gen(function* () {
   const database = yield* Checks.database
   const pooler = yield* Checks.pooler

@@ -1,4 +1,3 @@
-/** `messages`: lists messages by status, and settles messages of unknown outcome. */
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"

@@ -1,4 +1,3 @@
-/** `migrate`: applies the pending migrations. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { migrate as applyPending } from "../../platform/database/Migrations.ts"

@@ -1,4 +1,3 @@
-/** `secrets`: reseals stored secrets under the current key. */
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { plural } from "../../platform/operators/Search.ts"
@@ -9,7 +8,7 @@ import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli, withProgress } from "../Output.ts"
 
-/** Maximum number of failed values that are named. */
+/** The text lists at most this number of the secrets that no key opens. */
 const shown = 10
 
 const reseal = Command.make(

@@ -1,4 +1,3 @@
-/** `serve`: the service itself. */
 import { Context, Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 

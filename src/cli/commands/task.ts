@@ -1,4 +1,3 @@
-/** `task`: the tasks of a project. */
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { taskFields } from "../../api/crm/Tasks.ts"

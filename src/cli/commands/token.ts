@@ -1,4 +1,3 @@
-/** `token`: the API keys of a project. */
 import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { scopes } from "../../api/Access.ts"

@@ -1,4 +1,3 @@
-/** `webhooks`: lists, tests, enables and disables the webhooks of a project. */
 import { Data, Effect } from "effect"
 import { Command } from "effect/cli"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"

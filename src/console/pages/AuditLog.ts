@@ -1,4 +1,3 @@
-/** The actions of operators in a project. */
 import { Effect } from "effect"
 import { listActions } from "../../platform/operators/Audit.ts"
 import { html, idOf } from "../Html.ts"

@@ -1,4 +1,4 @@
-/** The campaigns of a project by state, and the page of a campaign. */
+/** The campaigns of a project, filtered by state, and the page of a campaign. */
 import { Effect } from "effect"
 import { campaignStatuses } from "../../api/campaigns/States.ts"
 import { operationsIn } from "../../campaigns/CampaignControl.ts"
@@ -40,7 +40,10 @@ export const campaigns = projectPage(
   })
 )
 
-/** Shows how many recipients have a final state. Before the campaign runs, shows the size of the frozen audience. */
+/**
+ * Shows how many recipients have a final state. Before the campaign runs, shows the size of its audience, if that is fixed
+ * already.
+ */
 const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
   if (eligible === null) return "no audience yet"
   return recipients === 0

@@ -1,4 +1,4 @@
-/** The deliveries of a project, by state, event type, installation and time. */
+/** The deliveries of a project, filtered by state, event type, installation and time. */
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"

@@ -1,4 +1,3 @@
-/** The API keys of a project, with their scopes and their last use. */
 import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
 import { type ApiKey, ApiKeys } from "../../platform/requests/auth/ApiKeys.ts"

@@ -1,4 +1,4 @@
-/** The messages of a project by state, and the page of a message. */
+/** The messages of a project, filtered by state, and the page of a message. */
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/MessageList.ts"
 import { scanLimit } from "../../platform/operators/Search.ts"

@@ -1,4 +1,3 @@
-/** All projects, by id. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selectList } from "../../platform/database/Columns.ts"

@@ -13,8 +13,8 @@ interface NewClient extends ClientCreate {
 }
 
 /**
- * If no capacity is left, all commands are refused. If less is left than the group needs, the later commands stay undecided,
- * because their outcome depends on the commands before them.
+ * If a project has no capacity left, all its commands are refused. If less is left than the group needs, the later commands stay
+ * undecided and run again alone, because their outcome depends on the commands before them.
  */
 export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
   args: { id: "text", ...argumentsOf(creatable) },

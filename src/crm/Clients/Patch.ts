@@ -1,4 +1,3 @@
-/** The mutation that patches clients. */
 import type { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../api/crm/Clients.ts"
 import { details } from "../../api/Details.ts"

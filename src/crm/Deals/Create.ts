@@ -1,4 +1,3 @@
-/** The mutation that creates deals. */
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealCreate } from "../../api/crm/Deals.ts"

@@ -1,4 +1,3 @@
-/** The mutation that patches deals, subject to `dealStatuses` and `dealRules`. */
 import type { SqlClient } from "effect/sql"
 import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
 import { details } from "../../api/Details.ts"

@@ -1,4 +1,4 @@
-/** References of deals to other records. */
+/** The references of a deal, and the problem that names the missing ones. */
 import { missingOfDeal } from "../../api/Details.ts"
 import { DealReferenceNotFound } from "../../api/Problems.ts"
 import type { Refusal } from "../../platform/mutations/Idempotency.ts"

@@ -1,4 +1,4 @@
-/** SQL of webhooks. */
+/** Configures webhooks, and rotates their signing secrets. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { details } from "../../api/Details.ts"

@@ -1,4 +1,4 @@
-/** Deliveries as operators see them (contract §13). */
+/** The commands with which operators list, show and retry deliveries (contract §13). */
 import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -13,7 +13,6 @@ import { type Filter, find } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
 import { notRetriable, retryFor } from "./Deliveries/Retry.ts"
 
-/** Lists the deliveries of a project that match a filter, newest first. */
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,
   filter: Filter,

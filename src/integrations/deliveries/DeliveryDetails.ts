@@ -7,8 +7,8 @@ import { type LookupStatement, plannedOnce } from "../../platform/database/Looku
 import { columnsOf, type Delivery } from "./DeliveryList.ts"
 
 /**
- * An entry of the attempt log. Entries for lost leases and entries of earlier versions have no `endpointUrl`. Entries without a
- * stored answer have no `responseBody`.
+ * An entry of the attempt log. Entries for lost leases and entries of earlier versions of the service have no `endpointUrl`.
+ * Entries without a stored answer have no `responseBody`.
  */
 export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
   Partial<Pick<DeliveryAttempt, "endpointUrl" | "responseBody">>

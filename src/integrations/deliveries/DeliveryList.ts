@@ -33,7 +33,7 @@ export interface Filter {
   readonly until: Date | null
 }
 
-/** The condition of the index of dead deliveries (`deliveries_dead`). */
+/** A SQL condition: the delivery is dead. The index `deliveries_dead` has the same condition. */
 export const isDead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
 /** The columns of a delivery, in the order of the contract. `delivery` names a table with the columns of `deliveries`. */
@@ -89,8 +89,8 @@ interface Selected {
 /**
  * A query of all columns of the selected deliveries, ordered by id. Without `states` and `types`, it reads the index
  * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_state`, one for each state and type. Each
- * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the values
- * in each part. The part `WHERE false` returns nothing. It keeps the SQL valid if `types` is empty.
+ * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the
+ * parameters in each part. The part `WHERE false` returns nothing. It keeps the SQL valid if `types` is empty.
  */
 export const inOrder = (
   sql: SqlClient.SqlClient,
@@ -117,9 +117,9 @@ export const inOrder = (
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds a page of deliveries, newest first. Indexes find the deliveries of an installation, and dead deliveries. If the filter
- * also has a condition that is checked row by row, at most the next `scanLimit` deliveries are read. One such condition is the
- * difference between `pending` and `delivering`. All columns are read only for the deliveries of the page.
+ * Finds a page of deliveries, newest first. Indexes select the deliveries of an installation by state and type, and the dead
+ * deliveries of a project. Other conditions are checked row by row, for example whether an open delivery is `pending` or
+ * `delivering`. Then at most the next `scanLimit` deliveries are read. All columns are read only for the deliveries of the page.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -131,7 +131,7 @@ export const find = (
   const isUnfinished = status === "pending" || status === "delivering"
   const isFiltered = installationId === null ? type !== null || status !== null : isUnfinished
   const rows = isFiltered ? scanLimit : limit + 1
-  // A missing bound is left out of the SQL text, so that a generic plan is as good as a plan for these values.
+  // A missing upper bound is left out of the SQL text, so that a generic plan is as good as a plan for the actual values.
   const above = since === null ? undefined : firstIdAt("dlv", since.getTime())
   const [below] = [after, until === null ? null : firstIdAt("dlv", until.getTime())]
     .filter((id) => id !== null)

@@ -210,7 +210,7 @@ const make = Effect.gen(function* () {
         queues.add(leases, monotonicMillis(clock))
         if (locked.length > 0) pollAt = elapsed + Duration.toNanosUnsafe(lockedFor)
         queues.name(locked)
-        // The claim may have read these webhooks before they changed.
+        // The claim may have read the webhooks in `changed` before they changed.
         for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
       }),
       Effect.uninterruptible

@@ -49,9 +49,9 @@ export const countDead = (outcome: "disabled" | "expired", count: number) =>
   Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
 
 /**
- * Counts pending deliveries, up to `limit`, and measures for how many seconds the oldest due delivery has waited. While nothing
- * may be sent to an endpoint, its `claim_at` is null or in the future, so its deliveries do not count as late. Projects whose
- * background work rests during a move are left out.
+ * Counts pending deliveries, up to `limit`, and measures for how many seconds the oldest due delivery has waited. The second
+ * value leaves out suspect endpoints. It also leaves out endpoints to which nothing may be sent: their `claim_at` is null or in
+ * the future. Projects whose background work rests during a move are left out.
  */
 export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`
@@ -71,7 +71,6 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
         ) first
       ), 0)::float8 AS seconds`
 
-/** Adds up the deliveries that unfinished replays still have to make, and measures the age of the oldest replay in seconds. */
 const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: number; readonly seconds: number }>`
   SELECT coalesce(sum(greatest(0, matched - queued)), 0)::int AS depth,
     coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds

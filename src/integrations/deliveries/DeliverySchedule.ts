@@ -77,8 +77,8 @@ export const returnedBy = (
 export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
 
 /**
- * Returns the rule by which webhooks are disabled. `quietMillis` is the longest time that two attempts are apart: the longest
- * delay or pause with jitter, plus an hour for a `Retry-After` or for a delay by other work.
+ * Returns the rule by which webhooks are disabled. `quietMillis` is the longest time between two attempts: the longest delay or
+ * pause with jitter, plus one hour for a `Retry-After` or a busy worker.
  */
 export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): Failing => ({
   forMillis: Duration.toMillis(disableAfter),

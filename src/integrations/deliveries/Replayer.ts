@@ -29,7 +29,7 @@ export const layer = Layer.effectDiscard(
       end: (replay: Replay) => end(sql, replay)
     }
 
-    /** Takes the next step of a replay. Returns the number of deliveries made. A failure is logged and counts as 0. */
+    /** Returns the number of deliveries made. A failure is logged and counts as 0. */
     const step = Effect.fnUntraced(
       function* (replay: Waiting) {
         const rows = yield* statement(steps[replay.next](replay))
@@ -37,7 +37,8 @@ export const layer = Layer.effectDiscard(
         if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
         return made
       },
-      // Also catches defects, so that the other replays go on. A defect occurs, for example, if a delivery was pruned meanwhile.
+      // Also catches defects, so that the other replays go on. For example, the statement fails if an event that it delivers
+      // again is pruned meanwhile.
       (effect, { id, projectId }) =>
         Effect.catchCauseIf(
           effect,
@@ -46,7 +47,7 @@ export const layer = Layer.effectDiscard(
         )
     )
 
-    /** Takes one step of each replay that can go on. Returns the pause until the next run. */
+    /** Returns the pause until the next run. */
     const run = Effect.gen(function* () {
       const replays = yield* statement(listRunnable(sql))
       if (replays.length === 0) return whenIdle

@@ -35,8 +35,8 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
 }
 
 /**
- * Starts a replay of the deliveries of a period, which ends now at the latest. Returns the number of deliveries that match and of
- * those that will be made. For a dry run, none will be made and the id is null.
+ * Starts a replay of the deliveries of a period, which ends now at the latest. Returns how many deliveries match (`matched`) and
+ * how many will be made (`queued`). For a dry run, `queued` is 0 and the id is null.
  */
 export const startReplay = Effect.fn("startReplay")(function* ({
   dryRun,
@@ -89,7 +89,6 @@ const countAll = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, selectio
   return matched
 })
 
-/** Lists the replays of a project, newest first. */
 export const listReplays = Effect.fn("listReplays")(function* (projectId: ProjectId, range: Range) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)

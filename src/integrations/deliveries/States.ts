@@ -22,7 +22,6 @@ export const deliveries = machine({
     released: { delivering: "pending" },
     /** The delivery was claimed ahead and returned before an attempt was made. */
     unsent: { delivering: "pending" },
-    /** The webhook of the delivery is disabled. */
     disabled: { pending: "dead" },
     /** The replay that made the delivery is cancelled. */
     cancelled: { pending: "dead" },
@@ -52,7 +51,7 @@ export const failuresToPark = 10
 /** Longest pause of a parked endpoint, in milliseconds. */
 export const longestPause = 15 * 60_000
 
-/** First pause of a parked endpoint, in milliseconds. Each failed probe doubles it, up to `longestPause`. */
+/** First pause of a parked endpoint, in milliseconds. Each failed probe after a pause doubles it, up to `longestPause`. */
 export const firstPause = 30_000
 
 /** Assignments for an UPDATE of `endpoint_health`. They reset failures and pauses, so that the endpoint is tried at once. */

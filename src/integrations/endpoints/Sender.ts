@@ -28,7 +28,7 @@ export interface Delivery {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** The reason of a failure without an answer. Codes are stable and stored with the attempt. */
+/** Why an attempt got no answer. Attempt logs store the codes, so existing codes must not change. */
 type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
 
 /**
@@ -44,7 +44,10 @@ export type Outcome =
     }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-/** An allowed URL, with the addresses of its host at the last call and the connections to them. */
+/**
+ * An allowed URL. `resolved` has the addresses of its host at the last call. `destination` is undefined if none of them may be
+ * called.
+ */
 interface Target {
   readonly endpoint: Endpoint
   /** The host of the URL if the host is an address; undefined if it is a name. */
@@ -60,7 +63,7 @@ export const isSuccess = (outcome: Outcome): boolean => outcome._tag === "answer
 
 const is2xx = (status: number) => status >= 200 && status < 300
 
-/** Returns the `error.type` of an outcome; undefined for a success. */
+/** Returns the span attribute `error.type` for an outcome; undefined for a success. */
 export const errorOf = (outcome: Outcome): string | undefined => {
   if (isSuccess(outcome)) return undefined
   return outcome._tag === "answered" ? String(outcome.status) : outcome.code

@@ -9,7 +9,7 @@ import { isAwake } from "../../platform/Moves.ts"
 
 type Health = Webhook["health"]
 
-/** The last failure of an endpoint. A failure that an earlier version has stored lacks `responseBody`. */
+/** The last failure of an endpoint. A failure that an earlier version of the service has stored lacks `responseBody`. */
 type Failure = NonNullable<Health["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
 
 export interface Listed
@@ -28,7 +28,7 @@ export interface Details extends Listed, Pick<Webhook, "secrets">, Pick<Health, 
   readonly id: InstallationId
 }
 
-/** The state of an endpoint after its last attempt, from `endpoint_health`. */
+/** The state of an endpoint, from its row of `endpoint_health`. */
 const state = `CASE
   WHEN failures = 0 AND last_success_at IS NULL AND last_failure IS NULL THEN 'unused'
   WHEN parked_until IS NOT NULL THEN 'parked'
@@ -79,7 +79,6 @@ export const list = (
   WHERE webhooks.project_id = ${projectId} AND ${which}
   ORDER BY webhooks.installation_id LIMIT ${limit}::int`
 
-/** A failing endpoint of any project, with the number of its open deliveries and the time of its next attempt. */
 export interface FailingEndpoint extends Listed, Pick<Health, "pending" | "nextAttemptAt"> {
   readonly projectId: ProjectId
   /** Seconds since the first failure of the current period of failures. */

@@ -5,7 +5,10 @@ import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../../platform/Moves.ts"
 import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
 
-/** Maximum number of secrets that sign a delivery: the current secret, and replaced secrets in their overlap (contract §10). */
+/**
+ * Maximum number of secrets that sign a delivery (contract §10): the current secret, and replaced secrets, which also sign for a
+ * while.
+ */
 export const signingSecretsMax = 3
 
 /** The owner of a webhook's signing secrets. A sealed secret can be opened only for its owner. */
@@ -20,7 +23,7 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The signing secrets that are current or in their overlap. Other secrets are left out, because they are never opened again. */
+/** The secrets that still sign deliveries. Other secrets are left out, because they are never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`

@@ -1,4 +1,4 @@
-/** The import preview (contract §11). */
+/** Previews what the import of the staged records changes (contract §11). */
 import { Context, Effect, Layer, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { details } from "../../api/Details.ts"
@@ -14,10 +14,7 @@ import { importFields } from "./ImportFields.ts"
 export class Preview extends Context.Service<
   Preview,
   {
-    /**
-     * Previews an import. Fails with `InstallationNotReady` if the installation is disabled, has no profile or has no staged
-     * records.
-     */
+    /** Fails with `InstallationNotReady` if the installation is disabled, has no profile or has no staged records. */
     readonly preview: (
       projectId: ProjectId,
       id: InstallationId
@@ -52,7 +49,7 @@ const notReady = (detail: string) => new InstallationNotReady({ detail })
 interface Found {
   readonly status: "active" | "disabled"
   readonly hasProfile: boolean
-  /** The stored evaluation; null while the batch is not evaluated, or the installation has no profile. */
+  /** The stored evaluation of the staged records; null if there is none. */
   readonly evaluation: Pick<
     ImportPreview,
     "counts" | "duplicateCount" | "unsupportedFields" | "profileVersion" | "fingerprint"
@@ -62,7 +59,7 @@ interface Found {
   readonly differing: number
 }
 
-/** Whether a contact differs from its client in a field that contacts can be mapped to. Arrays are compared as sets. */
+/** Whether a valid mapped value of a contact differs from the value of its client. Arrays are compared as sets. */
 const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   .map(({ column, member, type }) =>
     type === "text[]"
@@ -83,8 +80,9 @@ const matchConditions = [
 ]
 
 /**
- * Returns the evaluation and the comparison, in one statement, so that all reads see one snapshot; no row if there is no such installation. With LIMIT, each look-up of a contact reads
- * an index in any plan. A join would read all clients of all projects if the plan was made for an empty table or a large batch.
+ * Returns the stored evaluation and the numbers of contacts that match and differ. One statement reads both from one snapshot.
+ * Returns no row if the installation does not exist. With LIMIT, the look-up of a contact's client reads an index in any plan. A
+ * join would read all clients of all projects if the plan was made for an empty table or a large batch.
  */
 const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   sql<Found>`

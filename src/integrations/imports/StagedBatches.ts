@@ -18,7 +18,7 @@ import {
 
 type Sql = SqlClient.SqlClient
 
-/** An installation with the records of its batch. Without `stagedRecords` the batch keeps its records. */
+/** Without `stagedRecords` the batch keeps its records. */
 interface Installation {
   readonly id: InstallationId
   readonly stagedRecords?: ReadonlyArray<StagedRecord>

@@ -38,9 +38,9 @@ export interface Attempted {
 }
 
 /**
- * Records the results of attempts. Returns no row for an attempt that already has a result. The receipt shows the time of the
- * next attempt by the database's clock. A campaign's message returns to the queue only when its recipient is released again
- * (`campaigns/Runner.ts`).
+ * Records the results of attempts. Returns no row for an attempt that already has a result. The time of the next attempt is by
+ * the database's clock. A campaign's message gets no `available_at`: it waits until `campaigns/Runner.ts` leases its next
+ * attempt.
  */
 export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<
   Message & { readonly projectId: ProjectId }
@@ -86,13 +86,13 @@ export interface Terms {
 }
 
 /**
- * Claims due messages and leases their attempts, within the limits. Projects share the permits fairly, and so do the channels of
- * a project. An attempt is lost if its lease has ended without a result. A lost attempt needs no permit, and its message becomes
- * `unknown`, so that the new lease does not look like a call in flight. Other due messages get no further attempt if their
- * channel was revoked or has changed its provider.
+ * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the
+ * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt needs no permit. Its message
+ * becomes `unknown`, so that the new lease does not look like a call in flight. A message without a lost attempt is given up if
+ * its channel was revoked or has changed its provider.
  *
- * Locks only messages, each row with SKIP LOCKED. The recursion finds the projects with open messages by skipping through the
- * index `messages_due`. The same index returns the due messages of a project in order.
+ * Locks only messages, each row with SKIP LOCKED. The recursion finds the projects that have messages with an `available_at`, by
+ * skipping through the index `messages_due`. The same index returns the due messages of a project in order.
  */
 export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   WITH RECURSIVE ${limitTables(sql, terms.limits)},

@@ -14,7 +14,6 @@ type Sql = SqlClient.SqlClient
 export interface Message extends MessageReceipt {
   /** Milliseconds until the attempt's lease ends, or until the next attempt; null if there is neither. */
   readonly waitMillis: number | null
-  /** Milliseconds since the message was created. */
   readonly ageMillis: number
 }
 

@@ -10,8 +10,8 @@ type Sql = SqlClient.SqlClient
 
 /**
  * Settles a message of unknown outcome and, if it belongs to a campaign, its recipient. An attempt in flight can no longer
- * record its outcome. Locks the recipient, then the message, then the counts of the audience. The release of a campaign uses the
- * same order.
+ * record its outcome. Locks the recipient, then the message, then the counts of the audience. `campaigns/Runner/Release.ts`
+ * locks in the same order.
  */
 export const settle = (
   sql: Sql,

@@ -38,7 +38,7 @@ export const messages = machine({
   }
 })
 export type Move = keyof typeof messages.moves
-/** The moves that end a message while no attempt is in flight. */
+/** The moves that are possible only while no attempt is in flight. */
 type GivenUp = "given_up" | "given_up_in_doubt"
 
 /** The status that each move gives to the attempt in flight. */

@@ -1,11 +1,11 @@
 /**
  * Limits of the calls to the providers of channels, in this process.
  *
- * Permits. A channel has a limit of `initial` permits at first. If a call is answered while the channel has taken all of them,
- * the limit grows by one, up to `perChannel`. A call without an answer resets the limit to `initial`. A channel is suspect after
- * a call without an answer, until its next answer, and while one of its calls has run for `slowAfter` or longer. Suspect
- * channels get no new permits while together they hold `suspectShare` of all permits. So a provider that hangs takes only this
- * share, and other channels still find permits.
+ * Permits. Each attempt of `MessageLoop.ts` holds one permit of its channel until its call ends. A channel may hold `initial`
+ * permits at first. If a call is answered while the channel holds all of them, this limit grows by one, up to `perChannel`. A
+ * call without an answer resets the limit to `initial`. A channel is suspect after a call without an answer, until its next
+ * answer, and while one of its calls has run for `slowAfter` or longer. Suspect channels get no new permits while together they
+ * hold `suspectShare` of all permits. So a provider that hangs leaves permits for other channels.
  *
  * Circuit breakers, one for each channel:
  *
@@ -43,13 +43,13 @@ export interface Channel {
   readonly channelId: ChannelId
 }
 
-/** How a call ended. `unused` means that there was no call, or that it was interrupted: it has no effect on its channel. */
+/** How a call ended. `unused` has no effect on the channel: there was no call, or the call was interrupted. */
 export type End = "answered" | "unanswered" | "unused"
 
 export interface Permit {
   /** Begins the call. Returns false if the channel's circuit admits no call now. */
   readonly begin: () => boolean
-  /** Gives the permit back. A second call has no effect. */
+  /** Gives the permit back. The second time, this has no effect. */
   readonly end: (how: End) => void
 }
 

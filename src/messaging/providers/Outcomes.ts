@@ -17,14 +17,14 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
   { from: 200, to: 299, means: "accepted" },
   // Redirects are not followed, and the provider may have processed the message before it redirected.
   { from: 300, to: 399, means: "unknown" },
-  // The provider gave up on the request, possibly after it had received all of it.
+  // The provider stopped waiting, possibly after it had received the whole request.
   { from: 408, to: 408, means: "unknown" },
   { from: 429, to: 429, means: "postponed" },
   { from: 400, to: 499, means: "refused" },
   { from: 503, to: 503, means: "postponed" },
-  // The provider failed while processing, or a gateway lost its answer.
+  // The provider failed while it processed the message, or a gateway lost the provider's answer.
   { from: 500, to: 599, means: "unknown" },
-  // Not an HTTP status.
+  // Not the status of a final HTTP answer.
   { from: 100, to: 999, means: "unknown" }
 ]
 

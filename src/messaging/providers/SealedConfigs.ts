@@ -48,7 +48,7 @@ export const openConfig = (
     Effect.mapError(() => new SecretUnreadable())
   )
 
-/** The configs of channels as a table of sealed values: for `secrets reseal`, and for the check of the key at the start. */
+/** The configs of channels, for commands and checks that read all sealed values of the database, such as `secrets reseal`. */
 export const channelConfigs: SealedTable = {
   kind: "channel",
   page: (sql, after, limit) => sql<SealedValue>`

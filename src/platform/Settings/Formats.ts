@@ -59,7 +59,6 @@ export const Delays = list((text) => durationPattern.test(text), "a list of dura
   Schema.decodeTo(Schema.Array(Delay))
 )
 
-/** Networks in CIDR notation, or single addresses. */
 export const Networks = list(
   (text) => Result.isSuccess(IpInterface.fromString(text, { prefix: "optional" })),
   "a list of networks, such as 10.0.0.0/8,fd00::/8"
@@ -89,7 +88,6 @@ export const CellName = Schema.String.check(
   Schema.isPattern(/^[0-9A-Za-z]{2}$/, { expected: "two characters of 0-9, A-Z and a-z" })
 )
 
-/** Whether a text is 32 bytes in base64. */
 export const isSecretKey = (text: string): boolean => /^[A-Za-z0-9+/]{43}=$/.test(text)
 
 export const SecretKey = Schema.String.check(

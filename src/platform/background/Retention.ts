@@ -9,7 +9,10 @@ import { forkPeriodic } from "./Periodic.ts"
 export const batch = 1_000
 const pause = Duration.minutes(1)
 
-/** The records of a table whose time in the column `age` is before `horizon`. The column needs an index by project. */
+/**
+ * The records of a table whose time in the column `age` is before `horizon`. The table needs an index of `project_id` and this
+ * column.
+ */
 interface Expired {
   readonly table: string
   readonly age: string
@@ -20,8 +23,8 @@ interface Expired {
 
 /**
  * Deletes one batch, in each project the oldest records first. Returns whether there may be more records to delete. SKIP LOCKED
- * lets replicas share the work. `ctid` identifies the rows, because the `ctid` of a locked row does not change. A join by key
- * could be planned as a read of the whole table.
+ * lets several processes share the work. The rows are found by `ctid`, which does not change while a row is locked. A join by
+ * key could be planned as a read of the whole table.
  */
 export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table }: Expired) => {
   const most = sql.literal(String(batch))

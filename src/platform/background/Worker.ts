@@ -2,8 +2,8 @@
  * Gives this process an id among the workers of one database, and holds a lock that shows that the process is alive.
  *
  * A worker holds a session-level advisory lock for its id on a separate connection. PostgreSQL releases the lock when the
- * process or its host dies. A lease has the id of its worker. If the worker no longer holds its lock, the lease may be taken
- * over before it expires. A lease without an id ends only when it expires.
+ * process or its host dies. A worker takes work by a lease, which has the id of the worker. If the worker no longer holds its
+ * lock, the lease may be taken over before it expires. A lease without an id ends only when it expires.
  *
  *   starting ── lock taken ──▶ alive ── connection lost ──▶ reconnecting ── lock taken ──▶ alive
  *
@@ -11,11 +11,12 @@
  *  - A worker counts as dead only `graceAfterLoss` after this process last saw the worker's lock.
  *  - A process regards others as dead only after it has held its own lock for `graceAfterStart`. So after a restart of the
  *    database, all workers have time to take their locks.
- * If a lease is taken over wrongly nevertheless, the only harm is a repeated attempt, because every lease is fenced.
+ * If a lease is taken over wrongly nevertheless, the only harm is a repeated attempt, because the result of the old lease is
+ * refused.
  *
  * The 63 bits of the id are split over the two keys of `pg_advisory_lock_shared(int4, int4)`. The locks of projects and
- * migrations have one key. PostgreSQL keeps both kinds apart (`objsubid` 2 and 1), so they never collide. The lock is shared,
- * so that a new session can take it while the backend of a lost session still holds it.
+ * migrations have one key. PostgreSQL keeps both kinds apart (`objsubid` 2 and 1), so they never collide. The lock is shared, so
+ * that a new session can take it while the backend of a lost session still holds it.
  */
 import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
@@ -27,7 +28,9 @@ import { Supervisor } from "./Supervisor.ts"
 
 const heartbeatEvery = Duration.millis(500)
 const reconnectAfter = Duration.millis(100)
-/** Covers a heartbeat of the observer, a heartbeat until the worker notices the loss, and the start of a new session. */
+/**
+ * Covers one heartbeat interval of the observer, one of the worker until it notices the loss, and the start of its new session.
+ */
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
 const stalledAfter = Duration.seconds(15)

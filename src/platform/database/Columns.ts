@@ -1,6 +1,6 @@
 /**
- * The columns of a record as data, declared once for each record. The SQL of reads, events, inserts, patches and project files
- * is made from this declaration when a module is loaded, not for each statement.
+ * The columns of one kind of record as data, declared once. The SQL of reads, events, inserts, patches and project files is made
+ * from this declaration when a module is loaded, not for each statement.
  */
 import { Record } from "effect"
 import * as Instants from "./Instants.ts"
@@ -27,7 +27,7 @@ export type Columns<Member extends string = string> = Readonly<
 
 type Fields = Readonly<Record<string, { readonly Type: unknown }>>
 
-/** The types of columns by member. A member whose values are not strings needs one. */
+/** The types of columns by member. A member needs an entry if its values are not strings. */
 type Types<F extends Fields> = { readonly [M in keyof F]?: ColumnType } & {
   readonly [M in keyof F as F[M]["Type"] extends string | null ? never : M]: ColumnType
 }
@@ -91,7 +91,6 @@ const decodedColumn = (value: string, type: ColumnType): string => {
   }
 }
 
-/** `table` qualifies the columns in a join. */
 export const selectList = (columns: Columns, table?: string): string =>
   join(columns, ({ column, member, type }) => {
     const value = table === undefined ? column : `${table}.${column}`

@@ -74,8 +74,8 @@ export const timeLeft = (context: Context.Context<never>): number => {
 }
 
 /**
- * Time without an answer after which a connection counts as dead, unless its pool sets another time. It is longer than the
- * `statement_timeout` of these pools.
+ * Time without an answer after which a connection counts as dead, for pools that set no time of their own. It is longer than the
+ * `statement_timeout` of those pools.
  */
 const deadAfter = Duration.seconds(5)
 
@@ -95,7 +95,7 @@ const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Poo
   }
 })
 
-/** Provides the client of a pool that needs sessions. The client connects to PostgreSQL itself. */
+/** Provides a client that connects directly to PostgreSQL, for a pool that needs sessions or if there is no pooler. */
 const direct = (id: PoolId) =>
   Layer.unwrap(
     Effect.gen(function* () {

@@ -60,7 +60,7 @@ export const formatInstant = (millis: number): string => {
 
 /**
  * Reads the 8 bytes at `offset`: microseconds since 2000-01-01. The result is exact below 2^53 (the year 2285). Until the year
- * 9999, its error is at most 16.
+ * 9999, its error is at most 16 microseconds.
  */
 const microsAt = (bytes: Uint8Array, offset: number): number =>
   int32(bytes, offset) * 4_294_967_296 + (int32(bytes, offset + 4) >>> 0)

@@ -10,12 +10,11 @@ export interface Attempt<Returned> {
   readonly resourceId: string
   readonly changed: boolean
   readonly version: number | null
-  /** True if no guard failed and the key was free, so that the change was applied. */
+  /** True if `failure` is null and the key was free, so that the change was applied. */
   readonly claimed: boolean
   readonly returned: Returned
 }
 
-/** The parts of the statement that depend on the mutation. */
 interface Parts {
   /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at` and the arguments. */
   readonly requested: Statement.Fragment
@@ -37,11 +36,11 @@ interface Parts {
 }
 
 /**
- * Returns a row for each command. A command has no row if a project file or a move locks its project, or has changed the project
- * since the statement began. `enter_project` takes the advisory lock of the project in shared mode, and returns the current
- * revision of the project. If the snapshot of the statement has another revision, all its reads may be outdated. Project files
- * and moves take the same lock exclusively. The statement never waits for this lock: while a project file or a move holds the
- * lock or waits for it, the command has no row.
+ * Returns a row for each command. A command has no row if a project file, or the move of its project to another database, locks
+ * the project or has changed it since the statement began. `enter_project` takes the advisory lock of the project in shared
+ * mode, and returns the current revision of the project. If the snapshot of the statement has another revision, all its reads
+ * may be outdated. Project files and moves take the same lock exclusively. The statement never waits for this lock: while
+ * another session holds it or waits for it exclusively, the command has no row.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the

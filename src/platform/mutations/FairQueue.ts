@@ -1,6 +1,6 @@
 /**
  * A queue that serves projects in turn. An item has names: the key of its command, and the record that the command changes.
- * Items with a common name are never in service at the same time.
+ * Items with a common name are never in service (between `take` and `done`) at the same time.
  */
 
 /**

@@ -2,10 +2,10 @@
  * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one command. A
  * kind is written once, as SQL over a relation of commands. A single command is a group of one.
  *
- * Each command of a group has its own project, key, guards, outcome and problem. A group never waits for a record. If the record
- * of a command is locked, or if its outcome depends on other commands of the group, the command is undecided. An undecided
- * command runs alone, in a statement that waits. If the statement of a group fails although the database answers, all its
- * commands run alone.
+ * Each command of a group has its own project, key, guards (conditions of its change), outcome and problem. A group never waits
+ * for a record. If the record of a command is locked, or if its outcome depends on other commands of the group, the command is
+ * undecided. An undecided command runs alone, in a statement that waits. If the statement of a group fails although the database
+ * answers, all its commands run alone.
  */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
@@ -29,7 +29,7 @@ export interface Form {
   readonly distinct: Statement.Fragment
   /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
-  /** A query of the sum of the changes of each project. `changes` is a query of `project_id` and `change`. */
+  /** A query of `project_id` and the sum of `change` for each project. `changes` is a query of these two columns. */
   readonly sums: (changes: Statement.Fragment) => Statement.Fragment
   /** The commands, ordered by project and `id`. Their records are locked in this order. */
   readonly inOrder: Statement.Fragment

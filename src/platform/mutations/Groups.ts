@@ -1,4 +1,7 @@
-/** The queue of one kind of mutation. It forms groups, runs at most two groups at once, and runs undecided commands alone. */
+/**
+ * The queue of one kind of mutation. It forms groups, and runs at most two groups at once. A command that its group can't
+ * decide, because its record is locked for example, runs alone.
+ */
 import { Cause, type Context, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { type Contended, startWithTimeout, timeLeft, unavailable } from "../database/Database.ts"
@@ -26,8 +29,8 @@ interface Waiting<Request, Answer> extends Queued {
 }
 
 /**
- * Makes the function that runs a request. `group` returns one answer for each request, in order; undefined stands for an
- * undecided request. `group` needs no timeout of its own. `alone` runs an undecided request.
+ * Makes the function that runs a request. `group` returns one answer for each request, in order; undefined if the group can't
+ * decide the request. `alone` then runs the request. `group` needs no timeout of its own.
  *
  * A request is sent at the end of the current turn of the event loop (`setImmediate`), or with the next group if two groups are
  * in flight. A caller waits at most for the time that its context has left. A request that was sent runs to its end, even if its

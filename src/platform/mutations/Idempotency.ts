@@ -10,7 +10,6 @@ import { canonicalJson } from "../CanonicalJson.ts"
 export interface Command {
   readonly projectId: ProjectId
   readonly key: string
-  /** SHA-256 over the operation, path parameters, query and body. */
   readonly fingerprint: Uint8Array
 }
 
@@ -44,18 +43,18 @@ export interface Outcome<Returned = null> {
   readonly returned: Returned | null
 }
 
-/** What a failed guard reports. The problem that answers the command is made from it. */
+/** What a failed guard reports. A guard is a condition of the command, such as the expected version. */
 export interface Refusal {
   /**
    * The `version` that the statement returns for the command. If a version guard failed, it is the current version of the
    * record.
    */
   readonly version: number | null
-  /** The faults of the request: the words that follow the code in `failure`. */
+  /** The faults of the request: the words after the code in the `failure` that the statement returns. */
   readonly faults: ReadonlyArray<string>
 }
 
-/** Makes the problem for each code that a `failure` can begin with. */
+/** For each code at the start of a `failure`, the function that makes the problem. */
 export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
 
 /** A mutation for `mutate`, as SQL: common table expressions before the key is stored (`verdict`) and after it (`effect`). */

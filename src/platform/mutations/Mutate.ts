@@ -1,4 +1,4 @@
-/** Runs mutations one command at a time. */
+/** Runs a mutation of one command as a statement of its own. */
 import { Effect } from "effect"
 import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
 import { Contended, statement } from "../database/Database.ts"

@@ -13,7 +13,7 @@ interface Key {
   readonly key: string
 }
 
-/** The outcome of a key's first run. */
+/** The outcome of the first command with a key. */
 export interface Stored {
   readonly fingerprint: Uint8Array
   readonly resourceId: string

@@ -9,7 +9,7 @@ import type { MutationClient, Stored } from "./Mutations.ts"
 
 /**
  * Runs a mutation. If this process has recently seen the key, the stored outcome is looked up first, because a look-up costs
- * less than the mutation. If a project file or a move locks the project, a stored outcome is still replayed.
+ * less than the mutation. A stored outcome is replayed even while the project is locked.
  */
 export const replayOrRun = <Returned, E>(
   client: MutationClient,

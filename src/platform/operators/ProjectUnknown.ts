@@ -1,4 +1,4 @@
-/** The error of commands that name a project which does not exist. */
+/** Checks for operators' commands that this database serves a project. */
 import { Data, Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"

@@ -44,7 +44,6 @@ export const complete = <Item, E, R>(
   { after, limit }: Range,
   idOf: (item: Item) => string
 ): Effect.Effect<Found<Item>, E, R> => {
-  // One record more than the page shows whether there is another page.
   const collect = (range: Range): Effect.Effect<ReadonlyArray<Item>, E, R> =>
     Effect.flatMap(find(range), ({ items, next }) => {
       const left = range.limit - items.length

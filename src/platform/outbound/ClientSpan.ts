@@ -14,8 +14,8 @@ export const postAttributes = (url: URL) => ({
 })
 
 /**
- * Runs a request in a new span, and returns its outcome. `errorOf` returns the error type of an outcome, or undefined for a
- * success. If there is an error type, the span ends with an error of this type.
+ * Runs a request in a new span. If `errorOf` returns an error type for the outcome, the span ends with an error of this type.
+ * The outcome is returned in any case.
  */
 export const inClientSpan =
   <A>(errorOf: (outcome: A) => string | undefined, options: Tracer.SpanOptions) =>

@@ -1,4 +1,4 @@
-/** Connections of outbound requests. Each is an `undici` client with one connection and at most one request in flight. */
+/** Connections of outbound requests. Each has an `undici` client of its own, and at most one request in flight. */
 import { Effect } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
@@ -131,7 +131,8 @@ export const keptConnections = Effect.acquireRelease(
         const list = idle.get(connection.key) ?? []
         if (list.push(connection) === 1) idle.set(connection.key, list)
         connection.state.idleSince = performance.now()
-        // The excess is closed later, because answers arrive in bursts and most connections are reused at once.
+        // Connections beyond the limits are closed later, because answers arrive in bursts and most connections are reused at
+        // once.
         if (list.length > idlePerOrigin || idle.size * idlePerOrigin > idleInAll) {
           trimming ??= setTimeout(trim, trimAfter).unref()
         }

@@ -33,7 +33,7 @@ export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
 }> {}
 
 /**
- * Sends the request on a connection of `connections`. An interruption destroys the connection. `onReady` is called once the
+ * Sends the request on a connection of `connections`. An interruption destroys the connection. `onReady` is called when the
  * connection is established, including TLS. Before that, no part of the request is written.
  */
 export const exchange = (

@@ -17,8 +17,8 @@ const one = 0x31
 const isPart = (text: string) => text.length < limit && interim.test(text + start.slice(text.length))
 
 /**
- * Removes complete interim answers from the front. `held` is the part that may be the beginning of another interim answer. It
- * waits for more bytes.
+ * Removes complete interim answers from the front. The rest is `passed`, or it is `held` while only further bytes can show
+ * whether it is another interim answer.
  */
 const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer } => {
   const text = bytes.toString("latin1")

@@ -1,4 +1,7 @@
-/** Receives the notices of `Notifier`: directly from this process, and by NOTIFY from other processes. */
+/**
+ * Receives the notices of new deliveries and changed webhooks (`Notifier`): directly from this process, and by NOTIFY from
+ * others.
+ */
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Option, Queue } from "effect"
 import { Supervisor } from "../background/Supervisor.ts"

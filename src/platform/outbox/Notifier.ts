@@ -1,5 +1,5 @@
 /**
- * Notifies the delivery workers of every replica of new deliveries, or of a webhook that has changed.
+ * Notifies the delivery workers of all processes of new deliveries and changed webhooks.
  *
  * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
  * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A delivery

@@ -39,8 +39,9 @@ export const appendedInstallations = (
 /**
  * Returns common table expressions that append events and deliveries. `happened` is a query of the events: project, `type`,
  * `data` (json), time and traceparent. An event gets a delivery for every enabled webhook of its project that subscribes to its
- * type. An event without a subscriber is not stored. A delivery is due at once. The due time is from the database's clock, which
- * claims use. A webhook that is disabled concurrently may still get a delivery, because its row is not locked.
+ * type. An event without a subscriber is not stored. A delivery is due at once. The due time is from the database's clock, by
+ * which workers look for due deliveries. A webhook that is disabled concurrently may still get a delivery, because its row is
+ * not locked.
  */
 export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (

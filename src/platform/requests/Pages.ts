@@ -18,7 +18,7 @@ export interface PageQuery {
 /** The range of a page: up to `limit` records after `after`, in the order of the list. */
 export interface Window {
   readonly after: Place | undefined
-  /** One of a few numbers, because each number makes another text of the statement (`pageLimit`). */
+  /** One of a few numbers, because PostgreSQL plans the statement separately for each number (see `pageLimit`). */
   readonly limit: number
 }
 
@@ -46,7 +46,7 @@ export class Pages extends Context.Service<
       fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
     ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
 
-    /** Like `read`, for a list that is ordered by id alone (`pageConditionById`). */
+    /** Like `read`, for a list that is ordered by id alone. Its `fetch` uses `pageConditionById`. */
     readonly readById: <Item extends { readonly id: string }, E, R>(
       list: List,
       query: PageQuery,
@@ -88,7 +88,8 @@ export class Pages extends Context.Service<
  *
  * The generic plan must look as cheap as a plan for the values of a call. Otherwise PostgreSQL plans the statement again for
  * each page, which takes a third of the time of a page of 50. So the position is in subqueries, whose values the planner does
- * not know. The limit (`pageLimit`), and each filter that has its own index, are in the text of the statement.
+ * not know. But the planner has to know the limit and each filter that has its own index, so they are in the text of the
+ * statement.
  */
 export const pageCondition = (
   sql: SqlClient.SqlClient,

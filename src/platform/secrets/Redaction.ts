@@ -51,7 +51,6 @@ const decodedAscii = (text: string): { readonly text: string; readonly starts: R
   return { text: textOf(codes), starts }
 }
 
-/** Returns the value of a hexadecimal digit; NaN for another character. */
 const hexDigit = (code = 0): number =>
   code >= 48 && code <= 57 ? code - 48 : (code | 32) >= 97 && (code | 32) <= 102 ? (code | 32) - 87 : Number.NaN
 

@@ -1,4 +1,4 @@
-/** Counts the sealed values of the database by key, and reseals them under the current key. */
+/** Counts the sealed (encrypted) secrets of the database by key, and seals them again under the current key. */
 import { Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { type Opened, SecretBox, type SecretUnreadable } from "./SecretBox.ts"
@@ -29,7 +29,7 @@ type Query<A> = Effect.Effect<A, SqlError.SqlError>
 export interface SealedTable {
   /** The kind of the table's records, which is part of the owner of each secret (see `SecretBox`). */
   readonly kind: string
-  /** Returns up to `limit` values in use that follow a place, in order. */
+  /** Returns up to `limit` values after a place, in order, without values that are never opened again. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
   /**
    * Replaces the values that have not changed since they were read, and returns their number. Does not replace the values of a

@@ -2,9 +2,9 @@
  * Secrets at rest. A secret is sealed with AES-256-GCM under a key derived from `SECRET_KEY` or `SECRET_KEY_PREVIOUS`, and is
  * bound to the record that holds it.
  *
- * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of the key, so that the right key is
- * tried first. Older values have a random nonce without a key id; every key is tried for them. The other 72 bits of the nonce
- * are random: among a million secrets of one key, two have the same nonce with a probability of 10^-10 (NIST SP 800-38D, 8.2).
+ * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of the key, so that the right key is tried
+ * first. The other 72 bits are random: among a million secrets of one key, two have the same nonce with a probability of 10^-10
+ * (NIST SP 800-38D, 8.2). Older values have a random nonce without a key id; every key is tried for them.
  *
  * Secrets are opened with `node:crypto`, because every signed delivery opens a secret and `effect/crypto` is asynchronous.
  */

@@ -16,13 +16,15 @@ type Derived = Redacted.Redacted<Uint8Array>
 export class SecretKey extends Context.Service<
   SecretKey,
   {
-    /** Derives 32 bytes from the current key for a purpose (HKDF-SHA-256). They are the same on every replica. */
+    /**
+     * Derives 32 bytes from the current key for a purpose (HKDF-SHA-256). The result depends only on the key and the purpose.
+     */
     readonly derive: (purpose: string) => Derived
-    /** Derives 32 bytes from each key: first the current key, then the keys of `SECRET_KEY_PREVIOUS` in their order. */
+    /** Derives 32 bytes from each key: the current key first, then the keys of `SECRET_KEY_PREVIOUS`. */
     readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
   }
 >()("developer-api/platform/secrets/SecretKey") {
-  /** Makes a service from the current key and older keys, each 32 bytes in base64. */
+  /** Each key is 32 bytes in base64. */
   static readonly make = (current: Redacted.Redacted, previous: ReadonlyArray<Redacted.Redacted> = []) => {
     const keys = Array.dedupe<Array.NonEmptyReadonlyArray<Redacted.Redacted>>([current, ...previous])
     return SecretKey.of({

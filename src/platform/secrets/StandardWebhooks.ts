@@ -11,7 +11,7 @@ export const newSecret: Effect.Effect<Redacted.Redacted> = Effect.sync(() =>
 /** Decoded keys by secret. An entry lasts as long as its secret is referenced. */
 const keys = new WeakMap<Redacted.Redacted, KeyObject>()
 
-/** Decodes a secret, and keeps its key. A secret from another system may lack the prefix, and may use either base64 alphabet. */
+/** A secret from another system may lack the prefix, and may use either base64 alphabet. */
 const keyOf = (secret: Redacted.Redacted) => {
   const known = keys.get(secret)
   if (known !== undefined) return known

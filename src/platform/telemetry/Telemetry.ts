@@ -2,10 +2,7 @@
 import { Context, Effect, Layer, Option, Predicate, References, Tracer } from "effect"
 import { Settings } from "../Settings.ts"
 
-/**
- * Provides the exporters of the settings. The SDK is loaded only if an endpoint is set, because loading it takes longer than
- * the rest of a start.
- */
+/** The SDK is loaded only if an endpoint is set, because loading it takes longer than the rest of a start. */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const { telemetry } = yield* Settings
@@ -22,7 +19,7 @@ export const layer = Layer.unwrap(
 export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Renames the server span of a request, and adds attributes to it. Called as soon as the route is known. */
+/** Called as soon as the route of the request is known. */
 export const nameServerSpan = (
   context: Context.Context<never>,
   name: string,

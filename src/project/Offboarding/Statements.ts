@@ -14,7 +14,7 @@ interface Table {
   readonly selfReferences: ReadonlyArray<string>
 }
 
-/** Tables with due work, emptied first so that nothing is sent for the project while the rest is removed. */
+/** Tables with due work, emptied first so that nothing more is sent for the project. */
 const first = ["endpoint_health", "campaigns", "messages"]
 
 /** Returns the tables with rows of projects. A table comes before the tables that it references. */
@@ -66,8 +66,8 @@ export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null)
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
       WHERE project_id = ${projectId}`
     yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
-    // Workers claim deliveries through the row of an endpoint, and release recipients through the row of a campaign. Without
-    // these rows, they find no work of the project.
+    // Workers find due deliveries through `endpoint_health`, and the due recipients of campaigns through `campaigns`. Without
+    // these rows, they find none in the project.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
     return project.marked ? ("before" as const) : ("now" as const)
@@ -91,7 +91,10 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
       RETURNING 1`
   ).pipe(Effect.map((rows) => rows.length))
 
-/** Vacuums a table. Otherwise each foreign key check of a removed row would read the table's dead rows. */
+/**
+ * Removes a table's dead rows after its rows were deleted. Otherwise, when rows are later deleted from a table that it
+ * references, each foreign key check would read them.
+ */
 export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
 /** Clears a column in which rows reference rows of the same table, so that batches can delete the rows in any order. */

@@ -1,4 +1,3 @@
-/** The CRM records of a project file. */
 import { Schema, Struct } from "effect"
 import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"

@@ -72,8 +72,8 @@ const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipe
 }
 
 /**
- * Lists the broken rules of a deal, each with the member to report. A file describes states, not moves, so it may change a deal
- * from won to lost.
+ * Lists the broken rules of a deal, each with the member to report. A file sets states directly, so it may change a deal from
+ * won to lost.
  */
 const brokenRules = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Dependencies) => {
   const missing = missingOfMoney(deal)
@@ -91,8 +91,8 @@ const brokenRules = (given: Given, deal: ReturnType<typeof next>, { pipelines }:
 }
 
 /**
- * Whether a stage belongs to another pipeline after the file is applied. False if the stage does not exist: this is
- * reported as a missing reference.
+ * Whether a stage belongs to a pipeline other than `pipelineId` after the file is applied. False if the stage does not exist,
+ * which is reported as a missing reference.
  */
 const isOnOtherPipeline = (
   stageId: StageId | undefined,

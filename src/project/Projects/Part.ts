@@ -28,7 +28,7 @@ export interface Part<Member extends string = string> {
   readonly foreignLists?: Readonly<Record<string, List>>
 }
 
-/** A member that is one object in a file, and several members in the record. */
+/** A member that is one object in a file, and several members in the record that `flatten` returns. */
 interface Group<Member extends string> {
   /** For each member of the object, the member of the record. */
   readonly members: Readonly<Record<string, Member>>
@@ -52,7 +52,7 @@ export interface List {
 /** Whether the items of a list are values and not objects. */
 export const hasValues = ({ items }: List): boolean => Object.keys(items).length === 1
 
-/** Converts a record of a file: its groups become members of the record, its sets are sorted. */
+/** Converts a record of a file: the members of a group become members of the record, and `isSet` lists are sorted. */
 export const flatten = ({ groups = {}, lists = {} }: Part, record: FileRecord): FileRecord => {
   const flat: Record<string, unknown> & FileRecord = { ...record }
   for (const [member, { isValue = false, members, none }] of Object.entries(groups)) {

@@ -4,7 +4,7 @@ import * as Deals from "../../crm/DealColumns.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import type { Part } from "./Part.ts"
 
-/** Makes the compiler check that all named members have columns. */
+/** Makes the compiler check that the members in `initial`, `hidden` and `groups` have columns. */
 const part = <Member extends string>(part: Part<Member>): Part => part
 
 const version = { version: { created: "1", changed: "old.version + 1" } }
@@ -40,7 +40,7 @@ export const parts = {
   }),
   loyaltyLevels: part({ table: "loyalty_levels", columns: { name: "name" } }),
   stampOffers: part({ table: "stamp_offers", columns: { name: "name" } }),
-  /** Takes the records that `resolve` in Channels.ts returns. */
+  /** The records come from `resolve` in Channels.ts, which completes and seals their configs. */
   channels: part({
     table: "channels",
     columns: {
@@ -89,7 +89,7 @@ export const parts = {
       }
     }
   }),
-  /** Takes the records that `resolve` in Deals.ts returns. */
+  /** `resolve` in Deals.ts has filled in omitted members such as the stage and the status, so these have no `initial`. */
   deals: part({
     table: "deals",
     columns: Deals.fileColumns,
@@ -143,13 +143,13 @@ export const parts = {
     key: { version: ["version", "bigint"] },
     columns: { name: "name", body: "body" }
   }),
-  /** A file sets the name only; commands set the rest. */
+  /** A file sets only the name of a campaign, not its settings or its state. */
   campaigns: part({
     table: "campaigns",
     columns: { name: "name" },
     derived: { ...version, ...createdAt, ...updatedAt }
   }),
-  /** A record has only the digest of its staged records; `StagedBatches.ts` stores these records. */
+  /** The table has only a digest of the staged records. `StagedBatches.ts` stores the staged records themselves. */
   installations: part({
     table: "installations",
     columns: {

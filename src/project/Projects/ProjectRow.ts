@@ -57,13 +57,12 @@ const initial: Row = {
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
 /**
- * Creates the project unless it exists, and locks it. Returns whether it was created, and the row after the file is
- * applied.
+ * Creates the project unless it exists, and locks it. Returns the row after the file is applied. `isDeleted` is also true if
+ * another database serves the project.
  *
- * The advisory lock is the first lock of an apply. Applies of one project wait for each other, and for every mutation
- * of the API in flight. Later mutations retry until the apply has ended and hold no lock meanwhile, so there is no
- * deadlock. The row lock blocks the commands of operators, which lock the project `FOR KEY SHARE`. Under these locks,
- * all records that the API changes are stable.
+ * The advisory lock is the first lock of an apply. Mutations of the API that come later retry until the apply has ended, and
+ * hold no lock meanwhile, so there is no deadlock. The row lock blocks the commands of operators, which lock the row `FOR KEY
+ * SHARE`. Under both locks, all records that the API changes are stable.
  */
 export const open = Effect.fnUntraced(function* (sql: Sql, project: Project) {
   yield* first(sql, project.id)

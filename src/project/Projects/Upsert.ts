@@ -18,7 +18,7 @@ export interface Counts {
 const elementsOf = (sql: Sql, records: ReadonlyArray<FileRecord>) =>
   sql`unnest(${records.map((record) => JSON.stringify(record))}::jsonb[])`
 
-/** The column definitions of `jsonb_to_record` for these members. */
+/** The column definitions of `jsonb_to_record`: the members of `columns`, with types. */
 const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
 

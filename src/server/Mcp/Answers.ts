@@ -40,7 +40,7 @@ export const isReplay = (headers: Readonly<Record<string, string>>): boolean =>
 
 const serverInfo = membersOf({ "io.modelcontextprotocol/serverInfo": server })
 
-/** Answers a request with its result and headers. In the stateless revision, each result names its type and the server. */
+/** In the stateless revision 2026-07-28, each result names its type and the server. */
 export const succeed = (
   { id, isStateless }: McpRequest,
   { members, meta }: McpResult,

@@ -1,7 +1,7 @@
 /**
  * Messages of the Model Context Protocol as they arrive over streamable HTTP. A message is read by the rules of the revision
- * that it names. No state is kept between messages, so any replica can answer any message. The revisions with a handshake permit
- * a server without session ids, and the revision 2026-07-28 has no sessions.
+ * that it names. No state is kept between messages, so any process of the service can answer any message. The revisions with a
+ * handshake permit a server without session ids, and the revision 2026-07-28 has no sessions.
  */
 import { Predicate } from "effect"
 import type { IncomingHttpHeaders } from "node:http"
@@ -80,7 +80,7 @@ const requestOf = (id: Id, method: string, params: Record<string, unknown>, head
   const meta = Predicate.isObject(params["_meta"]) ? params["_meta"] : {}
   const carries = revisionKey in meta
   if (!carries && (method === "initialize" || header !== stateless)) {
-    // The header of `initialize` is not checked: it would name the revision of an earlier handshake.
+    // For `initialize`, the header is not checked, because it would name the revision of an earlier handshake.
     return method === "initialize" || header === undefined || revisions.includes(String(header))
       ? { _tag: "Request", id, method, params, isStateless: false }
       : unsupported(id, String(header))
@@ -102,8 +102,8 @@ const revisionKey = "io.modelcontextprotocol/protocolVersion"
 const capabilitiesKey = "io.modelcontextprotocol/clientCapabilities"
 
 /**
- * Returns the fault of a request in the stateless revision: a member that is missing, or a header that differs from the
- * body.
+ * Returns the fault of a request to which the rules of the stateless revision apply: a missing header or member, or a header
+ * that differs from the body.
  */
 const mismatchOf = (
   method: string,

@@ -37,9 +37,9 @@ export const tools: Protocol<ToolCall, ToolAnswer> = {
 }
 
 /**
- * Divides the arguments of a call into the parts of a request. The arguments for the body, the path and the `idempotency-key` go
- * to these parts. All other arguments go to the query, so that an unknown argument is reported as an unknown parameter. `params`
- * has all arguments, because the decoder of the path ignores unknown names.
+ * Divides the arguments of a call into the parts of a request: `body`, the `idempotency-key`, the arguments that the path names,
+ * and all others. The others go to the query, so that an unknown argument is reported as an unknown parameter. `params`, the
+ * part for the path, simply has all arguments, because its decoder ignores unknown names.
  */
 const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)

@@ -1,4 +1,4 @@
-/** Faults of a body that hold for every schema: its nesting, the length of its lists, unsafe characters. */
+/** Faults under any schema: nesting too deep, lists too long, unsafe characters (U+0000, unpaired surrogates). */
 import { JsonPointer } from "effect"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
@@ -12,8 +12,8 @@ const tooManyEntries = `must have at most ${maxEntries} entries`
 const maxFaults = 1_000
 
 /**
- * In valid UTF-8 only an escape can produce an unsafe character. A body without such an escape is walked only if it has too many
- * entries.
+ * In JSON in valid UTF-8, only an escape can produce an unsafe character. A body without such an escape is walked only if it has
+ * too many entries.
  */
 export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]

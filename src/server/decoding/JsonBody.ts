@@ -32,8 +32,8 @@ const tooLarge = () => new BodyTooLarge({ detail: detailOf.body_too_large(maxBod
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
- * Reads the body of a request. `maximum` is the permitted nesting. The time that the caller takes to send the body does not count
- * towards the timeout of the statements.
+ * Reads the body of a request. `maximum` is the permitted nesting. The time that the caller takes to send the body does not
+ * count towards the timeout of the database statements.
  */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,
@@ -61,7 +61,7 @@ export const readBody = (
 const brokeOff = () => malformed("The body broke off.")
 
 /**
- * Reads a body of declared length. Node's parser enforces the length. The adapter's reader is not used, because it would make a
+ * Reads a body of declared length. Node's parser enforces the length. `request.arrayBuffer` is not used, because it would make a
  * fiber and a dozen listeners for each body.
  */
 const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJson> =>
@@ -84,7 +84,7 @@ const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJso
     return Effect.sync(stop)
   })
 
-/** Reads a body of undeclared length by the adapter's reader, which counts the bytes and answers `Expect: 100-continue`. */
+/** `request.arrayBuffer` counts the bytes, and answers `Expect: 100-continue`. */
 const readUndeclared = (
   request: HttpServerRequest.HttpServerRequest
 ): Effect.Effect<Uint8Array, BodyTooLarge | MalformedJson> =>

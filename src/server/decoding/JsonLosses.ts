@@ -7,7 +7,6 @@ import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { isUnsafe } from "../../platform/UnsafeText.ts"
 import { type JsonExtent, maxEntries } from "./JsonExtent.ts"
 
-/** Maximum number of faults that are collected. A problem reports fewer. */
 const maxFaults = 100
 
 /**

@@ -21,9 +21,9 @@ const keepAliveTimeout = 75_000
 const connectionsCheckingInterval = 2_000
 
 /**
- * Writes header and body with one system call. The adapter sets `strictContentLength`, which makes Node compare `content-length`
- * with the body and end each answer with another write. This class ignores the setting, because this service always sends the
- * length of the body.
+ * Writes header and body with one system call. Effect's adapter for Node sets `strictContentLength`, which makes Node compare
+ * `content-length` with the body and end each answer with another write. This class ignores the setting, because this service
+ * always sends the length of the body.
  */
 class SingleWriteResponse extends ServerResponse {}
 Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
@@ -50,14 +50,14 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   }
   server.on("request", count)
   server.on("checkContinue", count)
-  // Offers to switch the protocol (as by curl --http2) are ignored. Unknown expectations are ignored as well (RFC 9110, section
-  // 10.1.1). Node would answer an unknown expectation without problem details.
+  // Unknown expectations are ignored (RFC 9110, section 10.1.1), as are offers to switch the protocol (as by curl --http2). Node
+  // would answer an unknown expectation without problem details.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
   server.on("clientError", refusals.onClientError)
   server.on("connect", refusals.onConnect)
   server.setTimeout(stallTimeout, refusals.onTimeout)
   // A caller may end its side of the connection after its last request (RFC 9112, section 9.6). By default, Node then sends no
-  // answer. Node's types do not declare the property, hence `Object.assign`.
+  // answer. Node's types do not declare `httpAllowHalfOpen`, hence `Object.assign`.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on("connection", (socket) => socket.once("end", () => socket.setTimeout(endedTimeout)))
   const listening = yield* Effect.mapError(
@@ -88,8 +88,8 @@ export const layerPreferring = (host: string, port: number) =>
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**
- * Serves with a context that holds up to 16 services of a request as overlays. Beyond the default of 8, each request would
- * copy the map of all services.
+ * Serves with a context that keeps up to 16 services of a request as overlays. With the default of 8, each request would copy
+ * the map of all services.
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {

@@ -22,9 +22,8 @@ export const requestTimeout = 30_000
 export const stallTimeout = 30_000
 
 /**
- * Time in milliseconds without traffic after which a half-closed connection ends: the caller has ended its side of the
- * connection (contract §1). The caller may have gone, or may still wait for an answer. The requests in flight end with the
- * connection.
+ * Time in milliseconds without traffic after which a connection ends if its caller has ended its side (contract §1). The caller
+ * may have gone, or may still wait for an answer. The requests in flight end with the connection.
  */
 export const endedTimeout = 2_000
 
@@ -87,8 +86,8 @@ export const makeRefusals = () => {
     },
 
     /**
-     * Ends a connection without traffic. A connection stays open if its caller has not ended its side, has read all answers
-     * so far, and waits for another answer.
+     * Ends a connection without traffic. Only a caller who waits for an answer keeps the connection open. This caller must have
+     * read all earlier answers, and must not have ended its side.
      */
     onTimeout: (socket: Duplex): void => {
       if (socket.readableEnded || socket.writableLength > 0 || unansweredOn(socket).length === 0) socket.destroy()

@@ -1,4 +1,4 @@
-/** The Arazzo document of the service: its workflows, over the operations of the Api. */
+/** The workflows of the service as a document of Arazzo 1.0. */
 import { Context, Predicate } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as OpenApi from "effect/http-api/OpenApi"

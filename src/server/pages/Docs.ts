@@ -1,7 +1,7 @@
 /**
- * The OpenAPI document and the interactive reference. The content security policy of the reference forbids it to load anything
- * from other hosts. Both are rendered at their first request, because the reference contains megabytes of script and most
- * processes never serve it.
+ * The OpenAPI document and the interactive reference. Both are rendered at their first request, because the reference contains
+ * megabytes of script and most processes never serve it. The content security policy of the reference forbids it to load
+ * anything from other hosts.
  */
 import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
@@ -68,9 +68,10 @@ const scalar = {
  *
  * - Requests go to the server of the page, at `path`. A browser does not send them to another origin, and `localhost` and
  *   `127.0.0.1` are two origins.
- * - Examples of parameters move to the schemas, because the viewer ignores other examples if the body has named examples.
- * - A query parameter without example or default gets an empty list as example, and its schema is wrapped. Otherwise the viewer
- *   would send an empty value, or the first value of the enumeration.
+ * - Examples of parameters move to the schemas. If the body has named examples, the viewer reads the examples of parameters only
+ *   there.
+ * - A query parameter without example or default gets an empty list as example, and its schema is wrapped in `anyOf`. Otherwise
+ *   the viewer would send an empty value, or the first value of the enumeration.
  * - `x-request-id` is left out, because its example would be the same in all requests.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(

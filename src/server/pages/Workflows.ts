@@ -1,7 +1,7 @@
 /**
  * The workflows of `/arazzo.json`: the README's first requests, as steps on the records of the demo project. A workflow can be
- * run again. Its idempotency keys are the same, so each command is answered as it was the first time. If an earlier step created
- * the record of a command, the key of the command contains the record's id, so that no key is used for two records.
+ * run again: its idempotency keys stay the same, so each command gets its first answer. After a key has expired, a run creates
+ * another record. The key of a command on a created record contains the record's id, so it is never used for two records.
  */
 import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
@@ -15,7 +15,7 @@ export type OperationName = HttpApiEndpoint.Identifier<HttpApiGroup.Endpoints<Gr
 /** Values by name. A value may be a runtime expression or contain one (Arazzo 1.0, section 4.7). */
 type Values = Readonly<Record<string, string | number>>
 
-/** A step of a workflow. The default of `stepId` is the name of the operation. */
+/** The default of `stepId` is the name of the operation. */
 export interface Step {
   readonly operation: OperationName
   readonly stepId?: string

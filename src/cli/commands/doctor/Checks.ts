@@ -87,12 +87,13 @@ export const migrations = Effect.gen(function* () {
     : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
 
-/** In milliseconds. A wrong clock gives records wrong times. If it is wrong by five minutes, receivers refuse webhooks. */
+/**
+ * Maximum differences in milliseconds. A wrong clock gives records wrong times. From five minutes on, receivers refuse webhooks.
+ */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
 /**
- * The statement may have read the clock at any time between `before` and `after`, so half of that time is subtracted from the
- * difference.
+ * The difference is measured from the middle of `before` and `after`. It may be wrong by half of this span, which is subtracted.
  */
 export const clock = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

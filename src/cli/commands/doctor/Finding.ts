@@ -4,7 +4,7 @@ import { faultLines } from "../../Runner.ts"
 
 export interface Finding {
   readonly check: string
-  /** `warning`: works, but needs attention. `skipped`: another check, on which this one depends, has failed. */
+  /** `warning`: works, but needs attention. `skipped`: a check on which this one depends is not in order. */
   readonly status: "ok" | "warning" | "failed" | "skipped"
   readonly detail: string
   /** The remedy; null if none is needed. */

@@ -35,7 +35,7 @@ const eventOf = (bytes: Uint8Array): Option.Option<object> =>
     Option.filter(Predicate.isObject)
   )
 
-/** Reasons to refuse a delivery that has a valid signature: this version of the client can't read the event. */
+/** Reasons for which `verifyWebhook` fails although the signature is valid: this version of the client can't read the event. */
 const authentic = new Set(["type_unknown", "body_invalid"])
 
 const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers }: Received) =>

@@ -57,8 +57,8 @@ type Row = Claim | (Endpoint & { readonly id: null })
  *
  * - `endpoint`: the visited endpoints, whose rows are locked.
  * - `visit`: these endpoints, with the number of deliveries that each may get (`quota`).
- * - `pending`: the first `quota` pending deliveries of each endpoint, in the order of `deliveries_open`, and one more, which
- *   gives the next due time of the endpoint.
+ * - `pending`: the first `quota` pending deliveries of each endpoint, in the order of the index `deliveries_open`, and one more,
+ *   which gives the next due time of the endpoint.
  * - `leased`: the chosen deliveries. The lock of the endpoint excludes other claims, so the update by `ctid` needs no row lock.
  */
 export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseMillis: number }) => {

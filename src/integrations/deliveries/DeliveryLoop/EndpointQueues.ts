@@ -35,8 +35,8 @@ interface EndpointQueue<C> {
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
   /**
-   * Whether the last claim leased as many deliveries as `wanted`, so that more may be due. False once the endpoint is named for
-   * the next claim.
+   * Whether the endpoint had `wanted` leases after the last claim, so that more deliveries may be due. False once the endpoint
+   * is named for the next claim.
    */
   more: boolean
   /** The monotonic time until which the endpoint counts as quick, in milliseconds. */
@@ -46,14 +46,14 @@ interface EndpointQueue<C> {
 export interface EndpointQueues<C extends Claim> {
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
-   * Names each quick endpoint that may have more due deliveries for the next claim, once at most half of its maximum number of
-   * leases is left to send. Removes queues without leases whose endpoints are no longer quick. Returns whether any endpoint is
-   * named.
+   * Names quick endpoints for the next claim: those that may have more due deliveries, and have at most half of their maximum
+   * number of leases left to send. Removes queues without leases whose endpoints are no longer quick. Returns whether any
+   * endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
   /**
-   * Removes and returns up to `namedPerClaim` named endpoints. `width` is the maximum number of leases that an endpoint may have
-   * after the claim.
+   * Removes and returns up to `namedPerClaim` named endpoints. The `width` of each is the maximum number of leases that it may
+   * have after the claim (in `make`, `width` is the concurrency).
    */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */

@@ -37,7 +37,6 @@ export interface Terms {
   readonly workerId: bigint
 }
 
-/** Whether a row of `endpoint_health` satisfies the rule by which its webhook is disabled. */
 export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Failing) => sql`coalesce(
     failing_attempts >= ${attempts}::int AND last_failed_at - failing_since >= ${forMillis}::float8 * interval '1 millisecond',
     false
@@ -179,9 +178,9 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
- * The values of a result that are in `others` at its `place`. A success has place 0: its move and its state are constant, the
- * other values are null. `is_current` is 1 if the result is for the current URL of the webhook, 0 if it is for an earlier URL,
- * and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each row.
+ * The values of a result that are in `others` at its `place`. A success has place 0: its move and its state are constant, and
+ * its delays, strikes and jitter are null. `is_current` is 1 if the result is for the current URL of the webhook, 0 if it is for
+ * an earlier URL, and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each row.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((

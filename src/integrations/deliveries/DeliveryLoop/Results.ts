@@ -36,7 +36,7 @@ export interface Result extends Pick<
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
-  /** Strikes of a failed attempt (see `strikesOf`); otherwise 0. */
+  /** Strikes of a failed attempt; otherwise 0. Three strikes make an endpoint suspect. */
   readonly strikes: number
   /** The factor by which the pause of the endpoint is multiplied, if this result begins a pause. */
   readonly jitter: number
@@ -107,8 +107,8 @@ export const make = (): Results => {
  * the values of other results are sent:
  *
  * - `endpoints` has each endpoint once, with the latest version of its URL.
- * - `others` has all results except successes for the latest URL. A result for an earlier URL does not count for the health of
- *   the endpoint (`counts`). A failure has no strikes if a later result is a success.
+ * - `others` has all results except successes for the latest URL. `counts` is false for a result for an earlier URL: it does not
+ *   change the health of the endpoint. A failure has no strikes if a later result of its endpoint is a success.
  * - `places` has, for each result, its place in `others`, starting at 1. A success has 0.
  * - `at` has, for each result, the place of its endpoint in `endpoints`, starting at 1.
  */

@@ -33,7 +33,7 @@ export interface Named extends Endpoint {
 
 /** Maximum number of projects that take turns in one claim. */
 const projectsPerClaim = 10_000
-/** Maximum number of endpoints that a project has in its turn. */
+/** Maximum number of endpoints of one project in the turns of one claim. */
 const endpointsPerTurn = 16
 
 /** The endpoints of `named`, and the projects that hold slots (`holder`) with the number of slots that each may still take. */
@@ -105,12 +105,13 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
 }
 
 /**
- * Locks the endpoints to visit. A row that another statement has locked is skipped; `lockedEndpoints` returns it.
+ * Locks the endpoints to visit. A row that another statement has locked is skipped; if it is in `named`, `lockedEndpoints`
+ * returns it.
  *
- * `lacking` is the number of deliveries that may be sent to an endpoint in addition to the deliveries in flight. `ahead` is the
- * number that may be leased in addition. Both are 0 while nothing may be sent to the endpoint. They are computed outside of the
- * subqueries, from the locked row: if the row has changed since the statement began, PostgreSQL does not evaluate the subqueries
- * again.
+ * `lacking` is the number of deliveries that may be sent to an endpoint besides the deliveries in flight. `ahead` includes
+ * `lacking`, and also counts the deliveries that may be leased ahead. Both are 0 while nothing may be sent to the endpoint. They
+ * are computed outside of the subqueries, from the locked row: if the row has changed since the statement began, PostgreSQL does
+ * not evaluate the subqueries again.
  */
 export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
@@ -134,7 +135,7 @@ export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
   ) able`
 }
 
-/** A subquery for a row of `webhooks`: the sealed secrets that sign a delivery now, at most `signingSecretsMax`. */
+/** A subquery for a row of `webhooks`: the sealed secrets that sign a delivery now, in base64, the newest first. */
 export const validSecrets = (sql: Sql) => sql`(
   SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
   WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id

@@ -8,7 +8,7 @@ export const retentionDays = 30
 /** Maximum number of events that one statement reads. */
 export const eventsPerPrune = 2_000
 
-/** The position of a round: the last event that was read. */
+/** The position of a round over all old events: the event that was read last. */
 export interface LastEvent {
   readonly projectId: string
   readonly occurredAt: Date
@@ -20,8 +20,8 @@ export const firstEvent: LastEvent = { projectId: "", occurredAt: new Date(0) }
 /**
  * Reads the next events before `horizon`, by project and time, and removes the events without a delivery. Returns the last event
  * that was read, or no row after the end of the round. A round passes over events that stay: an endpoint that was away for days
- * leaves a million old events whose deliveries are younger. If several events have the same time, a round may miss some of them.
- * The next round finds these.
+ * leaves a million old events whose deliveries were finished later and are still kept. If several events have the same time, a
+ * round may miss some of them. The next round finds these.
  */
 export const pruneEvents = (sql: SqlClient.SqlClient, horizon: Date, after: LastEvent) => {
   const most = sql.literal(String(eventsPerPrune))

@@ -69,7 +69,8 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
 }
 
 /**
- * The deliveries in flight to an endpoint. In the index they come before the pending deliveries, so no pending delivery is read.
+ * The deliveries in flight to an endpoint. In the index `deliveries_open` they come before most pending deliveries, so with
+ * LIMIT hardly any pending delivery is read.
  */
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries

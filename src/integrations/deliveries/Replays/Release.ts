@@ -1,5 +1,5 @@
 /**
- * Creates the deliveries of replays, few at a time, so that live deliveries do not wait for them.
+ * Creates the deliveries of replays, few at a time, so that live deliveries (all others) do not wait for them.
  *
  * A delivery of a replay is created only when it can be sent at once:
  *

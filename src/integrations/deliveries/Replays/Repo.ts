@@ -83,10 +83,7 @@ const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, s
   matched
 })
 
-/**
- * Starts a replay, unless a replay with this id exists. The pace counts from now on. Returns no row if this database does not
- * serve the project.
- */
+/** Starts a replay, unless a replay with this id exists. Returns no row if this database does not serve the project. */
 export const start = (sql: Sql, replay: Start) => sql`
   WITH ${servedProject(sql, replay.projectId)},
   started AS (

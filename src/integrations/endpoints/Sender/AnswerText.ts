@@ -4,8 +4,8 @@ import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
 /** Maximum number of bytes of a body that are kept. */
 const kept = 1_024
 /**
- * Number of bytes that are searched for secrets. More bytes are searched than kept, so that no part of a secret is left at the
- * cut.
+ * Number of bytes that are searched for secrets. It is more than `kept`, because a secret that the cut divides is recognized
+ * only as a whole.
  */
 const searched = 2 * kept
 

@@ -111,5 +111,5 @@ const unresolved = (cause: unknown) =>
 const found = (addresses: ReadonlyArray<string>): Addresses =>
   addresses.length > 0 ? Effect.succeed(ordered(addresses)) : Effect.fail(new NameUnresolved({ code: "ENOTFOUND" }))
 
-/** Puts IPv4 addresses first, because every network supports IPv4. */
+/** Puts IPv4 addresses first, because some networks have no IPv6. */
 const ordered = (addresses: ReadonlyArray<string>) => addresses.toSorted((a, b) => isIP(a) - isIP(b))

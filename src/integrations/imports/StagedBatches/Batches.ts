@@ -1,4 +1,4 @@
-/** SQL of staged batches. */
+/** Stores the records and the evaluations of staged batches. */
 import { Array, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"

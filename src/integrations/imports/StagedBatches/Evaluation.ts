@@ -20,13 +20,16 @@ export interface StagedRecord {
 }
 
 export interface PlacedRecord extends StagedRecord {
-  /** Place in canonical order, from 0. */
+  /** Place in the order of the records' canonical JSON, from 0. */
   readonly rank: number
   /** Place in the batch as given, from 0. */
   readonly position: number
 }
 
-/** Targets by entity type and external field. A target is the name of a field, or `restricted`. */
+/**
+ * The target of each external field, by entity type: the name of one of our fields, or `restricted` for a field that is not
+ * imported.
+ */
 export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
 
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
@@ -48,7 +51,7 @@ const ownFields = new Map(
   ])
 )
 
-/** Makes a look-up of mappings. It uses maps, because an external name may be `__proto__` or `constructor`. */
+/** Uses maps instead of objects, because an external field may be named `__proto__` or `constructor`. */
 export const profileOf = (mappings: Mappings): Profile => {
   const targets = new Map(
     entityTypes.map((type) => [
@@ -102,7 +105,7 @@ export const countsOf = (records: ReadonlyArray<StagedRecord>): ImportPreview["c
   return counts
 }
 
-/** Returns the unsupported fields, sorted by entity type and external field in UTF-16 code units. */
+/** Sorted by entity type and external field in UTF-16 code units. */
 export const unsupportedFields = (
   evaluated: ReadonlyArray<PlacedRecord & Evaluation>
 ): ReadonlyArray<UnsupportedField> =>

@@ -1,5 +1,5 @@
 /**
- * The connector of providers with the protocol of this service (contract §8). Requests are signed like webhooks, and sends are
+ * The connector of providers that use the HTTP protocol of contract §8. Requests are signed like webhooks, and sends are
  * idempotent by message id.
  */
 import { Clock, Effect, Option, Schema } from "effect"

@@ -8,7 +8,7 @@ import { connector } from "./Connector.ts"
 import { HttpUrl, secret } from "./Fields.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
-/** A bot token. It becomes part of a path. */
+/** A bot token. It has only characters that need no escapes in a URL path. */
 const token = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")
 
 const telegramApi = "https://api.telegram.org"

@@ -1,4 +1,4 @@
-/** Measures the connections of each pool, and the statements that `startWithTimeout` runs. */
+/** Measures the connections of each pool, and the statements that run with a timeout. */
 import { Context, Effect, Metric } from "effect"
 import type { Socket } from "node:net"
 import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"

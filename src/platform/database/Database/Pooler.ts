@@ -16,7 +16,7 @@ type Connection = PgConnection.PgConnection
 
 /**
  * Whether the pooler keeps prepared statements. PgBouncer 1.21 and later do, unless `max_prepared_statements` is 0. PgBouncer
- * renames the statements at the server, so this function looks for such a name.
+ * renames each prepared statement at the server. This query is prepared too, so it looks for its own new name.
  */
 const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlError.SqlError> =>
   Effect.map(
@@ -41,7 +41,7 @@ type Run = <A>(
   sql: string
 ) => Effect.Effect<A, SqlError.SqlError>
 
-/** Makes a connection whose statements are run by `run`. A statement is prepared if caller and pooler allow it. */
+/** A statement is prepared if the caller and the pooler allow it. */
 const connectionOf = (run: Run, connection: Connection): SqlConnection.Connection => {
   const result = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
     run(wanted, (prepare) => connection.query(sql, params, prepare), sql)
@@ -143,8 +143,8 @@ export const layer = (pool: Pool, connections: number, options: PgPool.Config) =
     SqlClient.SqlClient,
     make(pool, {
       ...options,
-      // All pools have the same name. Otherwise the pooler would set the name each time it gives a session to a client of
-      // another pool.
+      // At a pooler, all pools have the same application name. Otherwise the pooler would set the name each time it gives a
+      // session to a client of another pool.
       applicationName: "developer-api",
       maxConnections: connections,
       idleTimeout: Duration.minutes(1)

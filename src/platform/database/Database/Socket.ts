@@ -29,7 +29,7 @@ export const watchedSocket = (host: string, port: number, deadAfter: Duration.Du
   return socket
 }
 
-/** Compares the connection's counts of bytes every second. The counts work with and without TLS. */
+/** Checks every second whether bytes were written after the last bytes were read, with or without TLS. */
 const watch = (socket: Socket, deadAfter: Duration.Duration) => {
   const ticks = Duration.toMillis(deadAfter) / Duration.toMillis(tick)
   let answered = { read: 0, written: 0 }

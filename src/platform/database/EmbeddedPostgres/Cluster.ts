@@ -103,7 +103,7 @@ const create = (place: Place) =>
     (staging) => Effect.sync(() => removeAll(staging))
   )
 
-/** Runs `make`, which makes `file`. Ignores a failure if `file` exists afterwards, because another process has made it. */
+/** Runs `make`, which creates `file`. Ignores a failure if `file` exists afterwards, because another process has created it. */
 const unlessMade = (file: string, make: () => void) => {
   try {
     make()

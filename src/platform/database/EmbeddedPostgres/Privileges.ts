@@ -56,9 +56,9 @@ export const resolve = Effect.fnUntraced(function* (
 })
 
 // Lets PostgreSQL's user reach the checkout and the data below a directory that is closed to other users (/root, `mktemp -d`).
-// The capability dac_override is needed for this; dac_read_search would do, but containers often lack it. Only an ambient
-// capability survives exec. PostgreSQL looks for its own program with access(2), which ignores the capabilities of a non-root
-// user unless no_setuid_fixup is set.
+// The capability dac_override allows this. The weaker dac_read_search would be enough, but containers often lack it. Only an
+// ambient capability survives exec. PostgreSQL looks for its own program with access(2), which ignores the capabilities of a
+// non-root user unless no_setuid_fixup is set.
 const throughClosedDirectories = [
   "--inh-caps=+dac_override",
   "--ambient-caps=+dac_override",

@@ -98,7 +98,7 @@ export class ApiKeys extends Context.Service<
 >()("developer-api/platform/requests/auth/ApiKeys") {
   static readonly layer = Layer.unwrap(Effect.map(Settings, ({ cell }) => ApiKeys.layerOf(cell)))
 
-  /** Provides the service. The ids of new keys begin with the name of the cell, if the installation has one. */
+  /** The ids of new keys begin with the name of the cell, if there is one. */
   static readonly layerOf = (cell: Option.Option<string>) =>
     Layer.effect(
       ApiKeys,

@@ -1,7 +1,7 @@
 /**
- * Reads API keys from the database. A key that this process has found recently is read immediately. All other keys are unknown,
- * also the keys of invented tokens. Only a burst of unknown keys is read immediately. Beyond the burst, unknown keys wait for
- * the next read, which is one statement for all waiting keys. So invented tokens do not cost a statement each.
+ * Reads API keys from the database. A key that this process has found recently is read immediately. All other keys count as
+ * unknown, also the keys of invented tokens. Only a burst of unknown keys is read immediately. Beyond the burst, unknown keys
+ * wait for the next read, which is one statement for all waiting keys. So invented tokens do not cost a statement each.
  *
  * Each network that callers connect from has its own burst and an equal share of the waiting keys. So invented tokens of one
  * network do not delay or refuse new tokens of other networks. Behind a load balancer, all callers share one address and so one

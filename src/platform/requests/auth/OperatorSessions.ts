@@ -1,7 +1,7 @@
 /**
- * Sessions of the console. A session is a signed cookie, and has a CSRF token for its forms. Every replica accepts the cookie,
- * and a new `SECRET_KEY` ends all sessions. The database stores only sessions that an operator has ended, until their cookies
- * expire. All times come from the database's clock, because replicas share it.
+ * Sessions of the console. A session is a signed cookie, and has a CSRF token for its forms. All processes of the service accept
+ * the cookie, and a new `SECRET_KEY` ends all sessions. The database stores only sessions that an operator has ended, until
+ * their cookies expire. All times come from the database's clock, because all processes share it.
  */
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { Cookies, HttpServerResponse } from "effect/http"
@@ -72,7 +72,7 @@ export class OperatorSessions extends Context.Service<
     readonly extend: (session: Session, response: Response) => Response
     /** Sets the cookie of a notice for a page, which is a path with its query. */
     readonly notify: (response: Response, page: string, notice: Notice) => Response
-    /** Ends a session on every replica. */
+    /** Ends a session in every process of the service. */
     readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
     readonly hasToken: (session: Session, csrf: string) => boolean
   }

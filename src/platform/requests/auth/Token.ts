@@ -1,6 +1,6 @@
 /**
  * API tokens (contract §3): `dk_`, the key id (12 characters), `_`, the secret (32 characters), and the CRC-32 of everything
- * before it (6 characters). Because of the checksum, a mistyped token is refused without a statement.
+ * before it (6 characters). Because of the checksum, a mistyped token is refused without a look-up in the database.
  */
 import { Effect, Option, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
@@ -45,7 +45,6 @@ export interface Presented {
   readonly hash: Uint8Array
 }
 
-/** Parses a token. Undefined if the token is malformed or has a wrong checksum. */
 export const present = (text: string): Presented | undefined => {
   const match = pattern.exec(text)
   return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))

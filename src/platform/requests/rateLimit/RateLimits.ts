@@ -1,5 +1,5 @@
 /**
- * Token buckets per project and policy (contract §4). If `REDIS_URL` is set, all replicas share the buckets through Redis.
+ * Token buckets per project and policy (contract §4). If `REDIS_URL` is set, all processes share the buckets through Redis.
  * Otherwise each process has its own buckets.
  */
 import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
@@ -65,7 +65,7 @@ export class RateLimits extends Context.Service<
   )
 }
 
-/** Makes the service. Only the policy `messages` has a fallback: without it, an outage of the store would stop all messages. */
+/** Only the policy `messages` has a fallback: without it, an outage of the store would stop all messages. */
 const limitsOf = (take: Take, fallback?: Take) => {
   const takeMessage: Take =
     fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
@@ -82,10 +82,7 @@ const takeLocal = (): Take => {
   return (bucket, now) => Effect.succeed(buckets.take(bucket.key, bucket, now))
 }
 
-/**
- * Takes from the buckets in Redis. The Redis client is loaded only with `REDIS_URL`, because the client has more modules than
- * the rest of the process.
- */
+/** The Redis client is loaded only with `REDIS_URL`, because the client has more modules than the rest of the process. */
 const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { makeTake } = yield* Effect.promise(() => import("./RedisStore.ts"))
   const take = yield* makeTake(url, storeTimeout)

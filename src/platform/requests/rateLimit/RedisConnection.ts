@@ -17,9 +17,9 @@ const options = {
 
 /**
  * Takes one token of a bucket if there is one. The first key has the number of tokens, the second key the time of the last
- * refill in milliseconds. The time is from the clock of Redis, because the clocks of replicas differ and can be set back. If the
- * clock of Redis was set back, the bucket is refilled from now on. Returns whether a token was taken, the number of tokens left,
- * and the milliseconds until the next token.
+ * refill in milliseconds. The time is from the clock of Redis, because the clocks of the service's hosts differ and can be set
+ * back. If the clock of Redis was set back, the current time replaces the time of the last refill. Returns whether a token was
+ * taken, the number of tokens left, and the milliseconds until the next token.
  */
 const takeToken = defineScript({
   NUMBER_OF_KEYS: 2,
@@ -64,7 +64,7 @@ const serverAt = (url: string) => createClient({ ...options, url, scripts })
  */
 const closeTimeout = 500
 
-/** Opens a client, and closes it with the scope. The client of a single server retries without a limit until it is connected. */
+/** The client of a single server retries without a limit until it is connected. */
 const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof serverAt | typeof clusterAt>>(
   client: Client
 ) {
@@ -96,7 +96,7 @@ const isInCluster = (url: string) =>
     Effect.map((info) => /^cluster_enabled:1\r?$/m.test(info))
   )
 
-/** Connects, and returns the function that takes a token. The connection is closed with the scope. A failure is a defect. */
+/** The connection is closed with the scope. A failure is a defect. */
 export const connect = Effect.fnUntraced(function* (redacted: Redacted.Redacted) {
   const url = Redacted.value(redacted)
   const client = yield* opened((yield* isInCluster(url)) ? clusterAt(url) : serverAt(url))

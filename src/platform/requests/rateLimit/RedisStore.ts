@@ -1,4 +1,4 @@
-/** Token buckets in Redis, which replicas share. Requests fail at once while there is no connection. */
+/** Token buckets in Redis, shared by all processes of the service. Without a connection, taking a token fails at once. */
 import { Data, type Duration, Effect, Latch, type Redacted } from "effect"
 import type { RateLimit } from "../../../api/Authentication.ts"
 import { connect } from "./RedisConnection.ts"
