@@ -28,7 +28,7 @@ export interface RetryOptions {
 
 /** Whether requests are retried, and how long one attempt may take. */
 export interface AttemptOptions {
-  /** `false`: no retries. */
+  /** Default: retries with the defaults of `RetryOptions`. `false`: no retries. */
   readonly retry?: RetryOptions | false | undefined
   /**
    * Maximum time from the start of an attempt to the end of its answer. An attempt that exceeds it counts as a lost

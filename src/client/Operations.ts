@@ -115,7 +115,7 @@ type Method<Request, Answer, Failure> = ((...args: Arguments<Request>) => Effect
         readonly items: (...args: Arguments<Request>) => Stream.Stream<ItemOf<Answer>, Failure>
       })
 
-/** Every operation of the API, by group and name. */
+/** The operations of the API as functions that return Effects: `api.<group>.<operation>(request)`. */
 export type Operations = {
   readonly [Group in GroupName]: {
     readonly [Name in OperationName<Group>]: Method<

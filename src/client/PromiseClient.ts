@@ -27,9 +27,10 @@ export type DeveloperClient = PromiseOperations
  * of all pages of a list, read with `for await`, page by page.
  *
  * The client behaves like `DeveloperApi`. If an answer is 400 or above, the promise rejects with an instance of the problem's
- * class in `Problems`, which has `code`, `status`, `detail` and the members of the code (`isProblem` recognizes it). If no
- * answer arrives, or an answer cannot be decoded, the promise rejects with an Effect `HttpClientError` or `SchemaError`. If the
- * call is aborted, the promise rejects with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
+ * class in `Problems`, which `isProblem` recognizes. It has `code`, `status` and `detail`, and the further members of problems
+ * with this code. If no answer arrives, or an answer cannot be decoded, the promise rejects with an Effect `HttpClientError` or
+ * `SchemaError`. If the call is aborted, the promise rejects with the signal's reason. Throws a `TypeError` when `baseUrl` or
+ * `token` is invalid.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =

@@ -165,7 +165,10 @@ export const orNotFound = <A, R>(
 export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
-/** Settings of the transaction in which a page is read. They replace the settings of the report pool. */
+/**
+ * Settings of the transaction in which a page is read. The planner settings suit look-ups by index, unlike those of the pool for
+ * reports, on which pages are read.
+ */
 export const pageSettings: Readonly<Record<string, string>> = {
   ...keyed,
   enable_nestloop: "on",

@@ -1,4 +1,7 @@
-/** An example of each problem of each operation. */
+/**
+ * Examples of problems in the OpenAPI document. Some are the same for every operation; others depend on its parameters and its
+ * access (`ofOperation`).
+ */
 import { Record } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
 import type { Access } from "../Access.ts"

@@ -219,8 +219,8 @@ const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavai
     : Effect.die(error)
 
 /**
- * Repeats a statement while it is contended. If the project is locked (`Contended`), the repetition ends after
- * `projectFileTimeout`.
+ * Repeats a statement while it fails with a contention. The error `Contended`, which here means that the project is locked, is
+ * repeated for at most `projectFileTimeout`; errors of SQL are repeated without a limit of their own.
  */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {

@@ -107,7 +107,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onRequestUpgrade(controller: Dispatcher.DispatchController) {
-    // The request asked for no upgrade.
+    // This client never sends an `Upgrade` header, so only a faulty server switches protocols.
     controller.abort(new Error("Unexpected upgrade"))
   }
 

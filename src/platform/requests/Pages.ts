@@ -39,7 +39,10 @@ const sizes = [10, 50, 100]
 export class Pages extends Context.Service<
   Pages,
   {
-    /** Reads the page of a query. `fetch` reads at least one record more than the page, to find out if there is a next page. */
+    /**
+     * Reads the page of a query. The `limit` of the window that `fetch` gets is greater than the page, so that one more record
+     * shows whether there is a next page.
+     */
     readonly read: <Item extends { readonly id: string; readonly createdAt: string }, E, R>(
       list: List,
       query: PageQuery,

@@ -81,7 +81,10 @@ const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql
 /** Maximum number of endpoints that one statement reads. */
 export const endpointsPerSweep = 1_000
 
-/** The key at which a round starts. It sorts before all other keys. */
+/**
+ * The start of a round: the sweeps that together visit all endpoints, each from where the previous one ended. This key sorts
+ * before all others.
+ */
 export const firstEndpoint = { projectId: "", installationId: "" }
 
 /**

@@ -29,7 +29,10 @@ export interface Replay {
   readonly until: Date
 }
 
-/** A replay that can go on, and the step that it takes. */
+/**
+ * A replay that can take a step, and the function that takes it: `release`, or `empty` for a replay that is being cancelled, or
+ * `end` if the webhook is disabled.
+ */
 export interface Waiting extends Replay {
   readonly next: "release" | "empty" | "end"
 }
