@@ -7,7 +7,7 @@ import { IdempotencyKeyReused } from "./Problems.ts"
 const meaning =
   "Names this command. For 7 days, the same request with the same key gets the outcome of the first one and has no second effect. Use another key for another command."
 
-/** `form` says in words what `pattern` accepts. The reference shows it at each operation. */
+/** `form` says in words what `pattern` accepts. The reference shows these words at each mutation. */
 const key = (pattern: RegExp, form: string) =>
   Schema.String.check(Schema.isPattern(pattern, { expected: form })).annotateKey({
     description: `${meaning} ${form.charAt(0).toUpperCase()}${form.slice(1)}.`

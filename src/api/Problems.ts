@@ -8,7 +8,7 @@ import * as HttpApiError from "effect/http-api/HttpApiError"
 import { Version } from "./schema/Fields.ts"
 import { MessageId } from "./schema/Ids.ts"
 
-/** The faults at each location (`body/amountMinor`, `query/limit`, `header/idempotency-key`, `path/dealId`). */
+/** A location begins with `path`, `query`, `header` or `body`. The location `request` is for malformed HTTP. */
 export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String)).annotate({
   description: "The faults of the request: for each location, such as `body/amountMinor`, the rules that are not met."
 })
@@ -72,7 +72,7 @@ const declared = {
   provider_outcome_unknown: [503, "It is unknown whether the provider accepted the message."]
 } as const
 
-/** `extensions` are the problem's members beside those that RFC 9457 defines. */
+/** `extensions` are the problem's members beside `code` and those that RFC 9457 defines. */
 const problemWith =
   <Self>() =>
   <const Code extends keyof typeof declared, const Fields extends HttpApiError.ProblemExtensionFields>(

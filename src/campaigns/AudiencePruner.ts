@@ -31,8 +31,8 @@ const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
     rest AS (SELECT count(*) = ${sql.literal(String(batch))} AS more FROM batch)`
 
   /**
-   * Whether no recipient of an audience is `sending`. A recipient that is `sending` stays until it has the outcome of its
-   * message.
+   * Whether no recipient of an audience is `sending`. Otherwise the audience waits until the outcomes of these recipients are
+   * collected.
    */
   const isQuiet = (audience: string) => sql`NOT EXISTS (
       SELECT FROM campaign_recipients recipient
@@ -54,7 +54,7 @@ const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
     )
     SELECT FROM target`
 
-  /** Deletes a batch of recipients of a campaign that ended before the horizon. The last batch sets `recipients_removed`. */
+  /** Deletes a batch of recipients of a campaign that ended before `horizon`. The last batch sets `recipients_removed`. */
   const pruneEnded = sql`
     WITH target AS MATERIALIZED (
       SELECT ended.* FROM projects, LATERAL (

@@ -29,7 +29,7 @@ export const showCampaign = Effect.fn("showCampaign")(function* (projectId: Proj
   return found ?? (yield* lacks(projectId, "campaign", id))
 })
 
-/** The statement of the change also writes the audit entry, and only if the campaign changes. */
+/** Pauses, resumes or cancels a campaign. If the campaign changes, the same statement writes the audit entry. */
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
   projectId: ProjectId,
   id: string,

@@ -1,4 +1,7 @@
-/** Stops the background work of a project, then its mutations. If the mover's session at the source ends, both start again. */
+/**
+ * Stops the background work of a project, then its mutations. Both start again if the database session of the move at the source
+ * ends.
+ */
 import { Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { refused, seeds, type Sides, step } from "./Sides.ts"
@@ -8,8 +11,8 @@ type Sql = SqlClient.SqlClient
 const pollEvery = Duration.millis(50)
 
 /**
- * `olderEnded` waits for a transaction older than this only if the transaction has written. Of the others, only mutations can
- * still begin to write, and `fence` waits for mutations by the lock that they share.
+ * `olderEnded` does not wait for a transaction that is older than this and has written nothing. Of such transactions, only
+ * mutations can still write, and `fence` waits for mutations by the lock that they share.
  */
 const oldest = "5 seconds"
 
@@ -30,7 +33,7 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
   yield* Effect.repeat(Effect.delay(left, pollEvery), { until: (rows) => rows.length === 0 })
 })
 
-/** `claimed`: only the calls of workers. `all`: also the calls that requests make themselves. */
+/** `claimed`: only the calls of workers to webhooks and providers. `all`: also the calls that requests make themselves. */
 type Calls = "claimed" | "all"
 
 /**

@@ -8,8 +8,8 @@
  *   switch    the source answers no request of the project, and the target takes the project over
  *   clean     the next run deletes the project at the source, once the router leads to the target
  *
- * Each step can be repeated, so a run continues where the last run stopped. The session of the mover holds the rest and the
- * fence. If the mover dies, both end and the project works as before. The next run rests and fences the project again.
+ * Each step can be repeated, so a run continues where the last run stopped. The rest and the fence last only as
+ * long as the run's database session. If the run dies, the project works as before. The next run rests and fences it again.
  */
 import { Clock, Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -56,7 +56,7 @@ const longestFence = Duration.seconds(45)
 /** Once the target lags behind the source's log by fewer bytes than this, the copy only waits for the last changes and ends. */
 const closeBehind = 1_000_000
 
-/** Reads the project's mark at the source. Fails if the project is unknown, or if this database is the target of its move. */
+/** Reads the project's `Mark` at the source. Fails if the project is unknown, or if this database is the target of its move. */
 const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
   const mark = yield* markOf(yield* SqlClient.SqlClient, projectId)
   if (mark === undefined) return yield* new ProjectUnknown({ projectId })
@@ -153,7 +153,7 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.drained(sides)
 })
 
-/** Lifts the fence and ends the replication. The target already serves the project. */
+/** Called once the target serves the project. */
 const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* lift(sides)
   yield* Replication.drop(sides)
@@ -162,8 +162,8 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
 
 const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
   const { projectId, source, target } = sides
-  // In `arriving`, the target has never served the project. In any other case it has, and may have deleted the project since the
-  // switch or moved it on.
+  // In the state `arriving`, the target has never served the project. Otherwise the target has served the project, and may have
+  // deleted it or moved it on since.
   if (isArriving(yield* markOf(target, projectId), sides)) {
     return yield* refused(
       `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,

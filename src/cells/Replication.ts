@@ -52,7 +52,6 @@ export const make = Effect.fnUntraced(function* (sides: Sides) {
   )
 })
 
-/** The row of the project at the source, as JSON with the names of its columns. */
 export const rowOf = ({ projectId, source }: Sides) =>
   Effect.flatMap(
     source<{ readonly row: Readonly<Record<string, unknown>> }>`

@@ -1,4 +1,6 @@
-/** Opens the two databases of a move, takes the lock of the mover on both, and reads and changes the marks of the project. */
+/**
+ * Opens the two databases of a move, locks the project in both against other runs, and reads and changes the state of the move.
+ */
 import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from "effect"
 import { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
@@ -29,8 +31,8 @@ export const reasonOf = (error: unknown): string =>
 export const refused = (...faults: ReadonlyArray<string>) => new MoveRefused({ faults })
 
 /**
- * The two databases of a move. The mover has one session in each, which holds the locks of the move and runs one statement at a
- * time.
+ * The two databases of a move. The mover (the running command) has one session in each. The session holds the locks of the move
+ * and runs one statement at a time.
  */
 export interface Sides {
   readonly projectId: ProjectId
@@ -58,7 +60,6 @@ export interface Mark {
  */
 export const seeds = { project: 0, mover: 1 } as const
 
-/** Reports the step that a move takes, or the progress of the step. */
 export type Report = (step: string, detail?: string) => Effect.Effect<void>
 
 export interface Options {
@@ -107,7 +108,7 @@ const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: O
   if (sourceId === targetId) return yield* refused("--to is the database that the project is in")
   for (const side of [source, target]) {
     yield* take(side, projectId)
-    // A session without a statement for a minute would be closed.
+    // The pool would close a session that runs no statement for a minute.
     yield* Effect.forkScoped(Effect.repeat(Effect.ignore(side`SELECT 1`), Schedule.spaced(Duration.seconds(10))))
   }
   yield* Effect.addFinalizer(() => Effect.ignore(source`SELECT pg_advisory_unlock_all()`))
@@ -162,8 +163,8 @@ export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "so
 
 /**
  * Changes the state of the project at the source by `move`, a transition of the state machine `moves`. Fails if the current
- * state does not allow it, or if this session does not hold the lock `mover` of `seeds`. For `verified`, the session must also
- * hold the lock `project` exclusively.
+ * state does not allow `move`, or if this session does not hold the lock `mover` of `seeds`. For `verified`, the session must
+ * also hold the lock `project` exclusively.
  */
 export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: Move) {
   const to = targetOf(moves, move)

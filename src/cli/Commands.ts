@@ -1,4 +1,4 @@
-/** Every operator command (contract §13). */
+/** The command line of operators: finds and loads its commands (contract §13). */
 import { Command } from "effect/cli"
 import { cli } from "./Output.ts"
 

@@ -34,7 +34,7 @@ export const confirm = Effect.fnUntraced(function* (question: string) {
   return Option.exists(answered, (line) => /^y(es)?$/i.test(line.trim()))
 })
 
-/** Formats rows as aligned columns. The first row is the head. */
+/** The first row is the head. */
 export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const cells = rows.map((row) => row.map(oneLine))
   const widths = (cells[0] ?? []).map((_, i) =>

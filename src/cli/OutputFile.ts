@@ -65,6 +65,9 @@ const writeTo = <A, E, R>(opened: FileSystem.File, document: Document<A, E, R>) 
 const isPlatformError = (error: unknown): error is PlatformError.PlatformError =>
   Predicate.isTagged(error, "PlatformError")
 
-/** Says why a file can't be read or written: `missing` if it does not exist, else the system's code, such as EACCES or ENOSPC. */
+/**
+ * Says why a file can't be read or written: the text `missing` if it or its folder does not exist, else the system's code, such
+ * as EACCES or ENOSPC.
+ */
 export const whyOf = ({ _tag, cause }: PlatformError.PlatformError["reason"], missing: string): string =>
   _tag === "NotFound" ? missing : Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag

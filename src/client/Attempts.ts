@@ -10,7 +10,7 @@ import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Access } from "../api/Access.ts"
 import { Operation } from "../api/Requests.ts"
 
-/** The limits of retries. */
+/** How often, how soon and for how long a call is retried. */
 export interface RetryOptions {
   /** Maximum number of retries. Default: 4. */
   readonly times?: number | undefined

@@ -1,4 +1,4 @@
-/** The API as an Effect service. */
+/** The API as an Effect service with idempotency keys, checked requests and paged lists. */
 import { Context, Effect, Layer, Option, Predicate, Redacted, Stream } from "effect"
 import { WebCrypto } from "effect/crypto"
 import { FetchHttpClient, type HttpClient, HttpClientRequest } from "effect/http"
@@ -13,7 +13,7 @@ import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
 import { type CallerRequest, type CompleteRequest, hasMember, requestForm } from "./RequestForm.ts"
 
-/** The address of the API, the token, and the limits of attempts. */
+/** Options of `DeveloperApi`. If `baseUrl` or `token` is invalid, the layer dies with a `TypeError`. */
 export interface DeveloperApiOptions extends AttemptOptions {
   /**
    * The URL of the service, `https://api.example.com`, with a path prefix if the service has one. The path of the API,

@@ -138,13 +138,13 @@ type PromiseMethod<Request, Answer> = ((...args: [...Arguments<Request>, options
         readonly items: (...args: [...Arguments<Request>, options?: CallOptions]) => AsyncIterable<ItemOf<Answer>>
       })
 
-/** Options of one call. */
+/** Options of one call, passed after its request. */
 export interface CallOptions {
   /** Aborts the call and its retries. The promise then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** Every operation of the API, by group and name, as Promises. */
+/** The operations of the API as functions that return Promises: `client.<group>.<operation>(request, options)`. */
 export type PromiseOperations = {
   readonly [Group in GroupName]: {
     readonly [Name in OperationName<Group>]: PromiseMethod<OperationRequest<Group, Name>, OperationAnswer<Group, Name>>

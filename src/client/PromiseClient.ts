@@ -26,11 +26,11 @@ export type DeveloperClient = PromiseOperations
  * Makes a client: `client.<group>.<operation>(request, { signal })` for every operation, and `….items(request)` for the records
  * of all pages of a list, read with `for await`, page by page.
  *
- * The client behaves like `DeveloperApi`. If an answer is 400 or above, the promise rejects with an instance of the problem's
- * class in `Problems`, which `isProblem` recognizes. It has `code`, `status` and `detail`, and the further members of problems
- * with this code. If no answer arrives, or an answer cannot be decoded, the promise rejects with an Effect `HttpClientError` or
- * `SchemaError`. If the call is aborted, the promise rejects with the signal's reason. Throws a `TypeError` when `baseUrl` or
- * `token` is invalid.
+ * The client behaves like `DeveloperApi`. If an answer is a problem, the promise rejects with an instance of its class in
+ * `Problems`, or with `UnexpectedProblem` if the operation does not declare it. `isProblem` recognizes both. Both have `code`,
+ * `status` and `detail`; the former also has the problem's further members. If no answer arrives, or an answer cannot be
+ * decoded, the promise rejects with an Effect `HttpClientError` or `SchemaError`. If the call is aborted, the promise rejects
+ * with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =

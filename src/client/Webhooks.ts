@@ -10,7 +10,7 @@ export type WebhookEvent = { [Type in EventType]: ReturnType<typeof eventBody<Ty
 
 type HeaderValue = string | ReadonlyArray<string> | undefined
 
-/** An unverified delivery. */
+/** A delivery as it arrived, and what is needed to verify it. */
 export interface WebhookDelivery {
   /** The raw body. The signature covers its bytes: JSON that was parsed and serialized again has other bytes. */
   readonly body: string | Uint8Array
@@ -49,8 +49,8 @@ const invalid = (reason: WebhookInvalidReason, message: string, cause?: unknown)
   Effect.fail(new WebhookInvalid({ reason, message, cause }))
 
 /**
- * Verifies a delivery and decodes its event. Every signature is compared with every secret in constant time, so pass
- * the old and the new secret during a rotation. Fails with `WebhookInvalid`.
+ * Verifies a delivery and decodes its event. One signature has to fit one secret: pass the old and the new secret during a
+ * rotation. The comparison takes constant time. Fails with `WebhookInvalid`.
  */
 export const verifyWebhook = Effect.fnUntraced(function* ({
   body,

@@ -146,7 +146,6 @@ const tick = (at: Date) => {
   return text.endsWith(" 00:00") ? text.slice(5, 10) : text.slice(11)
 }
 
-/** Both axes with their labels. The horizontal axis shows times in UTC. */
 const axes = (
   x: ReturnType<typeof scaleUtc<number, number>>,
   y: ReturnType<typeof scaleLinear<number, number>>,

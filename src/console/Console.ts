@@ -172,7 +172,7 @@ const routes = HttpRouter.use(
         const overview = HttpServerResponse.redirect("/console", { status: 303 })
         const started = yield* sessions.start(form.get("code") ?? "", overview)
         if (Option.isNone(started)) return yield* signInPage
-        // The new cookie replaces the cookie of an earlier session, so the earlier session is ended.
+        // The new cookie replaces the cookie of an earlier session. Nobody could then sign out of that session.
         const earlier = yield* sessionOf(request)
         if (Option.isSome(earlier)) yield* sessions.end(earlier.value)
         return started.value

@@ -1,4 +1,4 @@
-/** The layout of every page, and its response headers. */
+/** What all pages share: navigation, notice, footer, and response headers. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { type Notice, type Session, withoutNotice } from "../platform/requests/auth/OperatorSessions.ts"
@@ -17,7 +17,7 @@ interface Head {
   readonly title: string
   /** The project whose sections are in the header. */
   readonly project?: string | undefined
-  /** Without a session the header has no links. */
+  /** Without a session the header links only to the overview. */
   readonly session?: Session | undefined
   /** The URL of the page, if the page may be refreshed and may show what an action has done. */
   readonly url?: string | undefined

@@ -154,7 +154,7 @@ export const timeOf = (request: PageRequest, name: string) => {
       })
 }
 
-/** Turns failures of a service, such as a project that another cell serves, into a 404 page. */
+/** Turns a failure other than one of SQL, such as `ProjectUnknown`, into a 404 page. */
 export const orNotFound = <A, R>(
   effect: Effect.Effect<A, { readonly message: string } | SqlError.SqlError, R>
 ): Effect.Effect<A, PageError | SqlError.SqlError, R> =>
@@ -166,8 +166,8 @@ export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
 /**
- * Settings of the transaction in which a page is read. The planner settings suit look-ups by index, unlike those of the pool for
- * reports, on which pages are read.
+ * Settings of the transaction that reads a page: they suit look-ups by index. The pool of its connection has settings for
+ * reports, which read many rows.
  */
 export const pageSettings: Readonly<Record<string, string>> = {
   ...keyed,
@@ -175,10 +175,7 @@ export const pageSettings: Readonly<Record<string, string>> = {
   statement_timeout: "1s"
 }
 
-/**
- * Reads a page in one read-only transaction, with a timeout of one second for each statement. Replaces the planner settings of
- * the report pool, which suit statements over many rows. The statements of pages look up few rows by index.
- */
+/** Reads a page in one read-only transaction. Each statement may take one second. */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     Effect.andThen(

@@ -30,7 +30,10 @@ export const makeDeals = Effect.gen(function* () {
   const notifier = yield* Notifier
   const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
   const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
-  /** Runs a mutation, then notifies the delivery workers of the deliveries that it has appended. A replay appends none. */
+  /**
+   * Runs a mutation, then notifies the delivery workers of the deliveries that the mutation has appended. A repeated request
+   * appends none.
+   */
   const notifyAfter = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
     Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 

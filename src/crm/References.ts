@@ -11,7 +11,7 @@ const tables = {
 /**
  * Returns a SQL expression for each reference: a space and the member if the referenced record does not exist in the project,
  * otherwise null. Referenced records are never removed, so they are not locked. `row` must have only values of the request: a
- * reference in a locked row can be newer than the snapshot of the statement.
+ * record that a locked row references can be newer than the snapshot of the statement, and would seem missing.
  */
 export const missingReferences = (row: string, members: ReadonlyArray<keyof typeof tables>): string =>
   members

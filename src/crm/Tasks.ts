@@ -52,7 +52,7 @@ export const createTask = Effect.fn("createTask")(function* (projectId: ProjectI
   return id
 })
 
-/** Completes a task and emits `crm.task.completed.v1`. A completed task stays as it is. */
+/** Completes a task and emits `crm.task.completed.v1`. A task that is completed already stays as it is. */
 export const completeTask = Effect.fn("completeTask")(function* (projectId: ProjectId, id: TaskId) {
   const [verdict] = yield* complete(yield* SqlClient.SqlClient, yield* eventContext(projectId), id).pipe(Effect.orDie)
   if (verdict === undefined) return yield* new ProjectUnknown({ projectId })

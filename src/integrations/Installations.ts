@@ -1,4 +1,4 @@
-/** Installations of integrations (contract §10). Project files create them. */
+/** Lists installations of integrations (contract §10). Project files create them. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { details } from "../api/Details.ts"

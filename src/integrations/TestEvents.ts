@@ -16,7 +16,7 @@ import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
 import { Sender } from "./endpoints/Sender.ts"
 
-/** Without an answer, `errorCode` is one of the codes that attempt logs use. */
+/** Returns `status` if there was an answer; otherwise `errorCode`, one of the codes of attempt logs. */
 export const sendTestEvent = Effect.fn("sendTestEvent")(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
@@ -62,7 +62,7 @@ const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: 
   SELECT installation_id AS "installationId", endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
   FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-/** A test event changes no row, so the entry depends only on the project. */
+/** Writes the audit entry. A test event changes no row, so the only condition is that the project exists. */
 const record = (sql: SqlClient.SqlClient, projectId: ProjectId, action: Audited) => sql`
   WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
   ${recordAction(sql, action, "project")}

@@ -26,7 +26,7 @@ export const showWebhook = Effect.fn("showWebhook")(function* (projectId: Projec
   return webhook ?? (yield* lacks(projectId, "webhook for installation", installationId))
 })
 
-/** Enables a webhook; its endpoint is tried at once. An enabled webhook is unchanged. */
+/** Enables a webhook; its endpoint is tried at once. No change if the webhook is enabled already. */
 export const enableWebhook = Effect.fn("enableWebhook")(function* (projectId: ProjectId, installationId: string) {
   const { webhook } = yield* changeWebhook(projectId, installationId, enable)
   return webhook

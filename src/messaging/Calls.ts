@@ -36,7 +36,7 @@ export class Calls extends Context.Service<
     readonly make: (attempt: Attempt, guard?: Guard) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Records an attempt whose lease has ended without a result. Its outcome is unknown. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Postpones a leased attempt that this process does not make. */
+    /** Records a leased attempt as postponed, without a call. */
     readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Waits until all calls have ended and the recording of their outcomes has ended. */
     readonly drain: Effect.Effect<void>
@@ -72,7 +72,8 @@ export class Calls extends Context.Service<
         const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
         return yield* recording({ attempt, result }).pipe(
-          // If the recording fails, the caller gets the error at once. The recording is repeated for the duration of a lease.
+          // If the recording fails, the caller gets the error at once. The recording is repeated in the background, for the
+          // duration of a lease.
           Effect.tapError(() =>
             recording({ attempt, result }).pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),
@@ -93,7 +94,8 @@ export class Calls extends Context.Service<
           })
           return Effect.uninterruptibleMask((restore) =>
             restore(guard(call)).pipe(
-              // The process ends. If the call has begun, the provider may have accepted the message.
+              // Only the end of the process interrupts an attempt. If the call has begun, the provider may have accepted the
+              // message.
               Effect.onInterrupt(() =>
                 recorded(leased, isCalled ? outcomes.interrupted : outcomes.notCalled).pipe(
                   Effect.timeoutOption(Duration.seconds(2)),
@@ -117,8 +119,7 @@ export class Calls extends Context.Service<
 
       return {
         lease,
-        // The attempt runs in its own fiber. If the caller is interrupted, the fiber goes on and records the outcome, so the
-        // lease need not expire.
+        // The attempt runs in its own fiber, so that it outlives an interrupted caller.
         make: (leased, guard = identity) =>
           Effect.uninterruptible(
             Effect.flatMap(FiberSet.run(fibers, withOwnTime(Effect.interruptible(attempt(leased, guard)))), (fiber) =>

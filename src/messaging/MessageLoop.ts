@@ -125,7 +125,7 @@ export class MessageLoop extends Context.Service<
         const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
-      // Finalizers run in reverse order, so this one runs first. Messages that a statement in progress claims are then given
+      // This finalizer is added last, so it runs first. From then on, messages that a statement in progress claims are given
       // back.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {

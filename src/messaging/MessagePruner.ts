@@ -5,10 +5,9 @@ import { prune, pruning } from "../platform/background/Retention.ts"
 /**
  * Some messages are kept for longer:
  *
- * - A message that is neither sent nor failed needs another attempt or an operator.
- * - A campaign has to collect the outcome of its message, so the age of a message counts from its last change.
- * - A repeated send reads the message of its idempotency key. So a message stays while the project has a key that is at least as
- *   old as the message.
+ * - A message that is neither sent nor failed: it needs another attempt or an operator.
+ * - A message that was changed lately: its campaign may not have collected the outcome yet.
+ * - A message that is not older than the oldest idempotency key of its project: a repeated send may read the message.
  */
 export const layer = pruning(
   "message pruning",

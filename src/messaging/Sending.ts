@@ -49,14 +49,14 @@ export const makeSend = Effect.gen(function* () {
       withOwnTime
     )
 
-  /** Waits until the first call for a message has ended, in any process. Returns the message. */
+  /** Waits, up to a limit, for the end of the first call for a message, in whichever process. Returns the message. */
   const settled = (projectId: ProjectId, id: MessageId) =>
     Effect.repeat(current(projectId, id), { schedule: Schedule.spaced(Duration.millis(100)), while: isCalling })
 
-  // Longest wait of a repeated request: the deadline of a call, and time to record its outcome.
+  // Age of a message at which repeated requests stop waiting: the deadline of a call, and time to record its outcome.
   const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
-  // `ageMillis` counts from a time of the process that created the message, whose clock may be ahead. So the wait also ends when
-  // only `leaseLeft` of the lease is left, by the database's clock.
+  // If the clock of the process that created the message is ahead, `ageMillis` is too small. So the wait also ends when only
+  // `leaseLeft` of the lease is left, by the database's clock.
   const leaseLeft = Duration.toMillis(calls.lease) - longestWait
   const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
     deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft

@@ -1,7 +1,4 @@
-/**
- * Monotonic time. Durations are measured with monotonic time, because the time of day can be set back. A test clock controls both
- * times.
- */
+/** Durations are measured with monotonic time, because the time of day can be set back. A test clock controls both times. */
 import { Cache, Clock, Duration, Effect, Exit, Option } from "effect"
 
 export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6

@@ -52,7 +52,7 @@ const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
 
 export const isClosed = (state: State | null): boolean => state !== null && closed.includes(state)
 
-/** A SQL condition: the project is not in a closed state. `state` is its `move_state`. */
+/** A SQL condition on `state`, a `move_state`: the project is not in a closed state. */
 export const livesHere = (sql: SqlClient.SqlClient, state: Statement.Fragment): Statement.Fragment =>
   sql`(${state} IS NULL OR ${state} NOT IN ${sql.in(closed)})`
 

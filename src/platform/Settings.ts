@@ -131,8 +131,8 @@ const settingsOf = (given: typeof Variables.Type) => ({
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
   /**
-   * The name of this cell, which is one of several databases with their processes. The ids of API keys that are issued here
-   * begin with it.
+   * The name of this cell: one of several databases, each with its processes. The ids of API keys that are issued here begin
+   * with this name.
    */
   cell: Option.fromUndefinedOr(given.CELL),
   /** Whether `/mcp` is served (Model Context Protocol). */

@@ -1,6 +1,6 @@
 /** Characters that no string may contain (contract §1), and characters that are not shown to an operator. */
 
-/** U+0000 and unpaired surrogates. */
+/** U+0000 and unpaired surrogates, which PostgreSQL can't store in text. */
 // oxlint-disable-next-line no-control-regex -- the pattern matches U+0000
 const unsafe = /\u0000|\p{Surrogate}/u
 

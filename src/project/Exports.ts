@@ -22,7 +22,7 @@ export interface ExportReport {
   readonly records: Readonly<Record<string, number>>
 }
 
-/** Writes a text. The caller waits for the end before it generates the next text. */
+/** Writes a text. The caller generates the next text only afterwards. */
 type Write<E> = (text: string) => Effect.Effect<void, E>
 
 /** Writes a project, in pieces of some 64 KiB. Calls `progress` for each record. */

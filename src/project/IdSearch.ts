@@ -1,4 +1,4 @@
-/** The search by the beginning of an id, over several kinds of records. */
+/** Searches several kinds of records by the beginning of an id, for the console. */
 import type { SqlClient, Statement } from "effect/sql"
 
 /** The table of each kind of record, and the columns with the id and the name. */
@@ -23,7 +23,6 @@ export interface Found {
   readonly name: string
 }
 
-/** Maximum number of projects that are searched, and of records of each kind that are found. */
 export const maxProjects = 500
 export const maxFound = 10
 

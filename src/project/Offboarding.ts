@@ -28,7 +28,7 @@ interface Removal {
   readonly deleted: Readonly<Record<string, number>>
 }
 
-/** Whether rows can't be removed yet because other rows reference them. The next round tries them again. */
+/** Whether rows can't be removed yet because other rows reference them. The next pass over all tables tries them again. */
 const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "ConstraintError"
 
 /** Whether another process holds locks on the rows. The batch is then retried. */
@@ -73,8 +73,8 @@ export const removeProject = Effect.fn("removeProject")(
       const before = rows
       yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
       const gone = yield* Effect.asSome(removeRow(sql, projectId)).pipe(
-        // A statement that began before the mark may have added a row since. Begins another round, unless this round has removed
-        // nothing.
+        // A statement that began before the project was marked may have added a row since. So all tables are emptied again,
+        // unless this pass has removed nothing.
         Effect.catchIf(
           (error) => isReferenced(error) && rows > before,
           () => Effect.succeedNone

@@ -40,7 +40,7 @@ export const applyProject = Effect.fn("applyProject")(function* (text: string) {
   yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
   return yield* sql.withTransaction(Effect.tap(applyFile(sql, parsed.success), () => reportChanges(sql))).pipe(
     Effect.catchTag("SqlError", Effect.die),
-    // After the transaction, because mutations can't begin before it ends.
+    // After the transaction, so that the project's mutations do not also wait for ANALYZE.
     Effect.tap(() => analyzeChanged(sql))
   )
 })

@@ -1,4 +1,6 @@
-/** Liveness and readiness (contract §15). */
+/**
+ * `/healthz`: the process runs. `/readyz`: the database and the rate limiter answer, and background work goes on (contract §15).
+ */
 import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"

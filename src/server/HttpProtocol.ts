@@ -39,7 +39,7 @@ export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
     }
   },
   // A handler returns a body that is already encoded. Encoding it again by its schema would double the cost of a list. The
-  // contract tests validate every answer against the document.
+  // contract tests validate every answer against the OpenAPI document.
   answerOf:
     ({ status }) =>
     (body, own, collected) => {

@@ -90,10 +90,10 @@ const withHeaders = (response: Response, { headers }: CurrentRequestShape): Resp
  */
 const closedByCaller = HttpServerResponse.empty({ status: 499 })
 
-/** The liveness probe succeeds while the process drains, so that no supervisor restarts it. */
+/** This probe succeeds while the process drains, so that no supervisor restarts the process. */
 const liveness = "/healthz"
 
-/** `url` is the URL that the router reads. It may differ from the URL of the request. */
+/** `url` is the URL that the router reads: that of the request, or the form of it that `routable` makes. */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,

@@ -126,9 +126,9 @@ export const addRoute = Effect.fnUntraced(function* (
 })
 
 /**
- * Whether requests of pages with this `Origin` are accepted. Only browsers send an `Origin`. Accepted are pages of this service
- * and of the loopback, where tools for developers run. The name of any other site can be made to resolve to this server (DNS
- * rebinding).
+ * Whether a request with this `Origin` is accepted. Only browsers send an `Origin`, to name the page. Only pages of this service
+ * and of the loopback, where tools for developers run, are accepted: the name of any other site can be made to resolve to this
+ * server (DNS rebinding).
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true
@@ -138,7 +138,7 @@ const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
 
 type ResultOf = (params: Readonly<Record<string, unknown>>) => object
 
-/** Results by method. They do not depend on the caller. */
+/** The results of the methods that run no operation, by method. */
 const statelessResults = new Map<string, ResultOf>([
   ["server/discover", () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })]
 ])

@@ -1,4 +1,4 @@
-/** Renders problems as answers (contract §2). */
+/** Turns failures into problems, and problems into answers (contract §2). */
 import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { details } from "../api/Details.ts"
@@ -59,8 +59,8 @@ export const problemResponse = (
 }
 
 /**
- * Returns the problem that answers a failure: the operation's own 503 problem if the service is unavailable,
- * `service_unavailable` if the project is locked, and `internal` if the failure is no problem.
+ * Returns the problem that answers a failure. A failure that is no problem becomes `internal`. An outage becomes the operation's
+ * own 503 problem; a locked project is no outage. Every other problem stays as it is.
  */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)

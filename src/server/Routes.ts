@@ -35,7 +35,7 @@ HttpApi.reflect(Api, {
   }
 })
 
-/** Whether a request to a path (without its query) is a message send, which has a 503 problem of its own (contract §4). */
+/** Whether a request to a path (without its query) is a message send, which has a 503 problem of its own (contract §8). */
 export const isSend = (method: string, path: string): boolean =>
   sends.some((send) => send.method === method && send.pattern.test(path))
 

@@ -7,7 +7,6 @@ import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValue
 
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]
 
-/** No key opens any stored secret: the keys belong to another database. */
 class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count: number }> {
   override get message() {
     return `SECRET_KEY does not open what is stored (${plural(this.count, "secret", "secrets")}): set the key that sealed it, or name it in SECRET_KEY_PREVIOUS`

@@ -1,6 +1,6 @@
 /**
- * Descriptions and examples of the parameters of all operations. The examples name records of the demo project that the README
- * does not change. The demo project has no deliveries, so the example of a delivery is the id of no record.
+ * Descriptions and examples of the parameters of all operations. The examples name records of the demo project that the requests
+ * in the README do not change. The demo project has no deliveries, so the example of a delivery is the id of no record.
  */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"

@@ -1,4 +1,4 @@
-/** The audience of a campaign (contract §9). */
+/** The filter of a campaign's audience, and the counts of a frozen audience (contract §9). */
 import { Effect, Schema } from "effect"
 import { text } from "../schema/Fields.ts"
 
@@ -67,8 +67,8 @@ const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an 
 const countOf = (what: string) => count.annotate({ description: `The number of ${what}, from 0.` })
 
 /**
- * The counts of an audience when it was frozen (its recipients were stored). `candidateCount` is `eligibleCount` plus all
- * exclusions.
+ * The filter and the counts of an audience at the time when its recipients were stored (frozen). `candidateCount` is
+ * `eligibleCount` plus all exclusions.
  */
 export const Audience = Schema.Struct({
   filter: Schema.toType(AudienceFilter)

@@ -8,10 +8,7 @@ export type CampaignStatus = typeof CampaignStatus.Type
 
 const draftOnly = { draft: "draft" } as const
 
-/**
- * The moves of the commands. `where it was` is the state that the campaign was paused from. `gone` means that the campaign is
- * deleted.
- */
+/** `where it was` is the state that the campaign was paused from. `gone` means that the campaign is deleted. */
 export const campaigns = machine({
   states: campaignStatuses,
   others: ["where it was", "gone"],

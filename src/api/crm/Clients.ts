@@ -1,4 +1,4 @@
-/** Endpoints of clients (contract §7). */
+/** The fields and endpoints of clients, the contacts of a project (contract §7). */
 import { Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

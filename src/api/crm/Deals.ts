@@ -1,4 +1,4 @@
-/** Endpoints of deals (contract §7). */
+/** The fields, status moves, rules and endpoints of deals (contract §7). */
 import { Effect, Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

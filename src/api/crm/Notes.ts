@@ -1,4 +1,4 @@
-/** Endpoints of notes (contract §7). */
+/** The fields and endpoints of the notes on deals (contract §7). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

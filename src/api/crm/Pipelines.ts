@@ -1,4 +1,4 @@
-/** The endpoint of pipelines (contract §7). */
+/** The endpoint that lists pipelines with their stages (contract §7). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

@@ -1,4 +1,4 @@
-/** The endpoint of ticket ratings (contract §7). */
+/** The endpoint that records an operator's rating of a ticket (contract §7). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

@@ -1,4 +1,4 @@
-/** The endpoint of the import preview (contract §11). */
+/** The endpoint that shows what an import of staged records would change (contract §11). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

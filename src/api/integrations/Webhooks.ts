@@ -1,4 +1,4 @@
-/** Endpoints of outbound webhooks (contract §10). */
+/** Endpoints that configure webhooks, rotate their secrets and retry deliveries (contract §10). */
 import { Schema, SchemaGetter } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

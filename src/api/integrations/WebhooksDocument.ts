@@ -1,4 +1,4 @@
-/** The `webhooks` of the OpenAPI document (contract §10). */
+/** The `webhooks` of the OpenAPI document, one for each event type (contract §10). */
 import { JsonSchema, Schema } from "effect"
 import { type EventType, eventBody, events, eventTypes } from "./Events.ts"
 

@@ -1,4 +1,4 @@
-/** Endpoints of messaging (contract §8). */
+/** Endpoints that list sources, send text replies and show messages (contract §8). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -20,7 +20,7 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
-/** The types of providers. Each type has a connector. */
+/** The types of providers. Each type has a connector, which calls the provider. */
 export const providerTypes = ["http", "telegram", "sandbox"] as const
 export const ProviderType = Schema.Literals(providerTypes)
 export type ProviderType = typeof ProviderType.Type

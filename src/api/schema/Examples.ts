@@ -1,4 +1,4 @@
-/** An operation's examples in the OpenAPI document. `requests` has several bodies. */
+/** An operation's examples in the OpenAPI document. `requests` has several bodies, by name. */
 import { Context, Record } from "effect"
 
 export class Examples extends Context.Service<

@@ -43,7 +43,7 @@ export const stepOf = <State extends string, Move extends string, Target extends
   return { from, to: targetOf(machine, move) }
 }
 
-/** The state itself is left out. */
+/** `state` itself is not listed, even if a move leaves it as it is. */
 export const targetsOf = <State extends string, Move extends string, Target extends string>(
   { moves }: Machine<State, Move, Target>,
   state: State

@@ -20,7 +20,7 @@ type Sql = SqlClient.SqlClient
 /** Time after which a recipient is examined again if the circuit of its channel admitted no call. */
 const stepBack = "30 seconds"
 
-/** The id of a message, which is also the idempotency key of the provider. It is the same for each attempt on a route. */
+/** The id of a message: the same for each attempt on a route. The provider gets it as the idempotency key. */
 const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
   '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ']'
 ), 'UTF8')), 'hex'), 32)`

@@ -1,4 +1,6 @@
-/** `cells`: several databases, each with its own processes, behind one router (contract §18). */
+/**
+ * `cells`: prints what the router in front of several cells needs. A cell is a database with its own processes (contract §18).
+ */
 import { Data, Effect, Option } from "effect"
 import { Command } from "effect/cli"
 import { movedKeys } from "../../cells/KeyMap.ts"

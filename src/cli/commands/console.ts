@@ -1,4 +1,4 @@
-/** `console`: a link to the operators' console. */
+/** `console`: prints a link that opens the operators' console once. */
 import { Data, Effect, Option } from "effect"
 import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"

@@ -11,7 +11,6 @@ import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, confirm, isOnTerminal, table } from "../Output.ts"
 
-/** The endpoint did not answer a test event with 2xx. */
 class TestRefused extends Data.TaggedError("TestRefused")<{
   readonly status: number | null
   readonly errorCode: string | null

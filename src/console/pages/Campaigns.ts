@@ -40,10 +40,7 @@ export const campaigns = projectPage(
   })
 )
 
-/**
- * Shows how many recipients have a final state. Before the campaign runs, shows the size of its audience, if that is fixed
- * already.
- */
+/** Shows how many recipients have a final state. Before the campaign runs, shows the size of its frozen audience, if any. */
 const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
   if (eligible === null) return "no audience yet"
   return recipients === 0

@@ -20,7 +20,6 @@ const given = Struct.omit(creatable, ["pipelineId", "stageId"])
 
 const createdData = `json_build_object(${eventDeal("created")})`
 
-/** `next` adds the defaults of pipeline and stage; `decided` checks the references. */
 export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNotFound> => ({
   args: {
     id: "text",

@@ -1,4 +1,4 @@
-/** Configures webhooks, and rotates their signing secrets. */
+/** SQL: `configure` creates, changes or enables a webhook; `rotate` replaces its secret. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { details } from "../../api/Details.ts"

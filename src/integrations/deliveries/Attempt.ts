@@ -65,7 +65,7 @@ const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent
     })
   })
 
-/** `now` is in milliseconds. */
+/** `now`, in milliseconds, is the time in the signatures. */
 export const headersOf = (
   secrets: ReadonlyArray<Redacted.Redacted>,
   {
@@ -94,9 +94,9 @@ export type Secrets = (
 const remembered = 10_000
 
 /**
- * Returns a function that opens the secrets of an endpoint. The opened secrets are cached, because only a rotation changes them.
- * If no key opens the newest secret, the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older
- * secret that no key opens is left out, because receivers can verify the signature by the newest secret.
+ * Returns a function that opens the secrets of an endpoint, and caches them until the sealed secrets change. If no key opens the
+ * newest secret, the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older secret that no key
+ * opens is left out, because receivers can verify the signature by the newest secret.
  */
 export const secretsOf = (box: SecretBox["Service"]): Secrets => {
   const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()

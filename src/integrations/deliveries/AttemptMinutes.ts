@@ -9,7 +9,7 @@ import { isAwake } from "../../platform/Moves.ts"
 /** Number of ranges between a duration and its double: a range ends 19 % above its start. */
 const perDoubling = 4
 
-/** Returns the range of a duration. Range 0 ends at 1 ms. */
+/** Returns the number of the range (bucket) of a duration. Range 0 ends at 1 ms. */
 export const bucketOf = (millis: number): number =>
   millis < 1 ? 0 : Math.min(100, 1 + Math.floor(perDoubling * Math.log2(millis)))
 

@@ -90,7 +90,7 @@ interface Selected {
  * A query of all columns of the selected deliveries, ordered by id. Without `states` and `types`, it reads the index
  * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_state`, one for each state and type. Each
  * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the
- * parameters in each part. The part `WHERE false` returns nothing. It keeps the SQL valid if `types` is empty.
+ * parameters in each part. The part `WHERE false` keeps the SQL valid if `types` is empty.
  */
 export const inOrder = (
   sql: SqlClient.SqlClient,
@@ -119,7 +119,7 @@ type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; 
 /**
  * Finds a page of deliveries, newest first. Indexes select the deliveries of an installation by state and type, and the dead
  * deliveries of a project. Other conditions are checked row by row, for example whether an open delivery is `pending` or
- * `delivering`. Then at most the next `scanLimit` deliveries are read. All columns are read only for the deliveries of the page.
+ * `delivering`. One call checks at most `scanLimit` deliveries. All columns are read only for the deliveries of the page.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -131,7 +131,7 @@ export const find = (
   const isUnfinished = status === "pending" || status === "delivering"
   const isFiltered = installationId === null ? type !== null || status !== null : isUnfinished
   const rows = isFiltered ? scanLimit : limit + 1
-  // A missing upper bound is left out of the SQL text, so that a generic plan is as good as a plan for the actual values.
+  // Without `below`, the SQL text has no upper bound. A generic plan is then as good as a plan for the actual values.
   const above = since === null ? undefined : firstIdAt("dlv", since.getTime())
   const [below] = [after, until === null ? null : firstIdAt("dlv", until.getTime())]
     .filter((id) => id !== null)

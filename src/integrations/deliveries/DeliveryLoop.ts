@@ -133,7 +133,6 @@ const make = Effect.gen(function* () {
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  /** Adds the result of an attempt. Returns the next delivery for the endpoint, if there is one. */
   const endAttempt = (lease: Leased, outcome: Outcome) => {
     slots.release(lease)
     const at = monotonicMillis(clock)

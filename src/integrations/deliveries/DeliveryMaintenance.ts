@@ -18,15 +18,15 @@ import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMain
 import * as Metrics from "./DeliveryMetrics.ts"
 
 const reclaimEvery = Duration.millis(500)
-/** Pauses of the sweep: after a round, and between two statements of a round. A round over 100,000 endpoints takes 25 s. */
+/**
+ * Pauses of the sweep: after a round over all endpoints, and between its statements. A round over 100,000 endpoints takes 25 s.
+ */
 const sweepEvery = Duration.seconds(1)
 const sweepPause = Duration.millis(250)
 const discardEvery = Duration.seconds(1)
 const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
-/**
- * Pause between two statements of a round over old events. It limits the load: each round also reads the old events that stay.
- */
+/** Pause between two statements of a round over old events. It limits the load. */
 const prunePause = Duration.seconds(1)
 const measureEvery = Duration.seconds(15)
 

@@ -14,7 +14,6 @@ const duration = Metric.histogram("webhook_attempt_duration_seconds", {
   boundaries: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15]
 })
 
-/** Maximum of `webhook_queue_depth`: counting stops there. */
 const maxDepth = 100_000
 
 const depth = Metric.gauge("webhook_queue_depth", {
@@ -51,7 +50,7 @@ export const countDead = (outcome: "disabled" | "expired", count: number) =>
 /**
  * Counts pending deliveries, up to `limit`, and measures for how many seconds the oldest due delivery has waited. The second
  * value leaves out suspect endpoints. It also leaves out endpoints to which nothing may be sent: their `claim_at` is null or in
- * the future. Projects whose background work rests during a move are left out.
+ * the future. Both values leave out projects whose background work is stopped by a move.
  */
 export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
   sql<{ readonly depth: number; readonly seconds: number }>`

@@ -29,7 +29,7 @@ interface Times {
 /** Whether the endpoint is gone permanently, so that its webhook is disabled. */
 export const isGone = (statusCode: number | null): boolean => statusCode === 410
 
-/** `random` is from 0 to 1. */
+/** `random`, from 0 to 1, gives the jitter of the delay and of a pause. */
 export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
   const answer = outcome._tag === "answered" ? outcome : null
   const result = {

@@ -8,7 +8,10 @@ import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import { empty, end, release, type Replay, type Waiting, listRunnable } from "./Replays/Release.ts"
 
-/** Pauses after a run: `interval` if it made deliveries, `whenFull` if it made none, `whenIdle` if no replay could go on. */
+/**
+ * Pauses after a run: `interval` if it made deliveries, `whenFull` if runnable replays made none, `whenIdle` without runnable
+ * replays.
+ */
 const interval = Duration.millis(100)
 const whenFull = Duration.millis(250)
 const whenIdle = Duration.seconds(1)
@@ -37,8 +40,8 @@ export const layer = Layer.effectDiscard(
         if (made > 0) yield* notifier.appended(replay.projectId, [replay.installationId])
         return made
       },
-      // Also catches defects, so that the other replays go on. For example, the statement fails if an event that it delivers
-      // again is pruned meanwhile.
+      // Also catches defects, so that the other replays go on. For example, an INSERT fails if the event of the delivery is
+      // pruned meanwhile.
       (effect, { id, projectId }) =>
         Effect.catchCauseIf(
           effect,
@@ -47,7 +50,7 @@ export const layer = Layer.effectDiscard(
         )
     )
 
-    /** Returns the pause until the next run. */
+    /** Takes a step of each runnable replay. Returns the pause until the next run. */
     const run = Effect.gen(function* () {
       const replays = yield* statement(listRunnable(sql))
       if (replays.length === 0) return whenIdle

@@ -28,7 +28,6 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
   /** Empty for all types to which the webhook is subscribed. Events of other types are never sent again. */
   readonly eventTypes: ReadonlyArray<EventType>
   readonly pace: number
-  /** Whether to count the deliveries without starting a replay. */
   readonly dryRun: boolean
   /** The id of the replay, from `newReplayId`; by default a new one. A replay with this id is not started a second time. */
   readonly replayId?: string | undefined
@@ -36,7 +35,7 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
 
 /**
  * Starts a replay of the deliveries of a period, which ends now at the latest. Returns how many deliveries match (`matched`) and
- * how many will be made (`queued`). For a dry run, `queued` is 0 and the id is null.
+ * how many will be made at most (`queued`). For a dry run, `queued` is 0 and the id is null.
  */
 export const startReplay = Effect.fn("startReplay")(function* ({
   dryRun,
@@ -73,7 +72,7 @@ export const startReplay = Effect.fn("startReplay")(function* ({
   return { replayId: id, matched, queued: matched }
 })
 
-/** Counts the selected deliveries in portions, so that no statement takes long even if the range is long. */
+/** Counts the selected deliveries in portions, so that no statement takes long. */
 const countAll = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, selection: Selection) {
   let matched = 0
   let position: string | null = firstIdAt("dlv", selection.since.getTime())

@@ -27,7 +27,6 @@ export const deliveries = machine({
     cancelled: { pending: "dead" },
     /** The delivery is older than the sum of all delays of the retry schedule plus one day. */
     expired: { pending: "dead" },
-    /** A caller or an operator retries the delivery. */
     retried: { dead: "pending" }
   }
 })

@@ -8,7 +8,7 @@ import { BlockList, isIP, isIPv4, isIPv6 } from "node:net"
 /** `refused`: neither public nor in an allowed network. */
 export type AddressClass = "public" | "allowed" | "refused"
 
-/** The networks of `WEBHOOK_ALLOWED_NETWORKS`. */
+/** A set of networks, such as those of `WEBHOOK_ALLOWED_NETWORKS`. */
 export interface AllowedNetworks {
   readonly isEmpty: boolean
   readonly has: (address: string) => boolean

@@ -17,7 +17,7 @@ import { Names } from "./Sender/Names.ts"
 interface SenderConfig {
   /** Maximum duration from the resolution of the name to the end of the answer (`WEBHOOK_TIMEOUT`). */
   readonly timeout: Duration.Duration
-  /** `WEBHOOK_ALLOWED_NETWORKS`. */
+  /** Networks that may be called though not public (`WEBHOOK_ALLOWED_NETWORKS`). */
   readonly allowed: AllowedNetworks
 }
 

@@ -28,7 +28,7 @@ export interface Details extends Listed, Pick<Webhook, "secrets">, Pick<Health, 
   readonly id: InstallationId
 }
 
-/** The state of an endpoint, from its row of `endpoint_health`. */
+/** An SQL expression: the state of an endpoint as the API shows it. */
 const state = `CASE
   WHEN failures = 0 AND last_success_at IS NULL AND last_failure IS NULL THEN 'unused'
   WHEN parked_until IS NOT NULL THEN 'parked'

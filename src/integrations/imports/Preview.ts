@@ -80,9 +80,9 @@ const matchConditions = [
 ]
 
 /**
- * Returns the stored evaluation and the numbers of contacts that match and differ. One statement reads both from one snapshot.
- * Returns no row if the installation does not exist. With LIMIT, the look-up of a contact's client reads an index in any plan. A
- * join would read all clients of all projects if the plan was made for an empty table or a large batch.
+ * Returns the stored evaluation and the numbers of contacts that match a client, and that differ from it. One statement reads
+ * both from one snapshot. Returns no row if the installation does not exist. With LIMIT, the look-up of a contact's client reads
+ * an index in any plan. A join would read all clients of all projects if the plan was made for an empty table or a large batch.
  */
 const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   sql<Found>`

@@ -80,7 +80,6 @@ const evaluateBatch = Effect.fnUntraced(function* (
   yield* Batches.conclude(sql, batch, verdict, contacts)
 })
 
-/** The canonical form of a record (RFC 8785). */
 const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
   canonicalJson({ entityType, externalId, fields })
 

@@ -23,7 +23,7 @@ export interface Attempt {
   readonly config: Uint8Array
   readonly address: string
   readonly text: string
-  /** The number of the attempt. It is also the fencing token of the lease. */
+  /** The number of the attempt. Its result is recorded only while it is the latest attempt. */
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
@@ -87,9 +87,9 @@ export interface Terms {
 
 /**
  * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the
- * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt needs no permit. Its message
- * becomes `unknown`, so that the new lease does not look like a call in flight. A message without a lost attempt is given up if
- * its channel was revoked or has changed its provider.
+ * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt is leased again only to be
+ * recorded, so it needs no permit. Its message becomes `unknown`, so that callers do not wait for a call. A message without a
+ * lost attempt is given up if its channel was revoked or has changed its provider.
  *
  * Locks only messages, each row with SKIP LOCKED. The recursion finds the projects that have messages with an `available_at`, by
  * skipping through the index `messages_due`. The same index returns the due messages of a project in order.

@@ -1,4 +1,4 @@
-/** SQL of messages for operators. */
+/** SQL with which an operator decides the outcome of a message. */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"

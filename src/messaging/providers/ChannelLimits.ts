@@ -24,7 +24,9 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 
-/** Maximum numbers of attempts in flight, or about to start, in one process. */
+/**
+ * Maximum numbers of attempts in flight, or about to start, in one process: in total, for a channel, and for a channel at first.
+ */
 const total = 512
 const perChannel = 128
 const initial = 4
@@ -57,7 +59,7 @@ export interface Limits {
   readonly free: number
   readonly channels: ReadonlyArray<Channel & { readonly free: number }>
   readonly projects: ReadonlyArray<{ readonly projectId: ProjectId; readonly held: number }>
-  /** The number of free permits of a channel that is not listed. */
+  /** The number of free permits of a channel that is not in `channels`. */
   readonly newChannel: number
   /** Channels whose circuit admits no call now. */
   readonly blocked: ReadonlyArray<Channel>
@@ -66,7 +68,7 @@ export interface Limits {
 export interface ChannelLimits {
   /** Takes a permit. The caller has checked in `limits` that one is free. */
   readonly take: (channel: Channel) => Permit
-  /** With `circuits`, a channel with an open circuit has no permit, or one for its probe. */
+  /** Returns the free permits. With `circuits`, a channel with an open circuit has none, or one for its probe. */
   readonly limits: (options: { readonly circuits: boolean }) => Limits
 }
 
@@ -79,7 +81,7 @@ interface Entry extends Channel {
   endedAt: number
   /** Start times of running calls, the oldest first. */
   readonly running: Map<symbol, number>
-  /** Number of calls in a row that were not answered while the circuit is closed. */
+  /** Number of calls in a row without an answer. Calls that began before the circuit last opened or closed do not count. */
   failures: number
   /** The end of the open period; null while the circuit is closed. */
   openUntil: number | null

@@ -49,7 +49,10 @@ export const failures = {
 
 export type Failure = keyof typeof failures
 
-/** Failures that count for the channel's circuit: the provider cannot be reached, hangs, or cannot be called by this process. */
+/**
+ * Failures that count for the channel's circuit breaker: the provider cannot be reached, hangs, or cannot be called by this
+ * process.
+ */
 const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
 
 export const isUnanswered = (outcome: Outcome): boolean =>

@@ -35,8 +35,8 @@ export const sealConfig = (
   )
 
 /**
- * Opens the config of a channel. A config that does not fit its schema counts as unreadable, too, because the message of the
- * schema could quote a secret.
+ * Opens the config of a channel. A config that does not fit its schema counts as unreadable, because the error of the schema
+ * could quote a secret.
  */
 export const openConfig = (
   box: Box,

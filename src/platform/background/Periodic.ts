@@ -15,7 +15,7 @@ interface Options {
 /** Lower bound of the default of `stalledAfter`, because a run may wait this long for the database. */
 const minStall = Duration.minutes(1)
 
-/** Bounds of the longest backoff after failed runs, before jitter. Between them, it is the interval. */
+/** The longest backoff after failed runs, before jitter, is the interval, clamped to these bounds. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
 const failures = Metric.counter("background_failures_total", {

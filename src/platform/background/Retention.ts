@@ -1,4 +1,4 @@
-/** Deletes records after their retention, in batches so small that commands do not wait for them. */
+/** Deletes records after their retention, in small batches, so that other statements hardly wait. */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { isAwake } from "../Moves.ts"

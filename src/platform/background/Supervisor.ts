@@ -16,7 +16,6 @@ export const maxDelay = Duration.seconds(30)
 const watchEvery = Duration.seconds(1)
 
 interface Options {
-  /** Maximum time between two reports of progress. */
   readonly stalledAfter: Duration.Duration
 }
 

@@ -55,7 +55,7 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
  */
 const requestTimeout = Duration.seconds(4)
 
-/** Maximum time that a caller waits for statements. It is longer for long-running commands. */
+/** Maximum time that a caller waits for statements. Long-running mutations have a longer time (`longRunningTimeout`). */
 export const StatementTimeout = Context.Reference<Duration.Duration>(
   "developer-api/platform/database/Database/StatementTimeout",
   {
@@ -143,8 +143,8 @@ export const clients = {
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
- * Whether a later attempt may succeed: the connection failed, the statement timed out, or PostgreSQL has ended the session or is
- * starting up (57P01 to 57P05), is out of resources (class 53) or is no longer the primary (25006).
+ * Whether a later attempt may succeed. The connection failed, or the statement timed out. Or PostgreSQL has ended the session or
+ * is starting up (57P01 to 57P05), is out of resources (class 53), or is no longer the primary (25006).
  */
 export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
@@ -153,7 +153,7 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
 
 export const unavailable = () => new ServiceUnavailable({ detail: details.service_unavailable })
 
-/** A statement changed nothing because of concurrent statements. A retry may succeed. */
+/** A statement changed nothing because of concurrent statements, or because its project is locked. A retry may succeed. */
 export class Contended extends Data.TaggedError("Contended") {}
 
 const isContended = (error: SqlError.SqlError | Contended): boolean =>

@@ -31,8 +31,8 @@ export class EmbeddedPostgres extends Context.Service<
 const database = "developer_api"
 
 /**
- * Finds the server or starts it, and joins it until the scope ends. Fails if `port` is given and the server runs on another
- * port.
+ * Finds the server or starts it, and joins it (`join`) until the scope ends. Fails if `port` is given and the server runs on
+ * another port.
  */
 const findOrStart = (
   cluster: Cluster.Cluster,

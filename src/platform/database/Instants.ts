@@ -1,7 +1,7 @@
 /**
  * Codecs of PostgreSQL's times. Columns of times are `timestamptz`, which is decoded to a `Date`. Statements that read records
- * select a time as `timestamp` in UTC (see `Columns.ts`). No table has a column of this type, so its codec can decode to the
- * text of the contract (RFC 3339, UTC, milliseconds), without a `Date`.
+ * select a time as `timestamp` in UTC (see `Columns.ts`). No table has a column of type `timestamp`, so the codec of this type
+ * can decode to the text of the contract (RFC 3339, UTC, milliseconds), without a `Date`.
  *
  * The codecs encode a `Date` exactly. The driver's own codec multiplies the milliseconds as a double, which is inexact from the
  * year 2255 on.

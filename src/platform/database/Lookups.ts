@@ -1,4 +1,4 @@
-/** Looks up single records by project and id. */
+/** Looks up records by project and id, concurrent look-ups by one statement. */
 import { Effect, Predicate } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"

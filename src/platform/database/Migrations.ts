@@ -1,11 +1,11 @@
 /**
  * The migrations of the database, in `migrations/`: the baseline, which creates the tables, and online migrations. While an
- * online migration runs, and after it, the previous version still serves. So the migration must not hold a lock for long;
- * `test/platform/database/Migrations.test.ts` checks the text of each migration for this.
+ * online migration runs, and for a time after it, processes of the previous version still answer requests. So the migration must
+ * not hold a lock for long; `test/platform/database/Migrations.test.ts` checks the text of each migration for this.
  *
  * A migration is either an effect, which runs in a transaction, or an array of effects, which run in order without a
- * transaction, for `CREATE INDEX CONCURRENTLY` and similar. If an effect of an array fails, the next attempt runs the whole array
- * again. So each effect of an array must be repeatable.
+ * transaction, for `CREATE INDEX CONCURRENTLY` and similar. If an effect of an array fails, the next attempt runs the whole
+ * array again. So each effect of an array must be repeatable.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { PgClient } from "@effect/sql-pg"

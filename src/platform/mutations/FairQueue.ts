@@ -16,8 +16,8 @@ export interface Queued {
 }
 
 /**
- * Queue of items by project. `take` makes a new map each time, because V8 replaces the table of a long-lived map every few
- * changes. Each old table keeps the next table and the items of both in memory until the next major garbage collection.
+ * `take` makes a new map each time, because V8 replaces the hash table of a long-lived map every few changes. Each old table
+ * keeps the next table and the items of both in memory until the next major garbage collection.
  */
 export class FairQueue<Item extends Queued> {
   /** The waiting items of each project, in order of arrival. The projects are in the order of their turns. */

@@ -1,6 +1,6 @@
 /**
- * The queue of one kind of mutation. It forms groups, and runs at most two groups at once. A command that its group can't
- * decide, because its record is locked for example, runs alone.
+ * The queue of one kind of mutation. It forms groups of commands, and runs at most two groups at once. A group is one statement.
+ * A command that its group can't decide, because its record is locked for example, runs alone.
  */
 import { Cause, type Context, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../api/Problems.ts"
@@ -134,7 +134,7 @@ export const groups = <Request extends Queued, Answer>({
     )
 }
 
-/** Returns the failure of a group if the database did not answer. The requests would then fail alone, too. */
+/** Returns the failure of a group if the database did not answer. The requests would then also fail if each ran alone. */
 const unavailableIn = (cause: Cause.Cause<Contended | ServiceUnavailable>): ServiceUnavailable | undefined =>
   cause.reasons
     .filter(Cause.isFailReason)

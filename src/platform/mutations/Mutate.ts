@@ -8,8 +8,8 @@ import type { MutationClient } from "./Mutations.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 
 /**
- * Runs a mutation once per key. An applied mutation takes one round trip. A replay, a reused key or a failed guard takes another
- * one, which reads the stored outcome of the key.
+ * Runs a mutation once per key, in one round trip. If nothing was applied (a replay, a reused key or a failed guard), another
+ * one reads the stored outcome of the key. For a key that this process has recently seen, the outcome is read first.
  */
 export const mutate = <Problem, Returned = null>(
   client: MutationClient,

@@ -1,4 +1,4 @@
-/** Deletes stored outcomes after `IDEMPOTENCY_RETENTION`. */
+/** Deletes idempotency keys, with their stored outcomes, after `IDEMPOTENCY_RETENTION`. */
 import { prune, pruning } from "../background/Retention.ts"
 
 export const layer = pruning(

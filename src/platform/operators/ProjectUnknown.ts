@@ -1,10 +1,10 @@
-/** Checks for operators' commands that this database serves a project. */
+/** Operators' commands check here whether this database serves a project. */
 import { Data, Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../Moves.ts"
 
-/** No project that this database serves has this id. A project that is being deleted is not served. */
+/** The project does not exist in this database, is being deleted, or is closed by a move (`livesHere`). */
 export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
   override get message() {
     return `There is no project "${this.projectId}"`
@@ -12,8 +12,8 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
 }
 
 /**
- * A common table expression that locks the project. Statements lock the records of the project afterwards. The expression has no
- * row if this database does not serve the project, even if an earlier check has found the project here.
+ * The common table expression `project` locks the project's row, before the statement locks records of the project. The
+ * expression has no row if this database does not serve the project, even if an earlier check has passed.
  */
 export const servedProject = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
   project AS MATERIALIZED (

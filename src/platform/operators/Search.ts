@@ -28,7 +28,10 @@ export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (it
   return { items, next: rows.length > limit && last !== undefined ? idOf(last) : null }
 }
 
-/** Makes a page of a search. `scanned` is the number of records that the statement has read, `last` the id of the last one. */
+/**
+ * Makes a page of a filtered list. The statement has read `scanned` records; the id of the last of these is `last`. After
+ * `scanLimit` records, the next page starts after `last`.
+ */
 export const foundOf = <Item>(
   rows: ReadonlyArray<Item>,
   limit: number,

@@ -6,7 +6,7 @@ import { Client } from "undici"
 import { hostOf } from "./Host.ts"
 import { skipInterim } from "./Interim.ts"
 
-/** The phase of a connection. Its name is the error code of a failure in this phase. */
+/** The phase of a connection, named by the error code of a failure in this phase. */
 export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection_lost"
 
 /** The target of requests. It is made once for many requests, because the getters of a URL make a new text at each access. */

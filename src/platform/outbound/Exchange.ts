@@ -59,7 +59,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly connection: Connection
   readonly onRequestStart: () => void
   readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
-  /** The state of the connection before the request: the number of answered requests and of received bytes. */
+  /** The number of answered requests and of received bytes of the connection, before the request. */
   readonly served: number
   readonly bytesBefore: number
   timer: NodeJS.Timeout | undefined

@@ -13,12 +13,12 @@ const end = "\r\n\r\n"
 const statusAt = 9
 const one = 0x31
 
-/** Whether a non-empty text is, or may become, the beginning of an interim answer. */
+/** Whether a non-empty text begins like an interim answer, as far as the text goes, and is shorter than `limit`. */
 const isPart = (text: string) => text.length < limit && interim.test(text + start.slice(text.length))
 
 /**
- * Removes complete interim answers from the front. The rest is `passed`, or it is `held` while only further bytes can show
- * whether it is another interim answer.
+ * Removes complete interim answers from the front. The rest is `held` if it may be the beginning of another interim answer,
+ * otherwise `passed`.
  */
 const split = (bytes: Buffer): { readonly passed: Buffer; readonly held: Buffer } => {
   const text = bytes.toString("latin1")

@@ -10,7 +10,9 @@ import { CursorInvalid } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
 import { SecretKey } from "../secrets/SecretKey.ts"
 
-/** The position of a record in a list. Records are ordered by time of creation and id, descending. */
+/**
+ * The position of a record in a list by time of creation and id, descending. In a list by id alone, `createdAt` has no meaning.
+ */
 export interface Position {
   readonly createdAt: Date
   readonly id: string
@@ -26,11 +28,11 @@ export interface List {
   readonly filters: Record<string, string>
 }
 
-/** The MAC is cut to 16 bytes. An attacker can't guess 128 bits, and the rest of a cursor is left for a long id. */
+/** The MAC is cut to 16 bytes, so that a cursor has more room for a long id. An attacker can't guess 128 bits. */
 const macLength = 16
 const timeLength = 6
 /**
- * Times count in milliseconds from the year 1, so that none is negative. 48 bits last until the year 8920. `lateBit` is the 49th
+ * Times are milliseconds since the year 1, so none is negative. 48 bits last until the year 8920. `lateBit` stands for the 49th
  * bit.
  */
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")

@@ -1,4 +1,4 @@
-/** Types the handlers of a group by its endpoints, and makes the usual handlers: for a page, a record and a command. */
+/** The types of the handlers of an API group, and functions that make the usual handlers: for a page, a record and a command. */
 import { Effect } from "effect"
 import type { HttpServerRequest, HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"

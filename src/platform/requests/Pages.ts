@@ -90,8 +90,8 @@ export class Pages extends Context.Service<
  * condition.
  *
  * The generic plan must look as cheap as a plan for the values of a call. Otherwise PostgreSQL plans the statement again for
- * each page, which takes a third of the time of a page of 50. So the position is in subqueries, whose values the planner does
- * not know. But the planner has to know the limit and each filter that has its own index, so they are in the text of the
+ * each page, which takes a third of the time of a page of 50. So the position is in subqueries, whose values are unknown in both
+ * plans. But the planner has to know the limit and each filter that has its own index. So these are in the text of the
  * statement.
  */
 export const pageCondition = (
@@ -125,7 +125,8 @@ export const placeById = (
 
 /**
  * Returns a query of the whole id, for a position that has only the start of the id. If the record no longer exists, the query
- * returns a bound before all ids with this start. Records with the same start and time may then be repeated, but none is missed.
+ * returns a bound: in the order of the list, it precedes all ids with this start. Records with the same start and time may then
+ * be repeated, but none is missed.
  */
 const longId = (
   sql: SqlClient.SqlClient,

@@ -1,4 +1,4 @@
-/** Measures requests: their durations by route, method and status, and the number of replays. */
+/** Measures the durations of requests, by route, method, status and protocol, and counts the replays of stored outcomes. */
 import { Context, Effect, Layer, Metric } from "effect"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
@@ -15,7 +15,7 @@ interface Measurement {
   readonly replayed: boolean
 }
 
-/** Records answered requests. `record` is undefined if metrics are disabled. */
+/** `record` is undefined if metrics are disabled. */
 export class RequestMetrics extends Context.Service<
   RequestMetrics,
   { readonly record: ((measurement: Measurement) => void) | undefined }

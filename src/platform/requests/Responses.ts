@@ -1,4 +1,4 @@
-/** Makes the bodies and headers of successful answers: records, receipts and pages. */
+/** Makes the bodies and headers of successful answers: records, receipts of commands, and pages. */
 import { Context, Effect, type Fiber } from "effect"
 import type { HttpServerRequest } from "effect/http"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -59,7 +59,9 @@ const linkTo = (
   return { link: `<${origin}${nextTarget(fiber.getRef(CurrentRequest).target, cursor)}>; rel="next"` }
 }
 
-/** Replaces the cursor in a target. The target is not parsed as a URL, because a parser would resolve an id such as `..`. */
+/**
+ * Replaces the cursor in a request target. The target is not parsed as a URL, because a parser would resolve an id such as `..`.
+ */
 const nextTarget = (target: string, cursor: string) => {
   const [path = "", ...rest] = target.split("?")
   const query = new URLSearchParams(rest.join("?"))

@@ -32,7 +32,8 @@ const percent = 37
 
 /**
  * Decodes percent-encoded printable ASCII characters until none is left. One pass is enough: a decoded character takes the place
- * of its encoding, and may then be the end of another encoding. `starts` has the index in `text` of each decoded character.
+ * of its encoding, and may then be the end of another encoding. `starts` has, for each character of the result, its index in the
+ * given text.
  */
 const decodedAscii = (text: string): { readonly text: string; readonly starts: ReadonlyArray<number> } => {
   const codes: Array<number> = []
@@ -54,7 +55,7 @@ const decodedAscii = (text: string): { readonly text: string; readonly starts: R
 const hexDigit = (code = 0): number =>
   code >= 48 && code <= 57 ? code - 48 : (code | 32) >= 97 && (code | 32) <= 102 ? (code | 32) - 87 : Number.NaN
 
-/** Maximum number of arguments of one call. Calls with some ten thousand arguments or more fail. */
+/** Maximum number of arguments of one call of `String.fromCharCode`. Very many would overflow the stack. */
 const chunk = 8_192
 
 const textOf = (codes: ReadonlyArray<number>): string => {

@@ -29,7 +29,7 @@ type Query<A> = Effect.Effect<A, SqlError.SqlError>
 export interface SealedTable {
   /** The kind of the table's records, which is part of the owner of each secret (see `SecretBox`). */
   readonly kind: string
-  /** Returns up to `limit` values after a place, in order, without values that are never opened again. */
+  /** Returns up to `limit` values after a place, in order. Leaves out retired secrets, which are never opened again. */
   readonly page: (sql: SqlClient.SqlClient, after: Place, limit: number) => Query<ReadonlyArray<SealedValue>>
   /**
    * Replaces the values that have not changed since they were read, and returns their number. Does not replace the values of a

@@ -1,6 +1,6 @@
 /**
- * Secrets at rest. A secret is sealed with AES-256-GCM under a key derived from `SECRET_KEY` or `SECRET_KEY_PREVIOUS`, and is
- * bound to the record that holds it.
+ * Encrypts secrets in the database. A secret is sealed with AES-256-GCM under a key derived from `SECRET_KEY`, and is bound to
+ * the record that holds it. Keys from `SECRET_KEY_PREVIOUS` only open values that were sealed earlier.
  *
  * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of the key, so that the right key is tried
  * first. The other 72 bits are random: among a million secrets of one key, two have the same nonce with a probability of 10^-10

@@ -1,4 +1,4 @@
-/** The keys of this installation (`SECRET_KEY`, `SECRET_KEY_PREVIOUS`). Every other key is derived from them. */
+/** The keys in `SECRET_KEY` and `SECRET_KEY_PREVIOUS`, from which another key is derived for each purpose. */
 import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { hkdfSync, randomBytes } from "node:crypto"
 import { Settings } from "../Settings.ts"
@@ -48,7 +48,10 @@ const derived = (key: Redacted.Redacted, purpose: string): Derived =>
     new Uint8Array(hkdfSync("sha256", Buffer.from(Redacted.value(key), "base64"), "developer-api", purpose, 32))
   )
 
-/** Reads the key file, and creates it on first use. Concurrent processes get the same key, because only one link succeeds. */
+/**
+ * Reads the key file, and creates it on first use. Concurrent processes get the same key, because only one can link its draft to
+ * the file's name.
+ */
 const keyUnder = Effect.fnUntraced(function* (directory: string) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path

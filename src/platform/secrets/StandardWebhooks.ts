@@ -38,7 +38,7 @@ export const signatures = (
     })
     .join(" ")
 
-/** `now` is in milliseconds. */
+/** `now` is in milliseconds since 1970. */
 export const signedHeaders = (
   secrets: ReadonlyArray<Redacted.Redacted>,
   id: string,

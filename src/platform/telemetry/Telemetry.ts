@@ -19,7 +19,7 @@ export const layer = Layer.unwrap(
 export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Called as soon as the route of the request is known. */
+/** Sets the name and attributes of the request's span, once the route is known. */
 export const nameServerSpan = (
   context: Context.Context<never>,
   name: string,

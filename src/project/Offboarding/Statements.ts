@@ -92,8 +92,8 @@ export const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit
   ).pipe(Effect.map((rows) => rows.length))
 
 /**
- * Removes a table's dead rows after its rows were deleted. Otherwise, when rows are later deleted from a table that it
- * references, each foreign key check would read them.
+ * Removes the dead rows of a table. Otherwise foreign key checks would read these rows when rows of a referenced table are
+ * deleted.
  */
 export const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 

@@ -1,4 +1,4 @@
-/** The tables and columns of the parts of a project file. */
+/** The parts of a project file (its lists, such as `clients`), with their tables and columns. */
 import * as Clients from "../../crm/ClientColumns.ts"
 import * as Deals from "../../crm/DealColumns.ts"
 import type { ProjectFile } from "../ProjectFile.ts"

@@ -52,12 +52,12 @@ const initial: Row = {
 
 /**
  * Takes the project's advisory lock exclusively, and so waits for the mutations in flight. Each mutation of the API takes this
- * lock in shared mode (`enter_project`). Later mutations do not queue for the lock, so they do not delay an apply.
+ * lock in shared mode (`enter_project`). Later mutations fail to get the lock and retry, so they do not delay an apply.
  */
 const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
 
 /**
- * Creates the project unless it exists, and locks it. Returns the row after the file is applied. `isDeleted` is also true if
+ * Creates the project unless it exists, and locks it. Returns the row with the values of the file. `isDeleted` is also true if
  * another database serves the project.
  *
  * The advisory lock is the first lock of an apply. Mutations of the API that come later retry until the apply has ended, and
@@ -100,7 +100,7 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
  * Increments the project's revision, so that statements of the API with an older snapshot are retried. Recounts
  * `active_clients`. Without a capacity, this counter is not maintained and is 0.
  *
- * The count is exact, because the lock of `open` has waited for every create in flight. A file may set a capacity below the
+ * The count is exact, because the lock of `open` has waited for the mutations in flight. A file may set a capacity below the
  * number of active clients. The API then creates no client until fewer are active.
  */
 export const close = (sql: Sql, projectId: ProjectId) => sql`

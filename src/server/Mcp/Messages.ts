@@ -6,7 +6,7 @@
 import { Predicate } from "effect"
 import type { IncomingHttpHeaders } from "node:http"
 
-/** The revision in which each request carries its revision and the capabilities of its client. */
+/** The revision of the protocol without a handshake: each request names this revision and the capabilities of its client. */
 const stateless = "2026-07-28"
 
 /** The revisions in which a client begins with `initialize`, the newest first. */
@@ -14,10 +14,7 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/**
- * Returns the revision for the answer to `initialize`: the offered revision if `withHandshake` contains it, otherwise the newest
- * revision in `withHandshake`.
- */
+/** The protocol recommends the newest revision if the server does not support the offered one. */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 

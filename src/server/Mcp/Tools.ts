@@ -80,7 +80,7 @@ const destructive = "Ask the user first: no call restores what it removes or end
 /** Maximum length of a description, in characters. */
 const maxLength = 300
 
-/** Describes a tool: as many sentences of the reference as fit, then its cautions. */
+/** Describes a tool: as many sentences of the operation's description as fit, then the cautions. */
 const descriptionOf = (reference: string, policy: Policy, isDestructive: boolean): string => {
   const end = isDestructive ? `${destructive} ${cautions[policy]}` : cautions[policy]
   let text = ""

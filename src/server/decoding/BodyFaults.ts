@@ -1,4 +1,6 @@
-/** Faults under any schema: nesting too deep, lists too long, unsafe characters (U+0000, unpaired surrogates). */
+/**
+ * Faults of a body that depend on no schema: nesting too deep, lists too long, unsafe characters (U+0000, unpaired surrogates).
+ */
 import { JsonPointer } from "effect"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"

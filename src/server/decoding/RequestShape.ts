@@ -118,6 +118,6 @@ const decoder = (
 
 export const none: ReadonlyArray<LocatedFault> = []
 
-/** Concatenates lists of faults, which are almost always empty. */
+/** The lists are almost always empty. */
 export const concatenate = (...lists: ReadonlyArray<ReadonlyArray<LocatedFault>>): ReadonlyArray<LocatedFault> =>
   lists.every(({ length }) => length === 0) ? none : lists.flat()

@@ -27,10 +27,11 @@ const refusedSegment = "x".repeat(161)
 const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
 
 /**
- * Returns a target that the router reads correctly and in bounded time. Segments that are malformed or too long are replaced,
- * malformed percent-encoding is replaced, and parameters beyond `maxParameters` are left out. So the router finds the route, and
- * `targetFaults` reports these faults later, in the order of the contract's checks. `;` and `#` are treated as characters of a
- * segment. Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#` and matches no route.
+ * Returns a target that the router reads correctly and in bounded time. In the path, segments that are malformed or too long are
+ * replaced. In the query, malformed percent-encoding is replaced, and parameters beyond `maxParameters` are left out. So the
+ * router finds the route, and `targetFaults` reports these faults later, in the order of the contract's checks. `;` and `#` are
+ * treated as characters of a segment. Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#`
+ * and matches no route.
  */
 export const routable = (target: string, methods: Methods): string | undefined => {
   // The router ignores the first character of a path, so it is checked here.

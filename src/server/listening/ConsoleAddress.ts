@@ -7,7 +7,6 @@ import { Effect, FileSystem, Option, Path } from "effect"
 /** The loopback address by which to reach a server that listens on all addresses of the host. */
 const everywhere: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" }
 
-/** Returns the URL that reaches the admin server from this host. */
 export const adminUrl = (adminHost: string, port: number): string => {
   const host = everywhere[adminHost] ?? adminHost
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`

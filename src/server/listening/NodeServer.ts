@@ -77,7 +77,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   })
 })
 
-/** Serves on one address. Connections that are open when the scope closes are closed. */
+/** Closes open connections when the scope closes. */
 export const layer = (host: string, port: number) =>
   Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
@@ -88,8 +88,8 @@ export const layerPreferring = (host: string, port: number) =>
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**
- * Serves with a context that keeps up to 16 services of a request as overlays. With the default of 8, each request would copy
- * the map of all services.
+ * Serves with a context that holds up to 16 services of a request beside the map of all services. Beyond the maximum, by default
+ * 8, each request would copy that map.
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {

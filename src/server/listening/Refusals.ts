@@ -33,7 +33,9 @@ const lingering = 1_000
 /** Node's error for a request. An error of Node's parser has a `reason`: a fixed text that says what was not accepted. */
 type ClientError = NodeJS.ErrnoException & { readonly rawPacket?: Uint8Array; readonly reason?: string }
 
-/** Creates the refusals of one server. The server calls `enter` and `leave` for each of its responses. */
+/**
+ * Creates the listeners that refuse connections of one server. The server calls `enter` and `leave` for each of its responses.
+ */
 export const makeRefusals = () => {
   /** Responses that are not complete. The responses of one connection are in the order of its requests. */
   const unanswered = new Set<ServerResponse>()

@@ -66,10 +66,10 @@ const scalar = {
 /**
  * Changes the document so that the viewer's requests and samples can be sent as they are:
  *
- * - Requests go to the server of the page, at `path`. A browser does not send them to another origin, and `localhost` and
+ * - Requests go to the server of the page, at `path`. The page can't send them to another origin, and `localhost` and
  *   `127.0.0.1` are two origins.
  * - Examples of parameters move to the schemas. If the body has named examples, the viewer reads the examples of parameters only
- *   there.
+ *   in their schemas.
  * - A query parameter without example or default gets an empty list as example, and its schema is wrapped in `anyOf`. Otherwise
  *   the viewer would send an empty value, or the first value of the enumeration.
  * - `x-request-id` is left out, because its example would be the same in all requests.

@@ -88,12 +88,14 @@ export const migrations = Effect.gen(function* () {
 }).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
 
 /**
- * Maximum differences in milliseconds. A wrong clock gives records wrong times. From five minutes on, receivers refuse webhooks.
+ * Maximum differences between the clocks of this host and the database, in milliseconds. A wrong clock gives records wrong
+ * times. From five minutes on, receivers refuse webhooks.
  */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
 /**
- * The difference is measured from the middle of `before` and `after`. It may be wrong by half of this span, which is subtracted.
+ * The database's time is compared with the middle of `before` and `after`. The possible error, half of the time between these,
+ * is subtracted.
  */
 export const clock = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

@@ -12,7 +12,7 @@ const maxBodySize = ByteSize.mebibytes(1)
 /** Less than the 15 s for which the service waits for an answer. */
 const forwardTimeout = Duration.seconds(10)
 
-/** Maximum number of deliveries whose attempts are counted. */
+/** Maximum number of deliveries whose attempts are counted: the latest. */
 const maxCounted = 10_000
 
 /** Returns the code of a failure or of its cause. The message is not shown, because it may repeat the URL. */
@@ -66,7 +66,6 @@ const forward = (to: string, { bytes, headers }: Received) => {
   )
 }
 
-/** Counts the attempts of each delivery, for the latest `maxCounted` deliveries. */
 const makeAttempts = () => {
   const attempts = new Map<string, number>()
   return (id: string): number => {

@@ -10,7 +10,7 @@ import { installation_not_found } from "../../Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Messages for people that say why a delivery cannot be retried, by the code that `refusal` returns. */
+/** Why a delivery cannot be retried: messages for people, by the code that `refusal` returns. */
 export const notRetriable: Readonly<Record<string, string>> = {
   delivered: "Only a dead delivery can be retried: this one is delivered. An operator can send it again by a replay.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
@@ -30,8 +30,8 @@ const refusal = `CASE
 END`
 
 /**
- * The assignments of a retry. The delivery is due at once. `available_at` is set by the database's clock, because claims compare
- * it with this clock.
+ * The SET list of a retry: the delivery is due at once. `available_at` is set by the database's clock, because claims compare
+ * due times with this clock.
  */
 const retryAssignments = (sql: Sql, at: Date) => sql`
   status = 'pending', retries = 0, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,

@@ -3,8 +3,8 @@
  *
  * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds a delivery
  * to lease. It is null while no delivery is pending, or while the maximum number is in flight. A claim visits the endpoints
- * whose `claim_at` has passed, and the endpoints in `terms.named`. It reads no other endpoint, so parked and idle endpoints cost
- * nothing.
+ * whose `claim_at` has passed, and the endpoints in `terms.named`. It visits no other endpoint, so idle endpoints and endpoints
+ * in a pause cost next to nothing.
  *
  * All deliveries in flight to an endpoint are leased to one worker (`worker_id`). So one process limits the concurrency of the
  * endpoint, and may claim more deliveries ahead.

@@ -1,6 +1,6 @@
 /**
- * Keeps the deliveries that one process has leased, in a queue for each endpoint. Names the endpoints that the next claim
- * visits.
+ * Keeps the deliveries that one process has leased, in a queue for each endpoint. Also keeps the named endpoints, which the next
+ * claim visits in any case.
  *
  * A queue sends at most as many deliveries at the same time as the endpoint's concurrency permits. When an attempt ends, the
  * next delivery is sent. For an endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed
@@ -35,8 +35,8 @@ interface EndpointQueue<C> {
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
   /**
-   * Whether the endpoint had `wanted` leases after the last claim, so that more deliveries may be due. False once the endpoint
-   * is named for the next claim.
+   * Whether the endpoint had `wanted` leases after the last claim: more deliveries may be due. False once `isAnyNamed` has named
+   * the endpoint.
    */
   more: boolean
   /** The monotonic time until which the endpoint counts as quick, in milliseconds. */

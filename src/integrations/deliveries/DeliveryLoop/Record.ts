@@ -46,9 +46,9 @@ export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Fai
 export interface Recorded extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
-  /** Whether the webhook of the endpoint is to be disabled. */
+  /** Whether the endpoint has failed for too long, so that its webhook is to be disabled. */
   readonly isFailing: boolean
-  /** Whether another statement has locked the row of the endpoint, so that its results are not recorded yet. */
+  /** Whether another transaction has locked the row or a delivery of the endpoint: its results are not recorded yet. */
   readonly isLocked: boolean
 }
 
@@ -134,8 +134,8 @@ export const record = (
 
 /**
  * Records a batch like `record`, but leaves out the results of an endpoint if another transaction has locked one of its
- * deliveries. Locked deliveries are looked for only after `record` has waited for one until its timeout. Looking for them first
- * would lock each delivery once more in every batch.
+ * deliveries. Locked deliveries are looked for only after the statement of `record` has timed out. Looking for them first would
+ * lock each delivery once more in every batch.
  */
 export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, terms: Terms) =>
   withTimeout(once(record(sql, results, terms))).pipe(
@@ -149,7 +149,7 @@ export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<
     )
   )
 
-/** Returns the endpoints of results whose deliveries are locked. */
+/** Returns the endpoints that have a locked delivery among the results. */
 const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Recorded>`
   WITH result AS MATERIALIZED (
     SELECT * FROM unnest(
@@ -178,9 +178,10 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
- * The values of a result that are in `others` at its `place`. A success has place 0: its move and its state are constant, and
- * its delays, strikes and jitter are null. `is_current` is 1 if the result is for the current URL of the webhook, 0 if it is for
- * an earlier URL, and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each row.
+ * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success: its move and its state
+ * are constant, and its delays, strikes and jitter are null. `is_current` is 1 if the result is for the current URL of the
+ * webhook, 0 if it is for an earlier URL, and null if `gate` has not locked the endpoint. An array in a subquery is built once,
+ * not for each row.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((

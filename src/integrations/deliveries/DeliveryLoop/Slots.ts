@@ -15,7 +15,6 @@ export type Pool = (typeof pools)[number]
 
 export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 768 }
 
-/** A project takes no slot while it holds this many times the number of free slots. */
 const factor = 3
 
 export interface Room {

@@ -58,9 +58,9 @@ export const givenEndpoints = (sql: Sql, { named, rooms }: Terms) => {
 
 /**
  * The due endpoints of a pool. `first_…` has the endpoints that have been due longest, at most one for each free slot. If it has
- * the maximum, more endpoints may be due. Then the projects in `turn_…` take turns: the first endpoint of each project comes
- * before the second endpoint of any project. So a project with many due endpoints does not hide another project. Projects that
- * may take no slot are left out.
+ * the maximum, more endpoints may be due. In this case the projects in `turn_…` also take turns: the first endpoint of each
+ * project comes before the second endpoint of any project. So a project with many due endpoints does not hide another project.
+ * Projects that may take no slot are left out.
  */
 export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   const isSuspect = pool === "suspect"
@@ -145,7 +145,7 @@ export const validSecrets = (sql: Sql) => sql`(
 /**
  * Shares the slots:
  *
- * - `wish` has a row for each delivery that may still be sent to an endpoint (`lacking`).
+ * - `wish` has a row for each delivery that may still be sent to an endpoint (`lacking`), and one for each `holder`.
  * - `turn` lets the endpoints of a project take turns until the project has no room. Endpoints with the fewest deliveries in
  *   flight come first.
  * - `share` lets projects take turns (`place`) until no slot is free.
@@ -181,8 +181,8 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
   )`
 
 /**
- * Updates the rows of visited endpoints. If an endpoint still has due deliveries, its next due time is `now()`, so endpoints
- * that have waited longer come first.
+ * Updates the rows of visited endpoints. If an endpoint still has due deliveries, its next due time is `now()`. In the next
+ * claim, endpoints that have waited longer come first.
  */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET

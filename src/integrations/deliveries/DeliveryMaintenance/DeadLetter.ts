@@ -50,8 +50,8 @@ export const discard = (sql: SqlClient.SqlClient) => {
 
 /**
  * Dead-letters a batch of pending deliveries that are older than `maxAgeMillis`. The age counts from the last retry command or,
- * without one, from the creation. The error code is `expired`. Deliveries in flight are left out, because their attempt decides.
- * `created_at > '-infinity'` is always true. It repeats the condition of the index `deliveries_by_age_of_open`, so that
+ * without one, from the creation. The error code is `expired`. Deliveries in flight are left out, because their attempt may
+ * succeed. `created_at > '-infinity'` is always true. It repeats the condition of the index `deliveries_by_age_of_open`, so that
  * PostgreSQL uses the index.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {

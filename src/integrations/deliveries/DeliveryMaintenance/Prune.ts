@@ -1,4 +1,4 @@
-/** Removes events after their retention. */
+/** Removes old events without a delivery. */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient } from "effect/sql"
 
@@ -8,7 +8,7 @@ export const retentionDays = 30
 /** Maximum number of events that one statement reads. */
 export const eventsPerPrune = 2_000
 
-/** The position of a round over all old events: the event that was read last. */
+/** A round reads all old events in several statements. This event was read last. */
 export interface LastEvent {
   readonly projectId: string
   readonly occurredAt: Date

@@ -13,11 +13,12 @@ const endpointsPerStatement = 5_000
 
 /**
  * Makes the deliveries of dead workers and of expired leases pending again, and adds an entry to the attempt log. A later result
- * of the former worker is not recorded, because its lease is gone. All endpoints with leases are read, but only the endpoints
- * with such deliveries are locked. Returns the changed endpoints.
+ * of the former worker is not recorded, because its lease is gone. All endpoints with leases are read. Only endpoints of dead
+ * workers or with expired leases are locked. Returns the changed endpoints.
  *
  * `deliveries` is read from the statement's snapshot. Each claim and each recorded result of a delivery also changes the row of
- * its endpoint. So `gate` leaves out endpoints whose row has changed between the snapshot and the lock. The next run reads them.
+ * its endpoint. If this row has changed since the snapshot, its deliveries may have changed too. `gate` leaves such endpoints
+ * out; the next run reads them.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
   const { from, to } = literalsOf(sql, "lease_lost")

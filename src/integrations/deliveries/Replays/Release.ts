@@ -10,7 +10,7 @@
  *   replay has no other open delivery.
  *
  * So a live delivery waits for milliseconds at most, and even a long replay has few deliveries in the queue. The pace of a
- * replay is a maximum.
+ * replay (deliveries per second) is a maximum.
  */
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"

@@ -32,7 +32,6 @@ export interface Listed {
    * longer subscribes to their type. 0 until the replay is completed.
    */
   readonly skipped: number
-  /** Why the replay was cancelled; otherwise null. */
   readonly endReason: EndReason | null
   readonly createdAt: string
   readonly finishedAt: string | null
@@ -104,8 +103,8 @@ export const start = (sql: Sql, replay: Start) => sql`
   SELECT FROM project`
 
 /**
- * Cancels a running replay. Returns its new state. Returns no row if the replay does not exist, or if this database does not
- * serve the project.
+ * Moves a running replay to `cancelling`; others stay unchanged. Returns the state afterwards. Returns no row if the replay does
+ * not exist, or if this database does not serve the project.
  */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf(replays, "cancel")

@@ -1,11 +1,10 @@
 /** The text of an answer's body that the attempt log keeps (contract §10). */
 import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
 
-/** Maximum number of bytes of a body that are kept. */
 const kept = 1_024
 /**
- * Number of bytes that are searched for secrets. It is more than `kept`, because a secret that the cut divides is recognized
- * only as a whole.
+ * Number of bytes that are searched for secrets. It is more than `kept`, the number that the log keeps: a secret that the cut
+ * divides is recognized only as a whole.
  */
 const searched = 2 * kept
 

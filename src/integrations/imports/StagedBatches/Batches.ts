@@ -1,4 +1,4 @@
-/** Stores the records and the evaluations of staged batches. */
+/** Stores staged batches: the records that an installation is to import, and their evaluation. */
 import { Array, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
@@ -73,7 +73,7 @@ export const readRecords = (sql: Sql, { installationId, projectId }: Batch) =>
     SELECT rank, position, entity_type AS "entityType", external_id AS "externalId", fields FROM staged_records
     WHERE project_id = ${projectId} AND installation_id = ${installationId} ORDER BY rank`
 
-/** A contact. `mapped` has its valid values by field. */
+/** A row of `staged_contacts`. `mapped` has the valid values by field. */
 interface MappedContact {
   readonly position: number
   readonly externalId: string

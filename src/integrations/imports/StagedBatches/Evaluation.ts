@@ -12,7 +12,7 @@ import {
 } from "../../../api/integrations/Preview.ts"
 import { importFields } from "../ImportFields.ts"
 
-/** A record of the external system. */
+/** A record of the external system, from the project file. */
 export interface StagedRecord {
   readonly entityType: EntityType
   readonly externalId: string
@@ -34,7 +34,6 @@ export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string,
 
 type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
 
-/** Returns the target of an external field; undefined if it is not mapped. */
 type Profile = (entityType: EntityType, externalField: string) => Target | undefined
 
 const fitting = (schema: Schema.Codec<unknown, unknown>) => {
@@ -105,7 +104,7 @@ export const countsOf = (records: ReadonlyArray<StagedRecord>): ImportPreview["c
   return counts
 }
 
-/** Sorted by entity type and external field in UTF-16 code units. */
+/** Each unsupported field once, sorted by entity type and external field in UTF-16 code units. */
 export const unsupportedFields = (
   evaluated: ReadonlyArray<PlacedRecord & Evaluation>
 ): ReadonlyArray<UnsupportedField> =>
@@ -117,8 +116,8 @@ export const unsupportedFields = (
   })
 
 /**
- * Returns the positions of records that repeat an earlier record of the batch, even if the earlier record is a duplicate itself
- * (contract §11).
+ * Returns the positions of records with the external id, the email or the phone of an earlier record of the batch, even if that
+ * record is a duplicate itself (contract §11).
  */
 export const duplicatesOf = (evaluated: ReadonlyArray<PlacedRecord & Evaluation>): ReadonlySet<number> => {
   const seen = new Set<string>()

@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import { connector } from "./Connector.ts"
 
 export const sandbox = connector({
-  // Not an empty Struct, because it would accept any value but null.
+  // An empty Struct would accept any value but null.
   config: Schema.Record(Schema.String, Schema.Never.annotate({ message: "is not known here" })),
   defaults: {},
   idempotent: true,

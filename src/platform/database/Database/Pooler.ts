@@ -41,7 +41,7 @@ type Run = <A>(
   sql: string
 ) => Effect.Effect<A, SqlError.SqlError>
 
-/** A statement is prepared if the caller and the pooler allow it. */
+/** Makes a connection for the SQL client. `wanted` tells `run` whether the caller allows a prepared statement; `run` decides. */
 const connectionOf = (run: Run, connection: Connection): SqlConnection.Connection => {
   const result = (sql: string, params: ReadonlyArray<unknown>, wanted: boolean) =>
     run(wanted, (prepare) => connection.query(sql, params, prepare), sql)

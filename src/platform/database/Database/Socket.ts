@@ -6,7 +6,7 @@ const tick = Duration.seconds(1)
 
 /**
  * Time without traffic after which TCP sends keepalive probes, one per second. The connection ends after ten probes without an
- * answer. So a listener, which writes nothing, notices that a network has dropped its idle connection.
+ * answer. So a connection that only listens (LISTEN) ends, too, after a network has dropped it.
  */
 const keepAliveAfter = Duration.seconds(10)
 
@@ -29,7 +29,10 @@ export const watchedSocket = (host: string, port: number, deadAfter: Duration.Du
   return socket
 }
 
-/** Checks every second whether bytes were written after the last bytes were read, with or without TLS. */
+/**
+ * Destroys the connection if no bytes are read for `deadAfter` after bytes were written. The bytes are those of TCP, with or
+ * without TLS.
+ */
 const watch = (socket: Socket, deadAfter: Duration.Duration) => {
   const ticks = Duration.toMillis(deadAfter) / Duration.toMillis(tick)
   let answered = { read: 0, written: 0 }

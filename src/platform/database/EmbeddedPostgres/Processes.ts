@@ -1,4 +1,3 @@
-/** Starts, signals and watches the processes of the embedded PostgreSQL. */
 import { type Duration, Effect, Schedule, Schema } from "effect"
 import * as ChildProcess from "node:child_process"
 import { closeSync, fstatSync, openSync, readFileSync } from "node:fs"

@@ -1,6 +1,6 @@
 /**
- * Finds, starts and stops the server of a cluster. PostgreSQL locks its data directory with the file `postmaster.pid`. The file
- * also contains the process id and the port of the server.
+ * Finds, starts and stops the server of a cluster, which is a data directory of PostgreSQL. The server locks the directory with
+ * the file `postmaster.pid`. The file also contains the process id and the port of the server.
  */
 import { Effect, Exit, Random } from "effect"
 import { readlinkSync, rmSync, statSync, truncateSync } from "node:fs"

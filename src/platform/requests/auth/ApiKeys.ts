@@ -1,4 +1,4 @@
-/** API keys (contract §3): issues, lists, revokes and rotates them. */
+/** API keys (contract §3), as operators manage them. `Credentials.ts` verifies the tokens of requests. */
 import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { Scope } from "../../../api/Access.ts"
@@ -98,7 +98,7 @@ export class ApiKeys extends Context.Service<
 >()("developer-api/platform/requests/auth/ApiKeys") {
   static readonly layer = Layer.unwrap(Effect.map(Settings, ({ cell }) => ApiKeys.layerOf(cell)))
 
-  /** The ids of new keys begin with the name of the cell, if there is one. */
+  /** The ids of new keys begin with the name of the cell (a database with its processes), if there is one. */
   static readonly layerOf = (cell: Option.Option<string>) =>
     Layer.effect(
       ApiKeys,

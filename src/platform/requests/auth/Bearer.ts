@@ -92,7 +92,7 @@ const missing = () => new CredentialMissing({ detail: details.credential_missing
 /** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
 const invalid = () => new CredentialInvalid({ detail: details.credential_invalid })
 
-/** Checks in the order of the contract (§3). */
+/** Returns the first problem, in the order of the contract (§3); undefined if access is allowed. */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
   if (!credential.entitlements.includes("developer_api")) {
     return new EntitlementUnavailable({ detail: details.entitlement_unavailable })

@@ -49,7 +49,6 @@ export interface Session {
   /** Time of the current request, in milliseconds since 1970. */
   readonly now: number
   readonly csrf: string
-  /** The notice that the requested page has to show. */
   readonly notice?: Notice | undefined
 }
 
@@ -87,7 +86,8 @@ export class OperatorSessions extends Context.Service<
       const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
 
       /**
-       * Signs the value of a cookie for this cookie alone. `label` is the cookie's name for a notice, and empty for the session.
+       * Signs the value of a cookie. The signature is valid in this cookie alone. `label` is the name of a notice's cookie, or
+       * empty for the cookie of the session.
        */
       const sign = (label: string, value: string) => {
         const text = Buffer.from(value).toString("base64url")

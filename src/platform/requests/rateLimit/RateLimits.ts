@@ -10,7 +10,7 @@ import { monotonicMillis } from "../../MonotonicTime.ts"
 import { Settings } from "../../Settings.ts"
 import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
 
-/** The shared store of the buckets failed or did not answer in time. */
+/** Redis, the shared store of the buckets, failed or did not answer in time. */
 export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
 /** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
@@ -31,8 +31,8 @@ export const bucketsOf = (
     limit,
     windowSeconds,
     policy,
-    // The key contains the limit, so that a lowered limit starts a new bucket without the tokens of the old one. The store has
-    // a second key, which ends with `:refill`. The braces put both keys into one slot of a Redis cluster.
+    // The key contains the limit, so that a lowered limit starts a new bucket without the tokens of the old one. In Redis, each
+    // bucket has a second key, which ends with `:refill`. The braces put both keys into one slot of a Redis cluster.
     key: `{${encodeURIComponent(projectId)}:${policy}:${limit}/${windowSeconds}}`,
     description: `"${policy}";q=${limit};w=${windowSeconds}`
   }))

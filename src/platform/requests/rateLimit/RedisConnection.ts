@@ -64,7 +64,10 @@ const serverAt = (url: string) => createClient({ ...options, url, scripts })
  */
 const closeTimeout = 500
 
-/** The client of a single server retries without a limit until it is connected. */
+/**
+ * Connects a client until the scope ends. A client of a single server retries without a limit. A client of a cluster fails if no
+ * node can be reached.
+ */
 const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof serverAt | typeof clusterAt>>(
   client: Client
 ) {
@@ -96,7 +99,7 @@ const isInCluster = (url: string) =>
     Effect.map((info) => /^cluster_enabled:1\r?$/m.test(info))
   )
 
-/** The connection is closed with the scope. A failure is a defect. */
+/** Connects until the scope ends, and returns the function that takes a token. A failure to connect is a defect. */
 export const connect = Effect.fnUntraced(function* (redacted: Redacted.Redacted) {
   const url = Redacted.value(redacted)
   const client = yield* opened((yield* isInCluster(url)) ? clusterAt(url) : serverAt(url))
