@@ -24,7 +24,7 @@ export class Lost extends Data.TaggedError("Lost")<{ readonly message: string }>
 export const isLost = (error: unknown): boolean =>
   error instanceof Lost || (error instanceof SqlError.SqlError && isUnavailable(error))
 
-/** Returns the message of PostgreSQL or the system. */
+/** Returns the message of the innermost cause: an error of PostgreSQL, or of the connection to it. */
 export const reasonOf = (error: unknown): string =>
   error instanceof SqlError.SqlError ? reasonOf(error.reason.cause) : error instanceof Error ? error.message : ""
 

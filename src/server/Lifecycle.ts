@@ -93,7 +93,10 @@ const closedByCaller = HttpServerResponse.empty({ status: 499 })
 /** This probe succeeds while the process drains, so that no supervisor restarts the process. */
 const liveness = "/healthz"
 
-/** `url` is the URL that the router reads: that of the request, or the form of it that `routable` makes. */
+/**
+ * `url` is the URL that the router reads. It differs from `request.url` if `routable` has replaced parts that the router would
+ * misread.
+ */
 const contextOf = (
   context: Context.Context<never>,
   request: Request,

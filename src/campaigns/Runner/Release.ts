@@ -1,6 +1,6 @@
 /**
  * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
- * next attempt. One statement locks the campaign, releases its sends up to `until`, evenly spaced, and advances the time of the
+ * next attempt. One statement locks the campaign, releases its sends up to a time shortly after now, evenly spaced, and advances the time of the
  * next send. Other statements skip a locked campaign, so all processes together keep its pace. The id of a message derives from
  * recipient and route, so a recipient has at most one message on each route.
  *

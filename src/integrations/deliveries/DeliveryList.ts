@@ -119,7 +119,7 @@ type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; 
 /**
  * Finds a page of deliveries, newest first. Indexes select the deliveries of an installation by state and type, and the dead
  * deliveries of a project. Other conditions are checked row by row, for example whether an open delivery is `pending` or
- * `delivering`. One call checks at most `scanLimit` deliveries. All columns are read only for the deliveries of the page.
+ * `delivering`. One call checks at most `scanLimit` deliveries, by few columns. The other columns are read for the deliveries of the page.
  */
 export const find = (
   sql: SqlClient.SqlClient,

@@ -79,7 +79,6 @@ const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql
     AND finished_at IS NULL AND status = ${literalsOf(sql, "lease_lost").from}
   ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
 
-/** Maximum number of endpoints that one statement reads. */
 export const endpointsPerSweep = 1_000
 
 /**
