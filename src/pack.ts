@@ -3,7 +3,7 @@
  *
  * The texts are annotations of schemas, which exist only in a running program, while editors show the comments in declaration
  * files. TypeScript writes the types of records in full into the declarations of `Api`, events and problems. There, each member
- * of a type gets its description from the same operation, event or problem of the document.
+ * of a type gets its description from the operation, event or problem of the document to which the type belongs.
  */
 import { Context } from "effect"
 import { HttpApi, OpenApi } from "effect/http-api"
@@ -57,7 +57,8 @@ const objects = new Map(
 )
 
 /**
- * The texts for a problem that the document lacks, because no operation declares it. It has at least the members of `internal`.
+ * The texts for a problem that the document lacks, because no operation declares it. Every problem has at least the members of
+ * `internal`.
  */
 const undeclaredProblem = objects.get("internal") ?? []
 

@@ -46,7 +46,10 @@ const DeveloperBearer = HttpApiSecurity.http({ scheme: "bearer" }).pipe(
   HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
 )
 
-/** Resolves the bearer token to a `Principal`, then checks entitlement, module, membership and scope, in this order. */
+/**
+ * The authentication of every operation. `server/RequestPath.ts` resolves the bearer token to a `Principal`, then checks
+ * entitlement, module, membership and scope, in this order.
+ */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: Principal }>()(
   "developer-api/api/Authentication",
   {

@@ -59,7 +59,7 @@ const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
 const nothingInFlight = (sides: Sides, calls: Calls) =>
   Effect.repeat(Effect.delay(inFlight(sides, calls), pollEvery), { until: (count) => count === 0 })
 
-/** Ends a wait of the mover after `duration`. The failure names what the mover was waiting for. */
+/** Ends a wait after `duration`. The failure names what was waited for. */
 export const limited =
   (sides: Sides, calls: Calls, duration: Duration.Duration, ended: string) =>
   <A, E, R>(wait: Effect.Effect<A, E, R>) =>

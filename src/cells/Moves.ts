@@ -153,7 +153,7 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.drained(sides)
 })
 
-/** Called once the target serves the project. */
+/** Releases the lock that mutations share, and removes the replication. Called when the target already serves the project. */
 const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* lift(sides)
   yield* Replication.drop(sides)

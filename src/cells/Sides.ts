@@ -18,7 +18,7 @@ export class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faul
   }
 }
 
-/** The connection to a database, or the subscription, was lost. The step can be repeated once both databases answer. */
+/** The connection to a database, or the subscription, was lost. When both databases answer again, the step can be repeated. */
 export class Lost extends Data.TaggedError("Lost")<{ readonly message: string }> {}
 
 export const isLost = (error: unknown): boolean =>
@@ -69,10 +69,10 @@ export interface Options {
   readonly report: Report
 }
 
-/** Maximum number of retries after the loss of a database, one second apart. */
+/** Maximum number of retries after a connection was lost, one second apart. */
 const attempts = 60
 
-/** Opens the sides and uses them. If a database is lost during the use, opens and uses them again, up to `attempts` times. */
+/** Opens the sides and uses them. If a connection is lost meanwhile, opens and uses them again, up to `attempts` times. */
 export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
   const lose = (error: unknown) =>
     Effect.andThen(

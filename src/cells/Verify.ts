@@ -47,9 +47,7 @@ const sumsOf = (sql: Sql, projectId: string, tables: ReadonlyArray<Columns>) =>
     [projectId]
   )
 
-/**
- * Maximum number of comparisons. A comparison may find a difference only because the use of an API key was recorded meanwhile.
- */
+/** Maximum number of comparisons. The sides may differ for a moment when the use of an API key is recorded. */
 const attempts = 5
 
 /** Waits until the target has all changes, and fails unless both sides are equal. Returns the number of rows. */

@@ -66,8 +66,8 @@ const isPlatformError = (error: unknown): error is PlatformError.PlatformError =
   Predicate.isTagged(error, "PlatformError")
 
 /**
- * Says why a file can't be read or written: the text `missing` if it or its folder does not exist, else the system's code, such
- * as EACCES or ENOSPC.
+ * Says why a file can't be read or written: the text `missing` if it or its folder does not exist, else the error code of the
+ * operating system, such as EACCES.
  */
 export const whyOf = ({ _tag, cause }: PlatformError.PlatformError["reason"], missing: string): string =>
   _tag === "NotFound" ? missing : Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag

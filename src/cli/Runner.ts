@@ -24,7 +24,7 @@ export const signalled = Effect.callback<void>((resume) => {
   return Effect.sync(() => process.off("SIGINT", stop).off("SIGTERM", stop))
 })
 
-/** The arguments of the command come from `Stdio`. */
+/** Runs a command with the arguments of the service `Stdio`, and prints its failure. */
 export const perform = <const Name extends string, Input, ContextInput, E>(
   command: Command.Command<Name, Input, ContextInput, E, Command.Environment>
 ) => Command.run(command, { version: manifest.version }).pipe(Effect.tapCause(report), Effect.provide(presentation))
@@ -86,7 +86,10 @@ export const faultLines = (error: unknown): ReadonlyArray<string> => {
  */
 const hasFaults = Schema.is(Schema.Struct({ faults: Schema.Array(Schema.String) }))
 
-/** Returns the message of PostgreSQL or the system, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
+/**
+ * Returns the message of the cause: an error of PostgreSQL, or of the connection to it, such as `connect ECONNREFUSED
+ * 127.0.0.1:5432`.
+ */
 const reasonOf = (error: unknown): string => {
   const cause = error instanceof SqlError.SqlError ? error.reason.cause : error
   return cause instanceof Error && cause.message !== "" ? cause.message : String(error)

@@ -172,7 +172,7 @@ const routes = HttpRouter.use(
         const overview = HttpServerResponse.redirect("/console", { status: 303 })
         const started = yield* sessions.start(form.get("code") ?? "", overview)
         if (Option.isNone(started)) return yield* signInPage
-        // The new cookie replaces the cookie of an earlier session. Nobody could then sign out of that session.
+        // The new cookie replaces the cookie of an earlier session. Nobody could sign out of that session later, so it ends now.
         const earlier = yield* sessionOf(request)
         if (Option.isSome(earlier)) yield* sessions.end(earlier.value)
         return started.value
@@ -191,8 +191,8 @@ const routes = HttpRouter.use(
 
 /**
  * Whether a page of another site has sent the form. Protects the sign-in form, which has no session and no token. Browsers send
- * `Sec-Fetch-Site` over HTTPS and to the loopback. Without it, `Origin` is checked. Forms of the console have the origin `null`,
- * because its pages send no referrer.
+ * `Sec-Fetch-Site` over HTTPS and to loopback addresses. Without it, `Origin` is checked. Forms of the console have the origin
+ * `null`, because its pages send no referrer.
  */
 const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
   const { host, origin, "sec-fetch-site": site } = headers

@@ -9,10 +9,10 @@ const tables = {
 } as const
 
 /**
- * Returns an SQL expression for each reference: a space and the member's name if the referenced record does not exist in the
- * project, otherwise null. Referenced records are never removed, so they are not locked. The values of `row` must come from the
- * request, not from a locked row: a record that a locked row references can be newer than the statement's snapshot, and would
- * seem missing.
+ * Returns an SQL expression for each reference: a space and the name of the reference (as in `members`) if the referenced record
+ * does not exist in the project, otherwise null. Referenced records are never removed, so they are not locked. The values of
+ * `row` must come from the request, not from a locked row. A locked row can be newer than the snapshot of the statement. A
+ * record that it references may then not be in the snapshot, and would seem missing.
  */
 export const missingReferences = (row: string, members: ReadonlyArray<keyof typeof tables>): string =>
   members

@@ -66,7 +66,7 @@ const columns = columnsOf(Task.fields, {})
 const createdData = `json_build_object('task', ${jsonObject(columns, "created")})`
 const completedData = `json_build_object('task', ${jsonObject(columns, "completed")})`
 
-/** Locks the project before its records. A project file uses the same lock order. */
+/** Locks the project before its records. A project file uses the same order, so no deadlock occurs. */
 const project = (sql: Sql, projectId: ProjectId) => sql`
   project AS MATERIALIZED (
     SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}

@@ -16,7 +16,9 @@ import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
 import { Sender } from "./endpoints/Sender.ts"
 
-/** Returns `status` if there was an answer; otherwise `errorCode`, one of the codes of attempt logs. */
+/**
+ * Sends a test event. `status` is null if there was no answer; `errorCode`, a code as in attempt logs, is null if there was one.
+ */
 export const sendTestEvent = Effect.fn("sendTestEvent")(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator

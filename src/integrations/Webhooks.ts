@@ -29,8 +29,9 @@ export const makeWebhooks = Effect.gen(function* () {
   const allowed = networksOf(webhooks.allowedNetworks)
 
   /**
-   * Caches the current secret of each webhook. `configure` answers with the secret, so the secret is opened before the webhook
-   * is changed. If the statement that changes the webhook finds another secret, the secret is read again.
+   * Caches the current secret of each webhook. `configure` answers with the secret. It opens the secret before it changes the
+   * webhook, so nothing is changed if no key opens the secret. If the statement that changes the webhook finds another secret,
+   * the secret is read again.
    */
   const currentSecrets = yield* Cache.makeWith(
     Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {

@@ -34,7 +34,7 @@ export class Calls extends Context.Service<
      * outcome is recorded.
      */
     readonly make: (attempt: Attempt, guard?: Guard) => Effect.Effect<Recorded, ServiceUnavailable>
-    /** Records an attempt whose lease has ended without a result. Its outcome is unknown. */
+    /** Records as unknown an attempt whose lease has ended without a result. */
     readonly lose: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
     /** Records a leased attempt as postponed, without a call. */
     readonly postpone: (attempt: Attempt) => Effect.Effect<Recorded, ServiceUnavailable>
@@ -72,8 +72,8 @@ export class Calls extends Context.Service<
         const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
         return yield* recording({ attempt, result }).pipe(
-          // If the recording fails, the caller gets the error at once. The recording is repeated in the background, for the
-          // duration of a lease.
+          // If the recording fails, the caller gets the error at once. In the background, the recording is repeated until it
+          // succeeds, for at most the duration of a lease.
           Effect.tapError(() =>
             recording({ attempt, result }).pipe(
               Effect.retry(Schedule.spaced(Duration.millis(500))),

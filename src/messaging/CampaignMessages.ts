@@ -1,6 +1,6 @@
 /**
  * SQL for messages of campaigns. To release a recipient means to lease an attempt of its message. Between two attempts, the
- * message waits outside the queue (`available_at` is null) until its recipient is released again.
+ * message has no `available_at`, and waits until its recipient is released again.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { workerOf, type Terms } from "./Messages/Attempts.ts"

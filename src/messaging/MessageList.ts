@@ -61,8 +61,8 @@ export type MessageFilter = (typeof messageFilters)[number]
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages. A filter for unknown outcomes
- * examines only messages of unknown outcome.
+ * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages. For `unknown` and `needs
+ * decision`, these are only messages of unknown outcome.
  */
 export const find = (
   sql: SqlClient.SqlClient,

@@ -15,7 +15,7 @@ import { databaseNow, later } from "../platform/database/DatabaseClock.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message } from "./Messages/Record.ts"
 
-/** If the state of a stored message cannot be read, fails with a problem that has the id of the message. */
+/** If the outcome of a stored message cannot be recorded or read, fails with a problem that has the id of the message. */
 const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
   Effect.mapError(
     message,

@@ -16,7 +16,7 @@ export const moves = machine({
   moves: {
     /** The copy has all rows, and follows the changes closely. */
     caught_up: { copying: "resting" },
-    /** The calls of background work for the project have ended. */
+    /** Background workers have no call to a provider or a webhook in flight for the project. */
     rested: { resting: "fenced" },
     /** The mover has died, and the next run continues the copy. */
     resumed: { resting: "copying", fenced: "copying" },
@@ -52,10 +52,13 @@ const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
 
 export const isClosed = (state: State | null): boolean => state !== null && closed.includes(state)
 
-/** A SQL condition on `state`, a `move_state`: the project is not in a closed state. */
+/** Returns an SQL condition: `state`, the `move_state` of a project, is none of the closed states. */
 export const livesHere = (sql: SqlClient.SqlClient, state: Statement.Fragment): Statement.Fragment =>
   sql`(${state} IS NULL OR ${state} NOT IN ${sql.in(closed)})`
 
-/** A SQL condition: background work may touch the project in the column `projectId`. Costs one look-up for each statement. */
+/**
+ * Returns an SQL condition: background work may touch the project in the column that `projectId` names. The look-up runs once
+ * per statement.
+ */
 export const isAwake = (sql: SqlClient.SqlClient, projectId: string): Statement.Fragment =>
   sql`${sql.literal(projectId)} <> ALL ((SELECT resting_projects())::text[])`

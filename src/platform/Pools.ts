@@ -1,6 +1,6 @@
 /**
  * The connection pools of a process, and the session settings of each pool. In every role of the process (`--role`), all pools
- * together open at most `DATABASE_MAX_CONNECTIONS` connections. The layers, the metrics and `doctor` derive from this table.
+ * together open at most `DATABASE_MAX_CONNECTIONS` connections. The clients (`Database.ts`) are made from `pools`.
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Duration, Record } from "effect"
@@ -15,7 +15,10 @@ export interface Pool {
   readonly pipelined?: number
   readonly session?: Readonly<Record<string, string>>
   readonly readOnly?: boolean
-  /** Whether the pool needs sessions. It then connects to `DATABASE_DIRECT_URL` if that is set, not to the pooler. */
+  /**
+   * Whether the pool needs sessions, which a pooler does not keep. The pool then connects to `DATABASE_DIRECT_URL`, if that is
+   * set.
+   */
   readonly direct?: boolean
   /** A connection counts as dead after this time without an answer; null: never. Default: 5 s. */
   readonly deadAfter?: Duration.Duration | null

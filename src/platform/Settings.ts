@@ -112,7 +112,7 @@ const withoutTrailingSlashes = (text: string) => text.replace(/\/+$/, "")
 
 const settingsOf = (given: typeof Variables.Type) => ({
   host: given.HOST ?? "127.0.0.1",
-  /** 0 lets the system choose. */
+  /** 0: the operating system chooses a free port. */
   port: given.PORT ?? 3000,
   publicUrl: Option.map(Option.fromUndefinedOr(given.PUBLIC_URL), withoutTrailingSlashes),
   /** If none, the embedded PostgreSQL under `dataDir` is used. */
@@ -152,7 +152,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
     timeout: given.WEBHOOK_TIMEOUT ?? Duration.seconds(15),
     /** After a rotation, deliveries are also signed with the old secret for this time. */
     secretOverlap: given.WEBHOOK_SECRET_OVERLAP ?? Duration.hours(24),
-    /** The delay before each retry. After the last retry a delivery is dead. */
+    /** The delay before each retry. A delivery whose last retry fails is dead. */
     retrySchedule: given.WEBHOOK_RETRY_SCHEDULE ?? defaultRetrySchedule,
     /** A webhook is disabled when its endpoint has failed for this time without a success. */
     disableAfter: given.WEBHOOK_DISABLE_AFTER ?? Duration.days(5),

@@ -25,7 +25,7 @@ export interface ExportReport {
 /** Writes a text. The caller generates the next text only afterwards. */
 type Write<E> = (text: string) => Effect.Effect<void, E>
 
-/** Writes a project, in pieces of some 64 KiB. Calls `progress` for each record. */
+/** Writes a project in pieces of `pieceLength` characters or more. Calls `progress` for each record. */
 export const exportProject = Effect.fn("exportProject")(
   function* (projectId: ProjectId, write: Write<PlatformError.PlatformError>, progress = () => {}) {
     yield* Effect.annotateCurrentSpan("project.id", projectId)

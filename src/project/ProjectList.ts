@@ -1,4 +1,4 @@
-/** The list of projects for operators (contract §13). */
+/** What the command `project list` shows (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { selectList } from "../platform/database/Columns.ts"

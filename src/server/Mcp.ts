@@ -138,7 +138,7 @@ const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
 
 type ResultOf = (params: Readonly<Record<string, unknown>>) => object
 
-/** The results of the methods that run no operation, by method. */
+/** The results of all methods except `tools/list` and `tools/call`, by method. */
 const statelessResults = new Map<string, ResultOf>([
   ["server/discover", () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })]
 ])

@@ -11,7 +11,7 @@ import type { Operation } from "./RequestPath.ts"
 
 type Handlers = { readonly [Group in keyof (typeof Api)["groups"]]: HandlersOf<Group> }
 
-/** The type `Handlers` reports a missing group. */
+/** If a group is missing here, `operations` below does not compile. */
 const handlers = Effect.all({
   clients: CrmHttp.clients,
   pipelines: CrmHttp.pipelines,

@@ -59,8 +59,9 @@ export const problemResponse = (
 }
 
 /**
- * Returns the problem that answers a failure. A failure that is no problem becomes `internal`. An outage becomes the operation's
- * own 503 problem; a locked project is no outage. Every other problem stays as it is.
+ * Returns the problem that answers a failure. A failure that is no problem becomes `internal`. `service_unavailable` becomes the
+ * 503 problem of the operation (`provider_outcome_unknown` for a message send), unless the project is locked. Every other
+ * problem stays as it is.
  */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)

@@ -2,7 +2,8 @@
  * The path of a request through an operation, by HTTP (`HttpProtocol.ts`) or as a tool (`Mcp/ToolProtocol.ts`). Each endpoint of
  * the HttpApi is compiled once for each protocol, at start. The steps are in the order of the contract's checks (§1): credential
  * → entitlement, module, membership, scope → rate limit → body size and type → shape of the request → handler (idempotency key
- * and effect) → answer. `Lifecycle.ts` routes before these steps, and renders problems after them.
+ * and effect) → answer. `Lifecycle.ts` refuses faulty headers and unknown routes before these steps, and renders problems after
+ * them.
  *
  * If a step fails with a problem, the following steps do not run. If the check of the shape finds a fault, it gathers all faults
  * of the request. A step that need not wait (a known credential, a bucket in memory, a request without a body) runs
@@ -46,7 +47,10 @@ export interface Protocol<Call, Answer> {
     request: HttpServerRequest.HttpServerRequest,
     fiber: Fiber.Fiber<unknown, unknown>
   ) => Effect.Effect<Parts, BodyProblem>
-  /** Compiles the function that renders a success from its body, the handler's headers and the collected headers. */
+  /**
+   * Compiles the function that renders a success from its body, the headers of the handler (`own`) and those in the state of the
+   * request (`collected`).
+   */
   readonly answerOf: (operation: Operation) => (body: unknown, own: Headers | undefined, collected: Headers) => Answer
 }
 

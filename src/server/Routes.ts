@@ -50,7 +50,6 @@ export const mainRoutes = (mcp: boolean): Methods =>
     ...(mcp ? [{ ...get("/mcp"), method: "POST" }] : [])
   ])
 
-/** The port of a process that only runs background fibers. */
 export const workerRoutes = methodsOf(health)
 
 export const adminRoutes = methodsOf([

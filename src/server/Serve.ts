@@ -115,13 +115,13 @@ export const application = (role: Role) =>
 
 /**
  * Runs the service until a signal ends it. After SIGTERM, work in flight finishes within `SHUTDOWN_GRACE`. SIGINT, or a second
- * signal, ends the service at once. In both cases leases are released and telemetry is flushed.
+ * signal, ends the service at once. In both cases other processes can take over unfinished work, and telemetry is flushed.
  */
 export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
     yield* Heap.boundGrowth
     const queue = yield* signals
-    // A start can take long (migrations, recovery), so a signal also ends the start.
+    // A start can take long, for example because of migrations, so a signal also ends the start.
     const ended = Effect.as(Queue.take(queue), Option.none())
     const context = yield* Effect.raceFirst(Effect.asSome(Layer.build(application(role))), ended)
     if (Option.isSome(context)) yield* run(role, queue).pipe(Effect.provideContext(context.value))
@@ -152,7 +152,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     for (const line of lines) yield* Console.log(line)
   }
   yield* Console.log(`listening on ${url}`)
-  // `releaseStart` pauses the process. It runs later, because the first requests often come right after the ready line.
+  // Delayed, because `releaseStart` pauses the process, and the first requests often come right after the ready line.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
 
   const { drain } = yield* Drain

@@ -31,9 +31,10 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
 
 /**
  * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a
- * campaign's next send. At most `limits.free` campaigns are locked, so a campaign is left out if it has no due recipient or no
- * channel with a free permit. Projects take turns, so that campaigns that stay due for long, on a busy channel, do not always
- * come first. `quota` is the number of evenly spaced sends before `until`. Missed sends are not made up for.
+ * campaign's next send. At most `limits.free` campaigns are locked. A campaign without a due recipient, or without a channel
+ * with a free permit, would use up one of these places, so it is left out. Projects take turns, so that campaigns that stay due
+ * for long, on a busy channel, do not always come first. `quota` is the number of evenly spaced sends before `until`. Missed
+ * sends are not made up for.
  */
 export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
   ready AS MATERIALIZED (

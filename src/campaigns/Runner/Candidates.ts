@@ -33,8 +33,8 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  *   unchanged and idempotent.
  * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
  *   is skipped without a comparison of times, because the clocks of processes may differ.
- * - A recipient is `blocked` if the circuit of its channel admits no call. It is examined again later (`Release.ts`), so
- *   recipients with another route come first.
+ * - A recipient is `blocked` if the circuit of its channel admits no call. `Release.ts` then moves its `available_at` to a later
+ *   time, so recipients with another route come first.
  */
 export const checked = (sql: Sql) => sql`
   checked AS MATERIALIZED (

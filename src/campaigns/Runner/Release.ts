@@ -1,8 +1,8 @@
 /**
  * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
- * next attempt. One statement locks the campaign, releases its sends up to a time shortly after now, evenly spaced, and advances the time of the
- * next send. Other statements skip a locked campaign, so all processes together keep its pace. The id of a message derives from
- * recipient and route, so a recipient has at most one message on each route.
+ * next attempt. One statement locks a campaign, and releases its sends that are due now or in a moment, evenly spaced. It also
+ * advances the time of the next send. Meanwhile other processes skip the locked campaign, so all processes together keep its
+ * pace. The id of a message derives from recipient and route, so a recipient has at most one message on each route.
  *
  * Lock order: campaigns and then recipients, both with SKIP LOCKED, then messages, then the counts of audiences.
  */

@@ -1,4 +1,4 @@
-/** A project: its move to another cell, the charts of its deliveries, and its webhooks. */
+/** A project: its move to another cell (a database with its processes), the charts of its deliveries, and its webhooks. */
 import { Effect } from "effect"
 import { list } from "../../integrations/endpoints/WebhookList.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"

@@ -1,4 +1,4 @@
-/** The search for records by the beginning of an id. A single result redirects to its page. */
+/** The search for records by the beginning of an id. If only one is found, the browser is redirected to its page. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.ts"

@@ -5,7 +5,7 @@ import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 
 export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 
-/** The detail of the problem for each word that follows the code in the SQL column `failure`. */
+/** The detail of the problem for each of the `faults`, the names of missing references. */
 const texts: Readonly<Record<string, string>> = missingOfDeal
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>

@@ -27,7 +27,7 @@ interface Parts {
   readonly sender: Sender["Service"]
 }
 
-/** Signs and sends a claimed delivery, in a client span of the trace that caused the delivery. `now` is in milliseconds. */
+/** Signs and sends a claimed delivery, in a client span of the event's trace. `now` is in milliseconds. */
 export const attempt = (parts: Parts, claim: Claim, now: number): Effect.Effect<Outcome> =>
   Effect.withFiber((fiber) =>
     fiber.getRef(References.TracerEnabled) ? traced(parts, claim, now) : send(parts, claim, now, claim.traceparent)

@@ -85,7 +85,6 @@ export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): Reado
     return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
   })
 
-/** Maximum number of rows that one statement removes. */
 const pruneBatch = 5_000
 
 /** Removes a batch of rows older than `retentionDays`, the oldest of each project first. Returns whether more may be left. */

@@ -119,7 +119,8 @@ type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; 
 /**
  * Finds a page of deliveries, newest first. Indexes select the deliveries of an installation by state and type, and the dead
  * deliveries of a project. Other conditions are checked row by row, for example whether an open delivery is `pending` or
- * `delivering`. One call checks at most `scanLimit` deliveries, by few columns. The other columns are read for the deliveries of the page.
+ * `delivering`. One call checks at most `scanLimit` deliveries. The check reads few columns; all columns are read for the
+ * deliveries of the page only.
  */
 export const find = (
   sql: SqlClient.SqlClient,
@@ -131,7 +132,8 @@ export const find = (
   const isUnfinished = status === "pending" || status === "delivering"
   const isFiltered = installationId === null ? type !== null || status !== null : isUnfinished
   const rows = isFiltered ? scanLimit : limit + 1
-  // Without `below`, the SQL text has no upper bound. A generic plan is then as good as a plan for the actual values.
+  // Without `until` and `after`, the SQL text has no upper bound (`below`) of the id. A generic plan is then as good as a plan
+  // for the actual values.
   const above = since === null ? undefined : firstIdAt("dlv", since.getTime())
   const [below] = [after, until === null ? null : firstIdAt("dlv", until.getTime())]
     .filter((id) => id !== null)

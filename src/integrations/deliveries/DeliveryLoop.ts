@@ -1,5 +1,5 @@
 /**
- * Delivers the outbox. Any number of processes may run it. `src/integrations/README.md` follows a delivery.
+ * Delivers the outbox. Any number of processes may run this loop. `src/integrations/README.md` describes the way of a delivery.
  *
  * One fiber talks to the database, one statement after the other; attempts run beside it:
  *
@@ -188,9 +188,9 @@ const make = Effect.gen(function* () {
   })
 
   /**
-   * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a record says that it may have due
-   * deliveries) or the last claim began `pollEvery` ago. A claim is not interruptible, so the deliveries that it leases are
-   * always added to the queues.
+   * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a recorded result says that it may
+   * have due deliveries) or the last claim began `pollEvery` ago. A claim is not interruptible, so the deliveries that it leases
+   * are always added to the queues.
    */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()

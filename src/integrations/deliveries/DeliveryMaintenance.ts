@@ -39,7 +39,7 @@ interface Options {
 }
 
 export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql, visit }: Options) {
-  /** The client of all periodic work except the takeover. */
+  /** The SQL client of all periodic work except the takeover. */
   const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
   const worker = yield* Worker
   const measured = yield* MetricsEnabled

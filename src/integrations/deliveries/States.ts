@@ -1,8 +1,8 @@
 /**
  * States of a delivery and the moves between them (contract §10), as data.
  *
- * The statement that appends an event makes the delivery `pending`. A claim leases it. `attempts` and `leased_until` identify
- * the lease, so a result is recorded only for the attempt that is still in flight.
+ * The statement that appends an event also creates its deliveries, which are `pending`. A claim leases a delivery. `attempts`
+ * and `leased_until` identify the lease, so a result is recorded only for the attempt that is still in flight.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { machine, stepOf } from "../../api/schema/States.ts"

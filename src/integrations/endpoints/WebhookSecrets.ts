@@ -32,8 +32,8 @@ export const signingSecrets: SealedTable = {
     WHERE (project_id, installation_id, version) > (${after.projectId}, ${after.id}, ${after.version}::int)
       AND retires_at > now()
     ORDER BY project_id, installation_id, version LIMIT ${limit}::int`,
-  // Locks webhooks in the order of their keys, and each webhook before its secrets. A rotation uses the same order, so no
-  // deadlock occurs.
+  // Locks webhooks in the order of project and installation, and each webhook before its secrets. A rotation uses the same
+  // order, so no deadlock occurs.
   replace: (sql, { ids, next, projectIds, sealed, versions }) =>
     Effect.map(
       sql`

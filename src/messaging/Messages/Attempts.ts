@@ -68,7 +68,7 @@ const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted)
 
 /**
  * A message with a leased attempt. If `lost`, an earlier lease of the attempt has ended without a result: the attempt is not
- * made, but recorded as unknown.
+ * made again, but recorded as unknown.
  */
 export interface Claim extends Attempt {
   readonly lost: boolean

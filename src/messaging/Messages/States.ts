@@ -65,6 +65,9 @@ export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.F
       .join(", ")})`
   )
 
-/** Returns SQL for the status of a message that is given up. `inDoubt` is a SQL condition. */
+/**
+ * Returns SQL for the status of a message that is given up. `inDoubt` is the SQL condition that an attempt may have been
+ * processed.
+ */
 export const givenUp = (sql: SqlClient.SqlClient, inDoubt: string): Statement.Fragment =>
   sql.literal(`CASE WHEN ${inDoubt} THEN '${after("given_up_in_doubt")}' ELSE '${after("given_up")}' END`)

@@ -1,6 +1,6 @@
 /**
- * Connectors send texts over channels. Each type of provider has one connector (contract §8). A new connector is one line each
- * in `connectors`, `ChannelConfig` and `channelsWith`.
+ * Connectors send texts over channels. Each type of provider has one connector (contract §8). A new connector needs one line
+ * each in `connectors`, `ChannelConfig` and `channelsWith`.
  */
 import { type Duration, type Effect, Schema } from "effect"
 import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"

@@ -40,7 +40,7 @@ export class Providers extends Context.Service<
   )
 }
 
-/** Outcomes without an answer of the provider or a failed connection. */
+/** Outcomes with a cause in this service, not in an answer of the provider or a failed connection. */
 export const outcomes = {
   /** The process ended before the call. */
   notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },

@@ -1,6 +1,6 @@
 /**
- * The columns of one kind of record as data, declared once. The SQL of reads, events, inserts, patches and project files is made
- * from this declaration when a module is loaded, not for each statement.
+ * Makes SQL from the columns of a kind of record, which are declared once, as data. The SQL of reads, events, inserts, patches
+ * and project files is made when a module is loaded, not for each statement.
  */
 import { Record } from "effect"
 import * as Instants from "./Instants.ts"

@@ -143,8 +143,8 @@ export const clients = {
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
- * Whether a later attempt may succeed. The connection failed, or the statement timed out. Or PostgreSQL has ended the session or
- * is starting up (57P01 to 57P05), is out of resources (class 53), or is no longer the primary (25006).
+ * Whether a later attempt may succeed, as in these cases: the connection failed; the statement timed out; PostgreSQL has ended
+ * the session or is starting up (57P01 to 57P05), is out of resources (class 53), or is no longer the primary (25006).
  */
 export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
@@ -181,14 +181,14 @@ const contentionSchedule = Schedule.spaced(Duration.millis(25)).pipe(Schedule.ji
  * Runs a statement of a request. Fails with `ServiceUnavailable` if the database is unavailable or does not answer in time, or
  * if the project is locked. Any other failure of SQL is a defect.
  *
- * A connection runs pipelined statements one after the other. So a statement that waits for a lock fails soon (NOWAIT,
- * `lock_timeout`), and is sent again behind the statements that followed it, until the request has no time left.
+ * A connection runs pipelined statements one after the other. A statement that waits for a lock would hold up those behind it.
+ * It therefore fails soon (`lock_timeout`), and is sent again behind them, until the request has no time left.
  */
 export const statement = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> => withTimeout(retryContended(effect))
 
-/** Runs a statement like `statement`, but without a timeout: for `startWithTimeout`, and for background work. */
+/** Like `statement`, but without a timeout: for background work, and for statements that `startWithTimeout` limits. */
 export const retryContended = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError | Contended, R>
 ): Effect.Effect<A, ServiceUnavailable, R> =>
@@ -219,8 +219,8 @@ const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavai
     : Effect.die(error)
 
 /**
- * Repeats a statement while it fails with a contention. The error `Contended`, which here means that the project is locked, is
- * repeated for at most `projectFileTimeout`; errors of SQL are repeated without a limit of their own.
+ * Repeats a statement while it fails because of concurrent statements (errors of SQL), or because its project is locked
+ * (`Contended`). A locked project is waited for at most `projectFileTimeout`. Errors of SQL have no limit of their own.
  */
 const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | Contended, R>) =>
   Effect.clockWith((clock) => {
@@ -230,7 +230,7 @@ const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | 
     return Effect.retry(effect, { while: isWaiting, schedule: contentionSchedule })
   })
 
-/** Runs a statement like `retryContended`, but without a retry: a contended statement fails with `Contended`. */
+/** Like `retryContended`, but without a retry: errors that concurrent statements cause become `Contended`. */
 export const once = <A, R>(
   effect: Effect.Effect<A, SqlError.SqlError, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>

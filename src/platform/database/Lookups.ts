@@ -1,4 +1,4 @@
-/** Looks up records by project and id, concurrent look-ups by one statement. */
+/** Looks up records by project and id. Concurrent look-ups share a statement. */
 import { Effect, Predicate } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -55,7 +55,7 @@ export type LookupStatement<Row extends { readonly id: string }> = (
   key: Statement.Fragment
 ) => Statement.Statement<Row | { readonly id: null }>
 
-/** Makes a function like `lookup`, with a statement of the caller. It returns `undefined` for a missing record. */
+/** Like `lookup`, but with a statement of the caller. The function returns `undefined` for a missing record. */
 export const lookupBy = <Row extends { readonly id: string }>(sql: SqlClient.SqlClient, found: LookupStatement<Row>) =>
   findInBatches(sql, found, (key) => lookupOne(sql, found, key))
 

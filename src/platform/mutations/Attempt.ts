@@ -36,11 +36,11 @@ interface Parts {
 }
 
 /**
- * Returns a row for each command. The row of a command is missing if a project file, or the move of its project to another
- * database, locks the project or has changed it since the statement began. `enter_project` takes the advisory lock of the
- * project in shared mode, and returns the current revision of the project. If the snapshot of the statement has another
- * revision, all its reads may be outdated. Project files and moves take the same lock exclusively. The statement never waits for
- * this lock: while another session holds it or waits for it exclusively, the command has no row.
+ * Returns a row for each command, except a command whose project is locked by a project file or by a move to another database,
+ * or was changed by one of them since the statement began. `enter_project` takes the advisory lock of the project in shared
+ * mode, and returns the current revision of the project. If the snapshot of the statement has another revision, all its reads
+ * may be outdated. Project files and moves take the same lock exclusively. The statement never waits for this lock: while
+ * another session holds it or waits for it exclusively, the command has no row.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the

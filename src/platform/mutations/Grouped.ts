@@ -29,7 +29,7 @@ export interface Form {
   readonly distinct: Statement.Fragment
   /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
-  /** A query of `project_id` and the sum of `change` for each project. `changes` is a query of these two columns. */
+  /** A query of `project_id` and the sum of `change` for each project. `changes` is a query of `project_id` and `change`. */
   readonly sums: (changes: Statement.Fragment) => Statement.Fragment
   /** The commands, ordered by project and `id`. Their records are locked in this order. */
   readonly inOrder: Statement.Fragment

@@ -9,7 +9,7 @@ import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 
 /**
  * Runs a mutation once per key, in one round trip. If nothing was applied (a replay, a reused key or a failed guard), another
- * one reads the stored outcome of the key. For a key that this process has recently seen, the outcome is read first.
+ * round trip reads the stored outcome of the key. For a key that this process has recently seen, the outcome is read first.
  */
 export const mutate = <Problem, Returned = null>(
   client: MutationClient,

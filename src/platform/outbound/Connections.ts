@@ -12,7 +12,7 @@ export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection
 /** The target of requests. It is made once for many requests, because the getters of a URL make a new text at each access. */
 export interface Destination {
   readonly url: URL
-  /** The addresses to connect to, at least one. Undefined: the system resolves the host. */
+  /** The addresses to connect to, at least one. Undefined: the operating system resolves the host. */
   readonly addresses: ReadonlyArray<string> | undefined
   readonly origin: string
   readonly path: string

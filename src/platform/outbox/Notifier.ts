@@ -32,8 +32,8 @@ export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decod
 const maxNotices = 10_000
 
 /**
- * Maximum number of bytes of the installations in one payload. PostgreSQL accepts a payload of less than 8,000 bytes, and the
- * payload also contains the project's id.
+ * Maximum number of bytes of the installations' ids in one payload. PostgreSQL accepts a payload of less than 8,000 bytes, and
+ * the payload also contains the project's id.
  */
 const installationBytes = 6_500
 

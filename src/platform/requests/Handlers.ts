@@ -17,7 +17,7 @@ type Handler<Endpoint extends HttpApiEndpoint.Constraint> = HttpApiEndpoint.Hand
   Principal
 >
 
-/** A handler takes the decoded request of an endpoint. It returns the endpoint's success or fails with one of its problems. */
+/** Like `Handler`, but a success is always a value that the endpoint's schema encodes, never a whole HTTP response. */
 type HandlerOf<Endpoint> = Endpoint extends HttpApiEndpoint.Constraint
   ? (
       ...request: Parameters<Handler<Endpoint>>

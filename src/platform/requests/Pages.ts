@@ -15,7 +15,10 @@ export interface PageQuery {
   readonly cursor?: string | undefined
 }
 
-/** The range of a page: up to `limit` records after `after`, in the order of the list. */
+/**
+ * The records that are read for a page: up to `limit`, which follow the position `after` in the order of the list. The first
+ * page has no `after`.
+ */
 export interface Window {
   readonly after: Place | undefined
   /** One of a few numbers, because PostgreSQL plans the statement separately for each number (see `pageLimit`). */

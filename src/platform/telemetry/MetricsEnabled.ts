@@ -1,6 +1,5 @@
 /**
- * Whether metrics are recorded. They are if an admin server runs (always with the embedded PostgreSQL) or if an OTLP endpoint is
- * set.
+ * Whether metrics are recorded. They need an admin server, which always runs with the embedded PostgreSQL, or an OTLP endpoint.
  */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "../Settings.ts"

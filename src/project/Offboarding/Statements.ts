@@ -17,7 +17,7 @@ interface Table {
 /** Tables with due work, emptied first so that nothing more is sent for the project. */
 const first = ["endpoint_health", "campaigns", "messages"]
 
-/** Returns the tables with rows of projects. A table comes before the tables that it references. */
+/** Returns the tables with a column `project_id`, except `projects`. A table comes before the tables that it references. */
 export const tablesOf = (sql: Sql) =>
   Effect.map(
     sql<Table>`

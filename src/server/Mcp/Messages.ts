@@ -14,7 +14,7 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/** The protocol recommends the newest revision if the server does not support the offered one. */
+/** If the server does not support the offered revision, it answers the newest with a handshake, as the protocol recommends. */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 

@@ -77,7 +77,7 @@ const cautions: Readonly<Record<Policy, string>> = {
 
 const destructive = "Ask the user first: no call restores what it removes or ends."
 
-/** Maximum length of a description, in characters. */
+/** Maximum length of a description in characters, cautions included. */
 const maxLength = 300
 
 /** Describes a tool: as many sentences of the operation's description as fit, then the cautions. */

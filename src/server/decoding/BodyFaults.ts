@@ -10,12 +10,12 @@ import { maxDepth, maxEntries } from "./JsonExtent.ts"
 export const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
 const tooManyEntries = `must have at most ${maxEntries} entries`
 
-/** Maximum number of faults that are collected. The response has fewer. */
+/** Maximum number of faults that are collected. A response has room for fewer. */
 const maxFaults = 1_000
 
 /**
- * In JSON in valid UTF-8, only an escape can produce an unsafe character. A body without such an escape is walked only if it has
- * too many entries.
+ * A body is JSON in valid UTF-8, where only an escape can produce an unsafe character. A body without such an escape is walked
+ * only if it has too many entries.
  */
 export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray<LocatedFault> => {
   if (extent.depth > maxDepth) return [tooDeep]

@@ -22,7 +22,7 @@ export interface Body {
   readonly text: string
   readonly extent: JsonExtent
   readonly value: unknown
-  /** What parsing lost of the text, with locations in `value`. */
+  /** Faults for what parsing has lost (repeated members, fractions), with locations in `value`. */
   readonly losses: ReadonlyArray<LocatedFault>
 }
 

@@ -1,5 +1,5 @@
 /**
- * The extent of a JSON text: its nesting, the length of its longest list or object, and the number of its members. It is
+ * The extent of a JSON text: its nesting, the length of its longest list or object, and the number of its members. The extent is
  * measured in one pass without parsing. Limits on the extent bound the work of the parser.
  */
 

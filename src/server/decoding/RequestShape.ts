@@ -118,6 +118,6 @@ const decoder = (
 
 export const none: ReadonlyArray<LocatedFault> = []
 
-/** The lists are almost always empty. */
+/** The lists are almost always empty. Then no new list is made. */
 export const concatenate = (...lists: ReadonlyArray<ReadonlyArray<LocatedFault>>): ReadonlyArray<LocatedFault> =>
   lists.every(({ length }) => length === 0) ? none : lists.flat()

@@ -29,12 +29,12 @@ const malformedPercent = /%(?![0-9A-Fa-f]{2})/g
 /**
  * Returns a target that the router reads correctly and in bounded time. In the path, segments that are malformed or too long are
  * replaced. In the query, malformed percent-encoding is replaced, and parameters beyond `maxParameters` are left out. So the
- * router finds the route, and `targetFaults` reports these faults later, in the order of the contract's checks. `;` and `#` are
- * treated as characters of a segment. Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#`
- * and matches no route.
+ * router finds the route, and these faults are reported later, in the order of the contract's checks. `;` and `#` are treated as
+ * characters of a segment. Returns `undefined` if the path does not start with `/`, or if it contains `%`, `;` or `#` and
+ * matches no route.
  */
 export const routable = (target: string, methods: Methods): string | undefined => {
-  // The router ignores the first character of a path, so it is checked here.
+  // The router ignores the first character of a path, so this function checks that character.
   if (!target.startsWith("/")) return undefined
   const [path, query] = splitTarget(target)
   const parameters = hasTooMany(query) ? query.split("&", maxParameters).join("&") : query

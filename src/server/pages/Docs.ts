@@ -58,7 +58,7 @@ const scalar = {
     'a[href*="scalar.com"] { display: none } ' +
     ".references-rendered { overflow-x: clip } " +
     ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.75 } " +
-    // On narrow pages, moves the answer above the form of the request, where it is in sight.
+    // On narrow pages, moves the answer above the form of the request, so that the answer is in sight.
     '@media (max-width: 1279px) { section[aria-label="Response"]:has(.animate-response-children) ' +
     "{ order: -1; flex: none; max-height: 45vh; overflow: auto } }"
 }

@@ -1,7 +1,7 @@
 /**
  * The workflows of `/arazzo.json`: the README's first requests, as steps on the records of the demo project. A workflow can be
  * run again: its idempotency keys stay the same, so each command gets its first answer. After a key has expired, a run creates
- * another record. The key of a command on a created record contains the record's id, so it is never used for two records.
+ * another record. The key of a command on a created record contains the record's id, so no key is used for two records.
  */
 import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"

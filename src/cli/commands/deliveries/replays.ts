@@ -1,4 +1,4 @@
-/** `deliveries replay`, `replays` and `cancel-replay`: stored events are delivered again. */
+/** `deliveries replay`, `replays` and `cancel-replay`: deliver stored events again, list such replays, and cancel one. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { eventTypes } from "../../../api/integrations/Events.ts"

@@ -12,7 +12,7 @@ const maxBodySize = ByteSize.mebibytes(1)
 /** Less than the 15 s for which the service waits for an answer. */
 const forwardTimeout = Duration.seconds(10)
 
-/** Maximum number of deliveries whose attempts are counted: the latest. */
+/** Attempts are counted only for this number of deliveries, the latest. */
 const maxCounted = 10_000
 
 /** Returns the code of a failure or of its cause. The message is not shown, because it may repeat the URL. */

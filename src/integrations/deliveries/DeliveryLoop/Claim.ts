@@ -2,12 +2,12 @@
  * Claims due deliveries, found by endpoint.
  *
  * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds a delivery
- * to lease. It is null while no delivery is pending, or while the maximum number is in flight. A claim visits the endpoints
- * whose `claim_at` has passed, and the endpoints in `terms.named`. It visits no other endpoint, so idle endpoints and endpoints
- * in a pause cost next to nothing.
+ * to lease. It is null while no delivery is pending, or while the maximum number of deliveries is in flight. A claim visits the
+ * endpoints whose `claim_at` has passed, and the endpoints in `terms.named`. It visits no other endpoint, so idle endpoints and
+ * endpoints in a pause cost next to nothing.
  *
  * All deliveries in flight to an endpoint are leased to one worker (`worker_id`). So one process limits the concurrency of the
- * endpoint, and may claim more deliveries ahead.
+ * endpoint. It may also lease deliveries ahead: more than it sends at the same time.
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -48,12 +48,13 @@ export interface Claim extends Endpoint {
   readonly traceparent: string
 }
 
-/** A leased delivery, or an endpoint of `terms.named` whose row was locked. */
+/** A leased delivery, or an endpoint of `terms.named` whose row another statement has locked. */
 type Row = Claim | (Endpoint & { readonly id: null })
 
 /**
- * Claims deliveries of due endpoints and of the endpoints in `terms.named`, as many as there are slots. Returns the leased
- * deliveries, and the endpoints of `terms.named` that were not visited because another statement has locked their rows.
+ * Claims deliveries of due endpoints and of the endpoints in `terms.named`, as many as there are free slots, and deliveries to
+ * lease ahead. Returns the leased deliveries, and the endpoints of `terms.named` that were not visited because another statement
+ * has locked their rows.
  *
  * - `endpoint`: the visited endpoints, whose rows are locked.
  * - `visit`: these endpoints, with the number of deliveries that each may get (`quota`).

@@ -1,6 +1,6 @@
 /**
- * Keeps the deliveries that one process has leased, in a queue for each endpoint. Also keeps the named endpoints, which the next
- * claim visits in any case.
+ * Keeps the deliveries that one process has leased, in a queue for each endpoint. Also keeps the named endpoints: a claim visits
+ * them even if their rows are not due.
  *
  * A queue sends at most as many deliveries at the same time as the endpoint's concurrency permits. When an attempt ends, the
  * next delivery is sent. For an endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed
@@ -35,8 +35,8 @@ interface EndpointQueue<C> {
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
   /**
-   * Whether the endpoint had `wanted` leases after the last claim: more deliveries may be due. False once `isAnyNamed` has named
-   * the endpoint.
+   * Whether the endpoint had `wanted` leases after the last claim, so that more deliveries may be due. False once `isAnyNamed`
+   * has named the endpoint.
    */
   more: boolean
   /** The monotonic time until which the endpoint counts as quick, in milliseconds. */
@@ -52,15 +52,15 @@ export interface EndpointQueues<C extends Claim> {
    */
   readonly isAnyNamed: (now: number) => boolean
   /**
-   * Removes and returns up to `namedPerClaim` named endpoints. The `width` of each is the maximum number of leases that it may
-   * have after the claim (in `make`, `width` is the concurrency).
+   * Removes and returns up to `namedPerClaim` named endpoints. `width` is the maximum number of leases of a returned endpoint
+   * after the claim (in `make`, `width` is the concurrency).
    */
   readonly takeNamed: (now: number) => ReadonlyArray<Named>
   /** Adds the deliveries that a claim has leased. Starts as many as the concurrency permits; the others wait. */
   readonly add: (claims: ReadonlyArray<C>, now: number) => void
   /**
    * Returns the delivery to send next after `claim` has ended, and the deliveries to return unsent. After a failure, all waiting
-   * deliveries are returned unsent. Otherwise only deliveries that have waited too long are returned.
+   * deliveries are returned unsent. Otherwise only deliveries that have waited too long are returned unsent.
    */
   readonly next: (
     claim: C,

@@ -109,7 +109,7 @@ export const make = (): Results => {
  * - `endpoints` has each endpoint once, with the latest version of its URL.
  * - `others` has all results except successes for the latest URL. `counts` is false for a result for an earlier URL: it does not
  *   change the health of the endpoint. A failure has no strikes if a later result of its endpoint is a success.
- * - `places` has, for each result, its place in `others`, starting at 1. A success has 0.
+ * - `places` has, for each result, its place in `others`, starting at 1; 0 if it is not in `others`.
  * - `at` has, for each result, the place of its endpoint in `endpoints`, starting at 1.
  */
 export const separate = (results: ReadonlyArray<Result>) => {

@@ -181,8 +181,8 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
   )`
 
 /**
- * Updates the rows of visited endpoints. If an endpoint still has due deliveries, its next due time is `now()`. In the next
- * claim, endpoints that have waited longer come first.
+ * Updates the rows of visited endpoints. If an endpoint still has due deliveries, its next due time is `now()`. So endpoints
+ * that have been due for longer come first in the next claim.
  */
 export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   UPDATE endpoint_health health SET

@@ -19,7 +19,7 @@ export const firstEvent: LastEvent = { projectId: "", occurredAt: new Date(0) }
 
 /**
  * Reads the next events before `horizon`, by project and time, and removes the events without a delivery. Returns the last event
- * that was read, or no row after the end of the round. A round passes over events that stay: an endpoint that was away for days
+ * that was read, or no row after the end of the round. A round also reads events that stay: an endpoint that was away for days
  * leaves a million old events whose deliveries were finished later and are still kept. If several events have the same time, a
  * round may miss some of them. The next round finds these.
  */

@@ -8,7 +8,6 @@ import type { Worker } from "../../../platform/background/Worker.ts"
 import { literalsOf } from "../States.ts"
 import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 
-/** Maximum number of endpoints that one statement changes. */
 const endpointsPerStatement = 5_000
 
 /**
@@ -17,8 +16,8 @@ const endpointsPerStatement = 5_000
  * workers or with expired leases are locked. Returns the changed endpoints.
  *
  * `deliveries` is read from the statement's snapshot. Each claim and each recorded result of a delivery also changes the row of
- * its endpoint. If this row has changed since the snapshot, its deliveries may have changed too. `gate` leaves such endpoints
- * out; the next run reads them.
+ * its endpoint. If this row has changed since the snapshot, the deliveries of the endpoint may have changed too. `gate` leaves
+ * such endpoints out; the next run reads them.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
   const { from, to } = literalsOf(sql, "lease_lost")
@@ -82,8 +81,8 @@ const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql
 export const endpointsPerSweep = 1_000
 
 /**
- * The start of a round: the sweeps that together visit all endpoints, each from where the previous one ended. This key sorts
- * before all others.
+ * The key at which a round starts: it sorts before all others. A round is the sweeps that together visit all endpoints. Each
+ * sweep starts where the previous one ended.
  */
 export const firstEndpoint = { projectId: "", installationId: "" }
 

@@ -46,7 +46,6 @@ interface Terms {
   readonly interval: number
 }
 
-/** Maximum number of deliveries that one statement reads. */
 const scanLimit = 2_000
 /** A replay keeps a quick endpoint busy for at most this share of the time. */
 const busy = 0.05

@@ -70,7 +70,7 @@ const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
 
-/** Decodes JSON bodies: none if a body does not fit. Unknown members are ignored. */
+/** Decodes JSON bodies: none if a body is not valid for `schema`. Unknown members are ignored. */
 export const jsonBody = <A>(schema: Schema.Decoder<A>) => {
   const decode = Schema.decodeUnknownOption(Schema.fromJsonString(schema))
   return (body: Option.Option<Uint8Array>): Option.Option<A> =>

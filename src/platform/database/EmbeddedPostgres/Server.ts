@@ -117,7 +117,7 @@ const parse = (text: string) => {
 
 /**
  * Whether the working directory of a process is `data`, as it is for the server of `data`. Otherwise the server is dead, and
- * another program has its process id. Returns true if the system does not show the working directory.
+ * another program has its process id. Returns true if the operating system does not show the working directory.
  */
 const worksIn = (pid: number, data: string): boolean => {
   try {

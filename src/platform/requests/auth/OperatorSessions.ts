@@ -60,8 +60,8 @@ export class OperatorSessions extends Context.Service<
     /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
     readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
     /**
-     * Returns the session in the cookies of a request to `url`. None if the session has ended or expired, or if the signature is
-     * invalid.
+     * Returns the session in the cookies of a request, with the notice for the page at `url`. None if the session has ended or
+     * expired, or if its signature is invalid.
      */
     readonly find: (
       cookies: Readonly<Record<string, string | undefined>>,

@@ -84,7 +84,7 @@ const opened = Effect.fnUntraced(function* <Client extends ReturnType<typeof ser
 })
 
 /**
- * Whether a server is a node of a cluster. If the user has no right to ask this by INFO, the server is used as a single server.
+ * Whether a server is a node of a cluster. If the Redis user may not ask this by INFO, the server is used as a single server.
  */
 const isInCluster = (url: string) =>
   Effect.flatMap(opened(serverAt(url)), (server) =>
