@@ -2,9 +2,9 @@
  * Runs campaigns: starts due campaigns, releases recipients at the pace of the campaign, and completes campaigns. Any number of
  * processes may run it. Supervised fibers share the work:
  *
- *   campaign progress   scheduled → running → completed (`Runner/Progress.ts`)
- *   campaign messages   sending → sent, failed, pending …: collects the outcomes of messages (`Runner/Recipients.ts`);
- *                       pending → sending: releases the recipients of the next window (`Runner/Release.ts`)
+ *   campaign progress   moves campaigns: scheduled → running → completed (`Runner/Progress.ts`)
+ *   campaign messages   moves recipients: sending → sent, failed, pending …, by the outcomes of their messages
+ *                       (`Runner/Recipients.ts`); pending → sending, when their message may be sent (`Runner/Release.ts`)
  *
  * `Runner/Recipients.ts` has the states of a recipient and the moves between them. A released recipient has a message with a
  * leased attempt. `messaging/MessageLoop.ts` makes and records it like any other attempt. Only the message records what was

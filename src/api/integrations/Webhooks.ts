@@ -95,7 +95,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
           "address that the operator allows. The first answer has the current signing secret. A new webhook gets a new secret; a changed " +
           "webhook keeps its own."
       ),
-    // `getWebhook` follows the operation that creates the webhook, because samples are tried in this order.
+    // `getWebhook` follows the operation that creates a webhook, so that a reader who tries the samples in order has one.
     getWebhook,
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
       params: { installationId: InstallationId },

@@ -1,4 +1,4 @@
-/** The recipients that `release` (`Release.ts`) examines, and the move of each. */
+/** The recipients that `release` (`Release.ts`) examines, and the move (change of state) of each: released, skipped, blocked, … */
 import type { SqlClient, Statement } from "effect/sql"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import { openRecipients, type Terms } from "./Campaigns.ts"

@@ -72,8 +72,8 @@ const next = (given: Given, old: Old | undefined, { defaultPipelineId, now, pipe
 }
 
 /**
- * Lists the broken rules of a deal, each with the member to report. A file sets states directly, so it may change a deal from
- * won to lost.
+ * Lists the broken rules of a deal, each with the member to report. No rule restricts the change of the status: unlike a patch,
+ * a file may change a deal from won to lost.
  */
 const brokenRules = (given: Given, deal: ReturnType<typeof next>, { pipelines }: Dependencies) => {
   const missing = missingOfMoney(deal)

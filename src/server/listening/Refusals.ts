@@ -1,6 +1,6 @@
 /**
- * Answers to connections whose data cannot be routed as a request. Such an answer is the last answer of its connection (RFC
- * 9112, section 9.3.2).
+ * Answers to data that cannot be routed as a request. Such an answer is sent after the answers to all earlier requests of the
+ * connection (RFC 9112, section 9.3.2). Then the connection is closed.
  */
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
