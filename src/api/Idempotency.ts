@@ -1,4 +1,4 @@
-/** The `idempotency-key` header of every mutation, and the receipt of a mutation (contract §1, §5). */
+/** The `idempotency-key` header of every mutation, and the receipt that mutations answer (contract §1, §5). */
 import { Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { ETag, text } from "./schema/Fields.ts"

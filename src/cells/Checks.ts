@@ -40,7 +40,10 @@ const serverOf = (sql: Sql) => sql<Server>`
 const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
   SELECT string_agg(name, ',' ORDER BY migration_id) AS name FROM effect_sql_migrations`
 
-/** Free slots for a move: one for the changes, and one for each table that is copied at the same time (two by default). */
+/**
+ * Free replication slots and senders for a move: one for the changes, and one for each table that is copied at the same time
+ * (two by default).
+ */
 const slots = 3
 
 /** Fails with the faults of both sides. A move that continues needs no free slots, because it has its slots already. */

@@ -1,5 +1,6 @@
 /**
- * Moves a project to the database of another cell, in steps (`platform/Moves.ts` has the states and the moves between them):
+ * Moves a project from this database (the source) to the database of another cell (the target), in steps.
+ * `platform/Moves.ts` has the states of a move and their transitions.
  *
  *   copy      a publication and a subscription copy the rows, and follow the changes
  *   rest      workers claim nothing of the project any more, and their calls in flight end

@@ -1,6 +1,6 @@
 /**
  * Replicates a project's rows from the source to the target, by a publication with row filters, a subscription and a slot. All
- * three have the same name. Each statement can be repeated after a crash of the command.
+ * three have the same name. After a crash, a later run can repeat each statement.
  *
  * Every table with a column `project_id` is copied, except `projects`. The project's row is inserted at the target before the
  * copy, in the state `arriving`. Its values are updated when the target takes the project over. Replication fires no triggers

@@ -1,4 +1,4 @@
-/** The output of commands: one JSON document or a text, on standard output, only on success. */
+/** The output of commands: one JSON document or a text, on standard output. */
 import { Console, Duration, Effect, Option, Stdio, Stream } from "effect"
 import { CliOutput } from "effect/cli"
 import { withEscapes, withoutInvisible } from "../platform/UnsafeText.ts"

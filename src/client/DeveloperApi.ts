@@ -16,7 +16,7 @@ import { type CallerRequest, type CompleteRequest, hasMember, requestForm } from
 /** Options of `DeveloperApi`. If `baseUrl` or `token` is invalid, the layer dies with a `TypeError`. */
 export interface DeveloperApiOptions extends AttemptOptions {
   /**
-   * The URL of the service, `https://api.example.com`, with a path prefix if the service has one. The path of the API,
+   * The URL of the service, such as `https://api.example.com`, with its path prefix if it has one. The path of the API,
    * `/api/v1/developer`, may follow.
    */
   readonly baseUrl: string | URL

@@ -28,9 +28,9 @@ export type DeveloperClient = PromiseOperations
  *
  * The client behaves like `DeveloperApi`. If an answer is a problem, the promise rejects with an instance of its class in
  * `Problems`, or with `UnexpectedProblem` if the operation does not declare it. `isProblem` recognizes both. Both have `code`,
- * `status` and `detail`; the former also has the problem's further members. If no answer arrives, or an answer cannot be
- * decoded, the promise rejects with an Effect `HttpClientError` or `SchemaError`. If the call is aborted, the promise rejects
- * with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
+ * `status` and `detail`. The classes in `Problems` also have the problem's further members. If no answer arrives, or an answer
+ * cannot be decoded, the promise rejects with an Effect `HttpClientError` or `SchemaError`. If the call is aborted, the promise
+ * rejects with the signal's reason. Throws a `TypeError` when `baseUrl` or `token` is invalid.
  */
 export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperClient => {
   const layer =

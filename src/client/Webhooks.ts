@@ -49,8 +49,8 @@ const invalid = (reason: WebhookInvalidReason, message: string, cause?: unknown)
   Effect.fail(new WebhookInvalid({ reason, message, cause }))
 
 /**
- * Verifies a delivery and decodes its event. One signature has to fit one secret: pass the old and the new secret during a
- * rotation. The comparison takes constant time. Fails with `WebhookInvalid`.
+ * Verifies a delivery and decodes its event. One of the delivery's signatures has to fit one of the secrets: pass the old and
+ * the new secret during a rotation. The comparison takes constant time. Fails with `WebhookInvalid`.
  */
 export const verifyWebhook = Effect.fnUntraced(function* ({
   body,

@@ -191,8 +191,8 @@ const routes = HttpRouter.use(
 
 /**
  * Whether a page of another site has sent the form. Protects the sign-in form, which has no session and no token. Browsers send
- * `Sec-Fetch-Site` over HTTPS and to loopback addresses. Without it, `Origin` is checked. Forms of the console have the origin
- * `null`, because its pages send no referrer.
+ * `Sec-Fetch-Site` over HTTPS and to loopback addresses. Without it, `Origin` is checked. `null` is accepted: the console's own
+ * forms have this origin, because its pages send no referrer.
  */
 const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
   const { host, origin, "sec-fetch-site": site } = headers

@@ -154,7 +154,7 @@ export const timeOf = (request: PageRequest, name: string) => {
       })
 }
 
-/** Turns a failure other than one of SQL, such as `ProjectUnknown`, into a 404 page. */
+/** Turns a failure such as `ProjectUnknown` into a 404 page. A failure of SQL stays as it is. */
 export const orNotFound = <A, R>(
   effect: Effect.Effect<A, { readonly message: string } | SqlError.SqlError, R>
 ): Effect.Effect<A, PageError | SqlError.SqlError, R> =>

@@ -9,7 +9,10 @@ export const writable = Struct.pick(columns, Struct.keys(clientFields))
 
 export const creatable = Struct.omit(writable, setByPatch)
 
-/** The columns that a project file can set. The client record of the API lacks consent, merging and loyalty. */
+/**
+ * The columns that a project file can set. Consent, merging and loyalty are listed here, because the API's client record lacks
+ * them.
+ */
 export const fileColumns = {
   ...writable,
   ...Struct.pick(columns, ["createdAt"]),

@@ -16,9 +16,7 @@ import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
 import { Sender } from "./endpoints/Sender.ts"
 
-/**
- * Sends a test event. `status` is null if there was no answer; `errorCode`, a code as in attempt logs, is null if there was one.
- */
+/** Sends a test event. `status` is null if there was no answer. Otherwise `errorCode`, a code as in attempt logs, is null. */
 export const sendTestEvent = Effect.fn("sendTestEvent")(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
@@ -64,7 +62,7 @@ const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: 
   SELECT installation_id AS "installationId", endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
   FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-/** Writes the audit entry. A test event changes no row, so the only condition is that the project exists. */
+/** Writes the audit entry. It depends only on the project, because a test event changes no row. */
 const record = (sql: SqlClient.SqlClient, projectId: ProjectId, action: Audited) => sql`
   WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
   ${recordAction(sql, action, "project")}

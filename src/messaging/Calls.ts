@@ -94,8 +94,8 @@ export class Calls extends Context.Service<
           })
           return Effect.uninterruptibleMask((restore) =>
             restore(guard(call)).pipe(
-              // Only the end of the process interrupts an attempt. If the call has begun, the provider may have accepted the
-              // message.
+              // Only the end of the process interrupts an attempt. If its call has begun, the outcome is unknown, because the
+              // provider may have accepted the message.
               Effect.onInterrupt(() =>
                 recorded(leased, isCalled ? outcomes.interrupted : outcomes.notCalled).pipe(
                   Effect.timeoutOption(Duration.seconds(2)),

@@ -44,7 +44,7 @@ const columns = `${selectList(
 
 /**
  * A SQL condition: the outcome of a message is unknown and no attempt follows, so an operator must settle it. For a campaign's
- * message, attempts follow while its recipient is pending or sending and the campaign is not cancelled.
+ * message, attempts may follow while its recipient is pending or sending and the campaign is not cancelled.
  */
 export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
   AND (messages.campaign_id IS NULL OR NOT EXISTS (

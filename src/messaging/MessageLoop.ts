@@ -12,9 +12,9 @@
  *     └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
  * Modes of the loop:
- *   - `taking`: the loop asks sources for attempts, within the permits of the channel and of this process. For
- *     campaigns, a channel with an open circuit has no permit, or one for its probe, so recipients wait. Messages of
- *     conversations are taken when they are due, whatever the circuit.
+ *   - `taking`: the loop asks sources for attempts, within the permits of the channel and of this process
+ *     (`providers/ChannelLimits.ts`). For campaigns, a channel with an open circuit has no permit, or one for its probe, so
+ *     recipients wait. Messages of conversations are taken when they are due, whatever the circuit.
  *   - `draining`: no attempts are taken; attempts in flight finish.
  *   - `ending`: attempts that a source returns now are not made. They are postponed; lost ones are recorded as unknown.
  *

@@ -1,4 +1,4 @@
-/** Deletes sent and failed messages after `MESSAGE_RETENTION`. */
+/** Deletes sent and failed messages after `MESSAGE_RETENTION`, or `IDEMPOTENCY_RETENTION` if that is longer. */
 import { Duration } from "effect"
 import { prune, pruning } from "../platform/background/Retention.ts"
 
@@ -6,7 +6,7 @@ import { prune, pruning } from "../platform/background/Retention.ts"
  * Some messages are kept for longer:
  *
  * - A message that is neither sent nor failed: it needs another attempt or an operator.
- * - A message that was changed lately: its campaign may not have collected the outcome yet.
+ * - A message that was changed within the retention: its campaign may not have collected the outcome yet.
  * - A message that is not older than the oldest idempotency key of its project: a repeated send may read the message.
  */
 export const layer = pruning(

@@ -1,4 +1,7 @@
-/** What follows the outcome of a provider call (contract §8): the move of the message, and the delay of the next attempt. */
+/**
+ * What follows the outcome of a provider call (contract §8): the move (change of state) of the message, and the delay of the
+ * next attempt.
+ */
 import { Duration, Option } from "effect"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { isIdempotent } from "./providers/Connectors.ts"

@@ -29,8 +29,8 @@ export interface CurrentRequestShape {
    */
   arrivedAt: number | undefined
   /**
-   * Makes the problem that answers the request when the service is unavailable: `ProviderOutcomeUnknown` for a request that
-   * sends a message.
+   * Makes the problem for an unavailable service: `ProviderOutcomeUnknown` if the request sends a message, otherwise
+   * `ServiceUnavailable`.
    */
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }

@@ -57,8 +57,8 @@ export const livesHere = (sql: SqlClient.SqlClient, state: Statement.Fragment): 
   sql`(${state} IS NULL OR ${state} NOT IN ${sql.in(closed)})`
 
 /**
- * Returns an SQL condition: background work may touch the project in the column that `projectId` names. The look-up runs once
- * per statement.
+ * Returns an SQL condition: background work may touch the project whose id is in the column `projectId`. `resting_projects` runs
+ * once per statement.
  */
 export const isAwake = (sql: SqlClient.SqlClient, projectId: string): Statement.Fragment =>
   sql`${sql.literal(projectId)} <> ALL ((SELECT resting_projects())::text[])`

@@ -142,9 +142,9 @@ export const pools = {
     direct: true,
     session: { ...limits, ...keepalives }
   },
-  // Statements may take long, so they have no timeout. PostgreSQL ends a session whose transaction is idle for a minute, because
-  // its process probably hangs and may hold the locks of a project. An export turns this limit off, because it waits for the
-  // reader of its output.
+  // Statements may take long, so they have no timeout. PostgreSQL ends a session whose transaction is idle for a minute: the
+  // command probably hangs, and may hold the locks of a project. An export turns this limit off, because it waits for the reader
+  // of its output.
   operator: {
     name: "developer-api operator",
     purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",

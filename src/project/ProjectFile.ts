@@ -57,7 +57,7 @@ const Template = Schema.Struct({ id: TemplateId, version: positive, name, body: 
 
 const Campaign = Schema.Struct({ id: CampaignId, name })
 
-/** Records are matched by id. Records that the file does not name are left alone. */
+/** Records are matched by id, templates by id and version. Records that the file does not name are left alone. */
 export const ProjectFile = Schema.Struct({
   project: Project,
   members: Schema.optionalKey(Schema.Array(Member)),

@@ -46,7 +46,7 @@ export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
 interface Stuck {
   readonly kind: "dead" | "unsettled" | "abandoned"
   readonly count: number
-  /** A project with such records; null if the count is 0. */
+  /** A project with records of this kind; null if the count is 0. */
   readonly project: string | null
 }
 

@@ -31,7 +31,7 @@ export class AdminServer extends Context.Service<
   )
 }
 
-/** With the embedded database, a file keeps the URL for the command `console`. */
+/** With the embedded database, the URL is also written to a file for the command `console`. */
 const listening = Layer.effect(
   AdminServer,
   Effect.gen(function* () {

@@ -15,8 +15,8 @@ import { runInNewContext } from "node:vm"
  *   generation. That can be true right after a collection.
  * - The young generation reaches its full size at once when load begins. While it is small, V8 moves objects of requests in
  *   flight to the old generation.
- * - Pretenuring is off: no object is allocated directly in the old generation. V8 would predict from a sample which objects live
- *   long, and the prediction may include the objects of requests. The old generation then fills up several times a second. A
+ * - Pretenuring is off: no object is allocated directly in the old generation. With pretenuring, V8 predicts from a sample which
+ *   objects live long, and may include the objects of requests. The old generation then fills up several times a second: a
  *   request takes up to twice the CPU time, and the p99 of the response time is four times as high.
  */
 export const boundGrowth: Effect.Effect<void> = Effect.sync(() => {

@@ -17,7 +17,7 @@ import { http } from "./HttpProtocol.ts"
 import { makeCompile } from "./RequestPath.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
-/** The preview reads many rows, so it uses the pool for reports and delays no other request of the API. */
+/** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */

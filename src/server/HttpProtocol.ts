@@ -12,7 +12,7 @@ import type { Protocol } from "./RequestPath.ts"
 import { concatenate, none } from "./decoding/RequestShape.ts"
 import { targetFaults } from "./decoding/RequestTarget.ts"
 
-/** The HTTP protocol. A call is `void`, because the fiber's context already has the request. */
+/** The HTTP protocol. A call carries no value (`void`), because the fiber's context already has the request. */
 export const http: Protocol<void, HttpServerResponse.HttpServerResponse> = {
   attributes: {},
   partsOf: ({ headers: taken, path, payload }: HttpApiEndpoint.Top) => {

@@ -146,8 +146,8 @@ const single = ["host", "content-type", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 
 /**
- * Returns the first fault of the headers on which routing, authentication and reading the body depend. HTTP/1.1 requires a `Host`
- * (RFC 9112, section 3.2). The only transfer coding is `chunked`, because Node's parser decodes no other.
+ * Returns the first fault of the headers on which routing, authentication and reading the body depend. HTTP/1.1 requires a
+ * `Host` (RFC 9112, section 3.2). `chunked` is the only accepted transfer coding, because Node's parser decodes no other.
  */
 const headerFault = (request: Request): readonly [location: string, fault: string] | undefined => {
   const { headers, httpVersion, rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)

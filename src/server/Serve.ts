@@ -114,8 +114,8 @@ export const application = (role: Role) =>
   )
 
 /**
- * Runs the service until a signal ends it. After SIGTERM, work in flight finishes within `SHUTDOWN_GRACE`. SIGINT, or a second
- * signal, ends the service at once. In both cases other processes can take over unfinished work, and telemetry is flushed.
+ * Runs the service until a signal ends it. After SIGTERM, work in flight has `SHUTDOWN_GRACE` to finish. SIGINT, or a second
+ * signal, ends the service at once. In each case telemetry is flushed, and other processes can take over unfinished work.
  */
 export const serve = ({ role }: { readonly role: Role }) =>
   Effect.gen(function* () {
@@ -162,7 +162,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const drained = Effect.gen(function* () {
     const loops = [deliveries, messages].flatMap(Option.toArray).map((loop) => loop.drain)
     yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
-    // Provider calls go on after their callers have disconnected.
+    // Waits for provider calls, which go on after their callers have disconnected.
     yield* calls.drain
   })
   if ((yield* Queue.take(queue)) === "SIGINT") return

@@ -21,7 +21,7 @@ const parameters: Readonly<Record<string, Explained>> = {
   "query/expectedVersion": {
     description:
       "The `version` that the caller has read, from 1 (the ETag of the last answer). The command is refused if the record has another version.",
-    // Only deleteNote has this parameter. The sample before deleteNote has changed the same note to version 2.
+    // Only deleteNote has this parameter. The sample before it, of patchNote, changes the same note to version 2.
     example: 2
   },
   "query/expectedProjectId": {},

@@ -1,4 +1,4 @@
-/** The filter of a campaign's audience, and the counts of a frozen audience (contract §9). */
+/** The filter of a campaign's audience, and the numbers of clients that it selects and leaves out (contract §9). */
 import { Effect, Schema } from "effect"
 import { text } from "../schema/Fields.ts"
 

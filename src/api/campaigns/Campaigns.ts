@@ -1,4 +1,4 @@
-/** Endpoints of segments and campaigns, one of them for all commands (contract §9). */
+/** Endpoints of segments and campaigns. One endpoint takes all commands (contract §9). */
 import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"

@@ -1,4 +1,4 @@
-/** The states of a campaign and the moves of its commands (contract §9). */
+/** The states of a campaign, and the change of state that each command makes (contract §9). */
 import { Schema, Struct } from "effect"
 import { machine, startsOf } from "../schema/States.ts"
 

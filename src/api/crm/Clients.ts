@@ -59,7 +59,7 @@ export const clientFields = {
   })
 }
 
-/** The fields that have fixed values in a new client; only a patch sets them. */
+/** The fields that `createClient` does not take. They begin with fixed values, and a patch changes them. */
 export const setByPatch = ["organizationId", "responsibleMemberId", "status"] as const
 
 export const Client = Schema.Struct({

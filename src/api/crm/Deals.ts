@@ -1,4 +1,4 @@
-/** The fields, status moves, rules and endpoints of deals (contract §7). */
+/** The fields, changes of status, rules and endpoints of deals (contract §7). */
 import { Effect, Schema, Struct } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
@@ -60,7 +60,7 @@ export const dealFields = {
   })
 }
 
-/** The fields that have fixed values in a new deal; only a patch sets them. */
+/** The fields that `createDeal` does not take. They begin with fixed values, and a patch changes them. */
 export const setByPatch = ["status", "lifecycle", "lostReason"] as const
 
 export const Deal = Schema.Struct({

@@ -10,7 +10,7 @@ const utc = (text: string) => new Date(text.toUpperCase()).toISOString()
 
 const isInstant = (text: string) => {
   const [, year, month, day] = instantPattern.exec(text) ?? []
-  // Because of its offset, the time in UTC can be in a year that does not have four digits.
+  // Because of its offset, a time in the year 1 or 9999 can be in the year 0 or 10000 in UTC.
   return isDay(Number(year), Number(month), Number(day)) && /^(?!0000)[0-9]{4}-/.test(utc(text))
 }
 

@@ -43,7 +43,7 @@ export const stepOf = <State extends string, Move extends string, Target extends
   return { from, to: targetOf(machine, move) }
 }
 
-/** `state` itself is not listed, even if a move leaves it as it is. */
+/** Returns the targets of all moves from `state`, except `state` itself. */
 export const targetsOf = <State extends string, Move extends string, Target extends string>(
   { moves }: Machine<State, Move, Target>,
   state: State

@@ -119,8 +119,8 @@ export const changeOf = (
 const none = (sql: Sql) => sql.literal("")
 
 /**
- * SQL for the names of the members that reference a missing record, each after a space. Takes no lock, because templates and
- * channels are never removed.
+ * SQL for the names of the command's members that reference a missing record, each after a space. Takes no lock, because
+ * templates and channels are never removed.
  */
 const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
   const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`

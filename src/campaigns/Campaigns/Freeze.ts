@@ -21,7 +21,7 @@ const clients = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
 const memberOf = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
   segmentId === null ? sql`true` : sql`member.project_id = ${projectId} AND member.segment_id = ${segmentId}`
 
-/** Whether `client` passes every part of the filter. NULL counts as false. */
+/** Whether `client` passes the filter, apart from its segment and provider types. NULL counts as false. */
 const passes = (sql: Sql, projectId: ProjectId, filter: AudienceFilter) => sql`(
   (${filter.contactStatus}::text = 'all' OR status = ${filter.contactStatus}::text)
   AND tags @> ${[...filter.requiredTags]}::text[]

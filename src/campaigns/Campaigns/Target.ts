@@ -1,4 +1,4 @@
-/** What all commands on a campaign share: its lock, the order of the guards, and the problems. */
+/** What all commands on a campaign share: the lock of the campaign, the order of the guards, and the problems. */
 import type { SqlClient, Statement } from "effect/sql"
 import { detailOf, details, missingOfCampaign } from "../../api/Details.ts"
 import { campaigns, type Operation } from "../../api/campaigns/States.ts"
@@ -64,7 +64,10 @@ export const stateAfter = (operation: Operation): string =>
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
 
-/** A command on a campaign. Its SQL can use `project`, `target`, `frozen` (the campaign's audience) and what `from` joins. */
+/**
+ * A command on a campaign. Its SQL can use the rows `project`, `target` (the campaign) and `frozen` (its audience), and what
+ * `from` joins.
+ */
 interface Parts {
   readonly projectId: ProjectId
   readonly id: CampaignId

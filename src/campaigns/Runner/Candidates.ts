@@ -5,7 +5,7 @@ import { openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** Number of recipients that are examined beyond the quota, because some are not released but skipped. */
+/** Number of recipients that are examined beyond the campaign's quota of sends, because some are skipped. */
 const maxSkipped = 100
 
 /**
@@ -26,7 +26,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
   fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
 
 /**
- * The route and the move of each candidate. The move is one of `Recipients.ts`, or `blocked`:
+ * The route and the move of each candidate. The move is one of `Recipients.ts`, or `blocked`. The rules:
  *
  * - A recipient keeps its route while the route can reach it.
  * - If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider is

@@ -68,8 +68,8 @@ const batch = 1_000
 /**
  * Moves `sending` recipients whose message has an outcome and no attempt in flight (`available_at` is null). Only the message
  * stores the outcome, so any process can collect it. After the move the recipient is no longer `sending`, so the outcome is
- * collected once. A recipient that was released again has more `attempts` than its message in this snapshot. Such a recipient is
- * left out.
+ * collected once. A recipient that was released again after the snapshot has more `attempts` than its message in the snapshot,
+ * and is left out.
  *
  * Lock order of every statement that moves recipients: the recipients (here with SKIP LOCKED), then the audiences, whose counts
  * the trigger `count_recipients()` updates.

@@ -22,7 +22,7 @@ const nextValues = qualifiedList(writable, "checked")
 /** The column `before` of `updated` is the whole row before the change. */
 const previous = eventPrevious("(updated.before)", "updated")
 
-/** The allowed moves of `status`, as pairs for an SQL IN. */
+/** The allowed changes of `status`, as pairs (from, to) for an SQL IN. */
 const statusMoves = dealStatuses.states
   .flatMap((from) => targetsOf(dealStatuses, from).map((to) => `('${from}', '${to}')`))
   .join(", ")
@@ -115,7 +115,7 @@ const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
     ) AS next
   )`
 
-/** Checks the rows of `next`: the rules between fields, the references, and the move of the status. */
+/** Checks the rows of `next`: the rules between fields, the references, and the change of the status. */
 const checkedDeals = (sql: SqlClient.SqlClient) => sql`
   checked AS (
     SELECT

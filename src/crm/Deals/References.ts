@@ -5,7 +5,7 @@ import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 
 export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 
-/** The detail of the problem for each of the `faults`, the names of missing references. */
+/** The texts of the problem's detail, by the name of the missing reference. */
 const texts: Readonly<Record<string, string>> = missingOfDeal
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>

@@ -24,7 +24,7 @@ const all = ""
 
 /**
  * Returns a common table expression that counts the attempts in `recorded`, both for their project and for all projects.
- * `recorded` has the columns `project_id`, `on_move` and `bucket`.
+ * `recorded` has the columns `project_id`, `on_move` (the outcome) and `bucket`.
  */
 export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql`
   counted AS (

@@ -17,8 +17,8 @@
  *   is dead could be retried while its webhook is still enabled.
  * - recording: one statement records a batch of results. Then webhooks that have failed for too long are disabled. If the
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
- *   is discarded. If another transaction has locked the row of an endpoint or of a delivery, only the results of this endpoint
- *   are held.
+ *   is discarded. If another transaction has locked the row of an endpoint or of one of its deliveries, only the results of this
+ *   endpoint are held.
  * - claiming: a claim leases as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints.
  *   An endpoint is named by a notice, by a recorded result that leaves a delivery due, or when its queue runs short. If no
  *   endpoint is named, the next claim runs after `pollEvery`.

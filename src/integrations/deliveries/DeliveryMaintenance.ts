@@ -92,7 +92,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
     Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
   )
-  // Only one worker runs the rounds. They are expensive, because each round also reads the old events that stay.
+  // Only one worker runs the rounds over old events. They are expensive, because each also reads the events that stay.
   yield* periodic(
     "event retention",
     pruneEvery,

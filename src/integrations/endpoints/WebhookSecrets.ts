@@ -23,7 +23,7 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
     ([row]) => row?.sealed ?? null
   )
 
-/** The secrets that still sign deliveries. Other secrets are left out, because they are never opened again. */
+/** The secrets to seal with a new key: those that still sign deliveries. The others are never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",
   page: (sql, after, limit) => sql<SealedValue>`

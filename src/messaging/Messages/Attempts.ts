@@ -27,7 +27,7 @@ export interface Attempt {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Number of earlier attempts without a call. A campaign does not count these attempts. */
+  /** Number of earlier attempts without a call. In a campaign, the maximum of attempts does not include these. */
   readonly uncalled?: number
   readonly traceparent: string
 }
@@ -88,8 +88,8 @@ export interface Terms {
 /**
  * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the
  * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt is leased again only to be
- * recorded, so it needs no permit. Its message becomes `unknown`, so that callers do not wait for a call. A message without a
- * lost attempt is given up if its channel was revoked or has changed its provider.
+ * recorded, so it needs no free permit of its channel. Its message becomes `unknown`, so that callers do not wait for a call. A
+ * message without a lost attempt is given up if its channel was revoked or has changed its provider.
  *
  * Locks only messages, each row with SKIP LOCKED. The recursion finds the projects that have messages with an `available_at`, by
  * skipping through the index `messages_due`. The same index returns the due messages of a project in order.

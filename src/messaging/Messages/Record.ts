@@ -12,7 +12,7 @@ import { noSuchConversation } from "../Sources.ts"
 type Sql = SqlClient.SqlClient
 
 export interface Message extends MessageReceipt {
-  /** Milliseconds until the attempt's lease ends, or until the next attempt; null if there is neither. */
+  /** Milliseconds until the lease of an attempt in flight ends, or until the next attempt; null if there is neither. */
   readonly waitMillis: number | null
   readonly ageMillis: number
 }

@@ -57,7 +57,7 @@ export const after = (move: Move): MessageStatus => targetOf(messages, move)
 
 export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-/** Returns a SQL condition on the status of a message without an attempt in flight: another attempt may follow. */
+/** Returns a SQL condition on a message's status: if no attempt is in flight, another attempt may follow. */
 export const isWaiting = (sql: SqlClient.SqlClient, status: string): Statement.Fragment =>
   sql.literal(
     `${status} IN (${before("given_up_in_doubt")

@@ -24,7 +24,7 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
   { from: 503, to: 503, means: "postponed" },
   // The provider failed while it processed the message, or a gateway lost the provider's answer.
   { from: 500, to: 599, means: "unknown" },
-  // Not the status of a final HTTP answer.
+  // All other statuses. No final HTTP answer has one of them.
   { from: 100, to: 999, means: "unknown" }
 ]
 

@@ -55,7 +55,7 @@ export const channelConfigs: SealedTable = {
     SELECT project_id AS "projectId", id, 0 AS version, config AS sealed
     FROM channels WHERE (project_id, id) > (${after.projectId}, ${after.id})
     ORDER BY project_id, id LIMIT ${limit}::int`,
-  // Locks channels in the order of project and id. The apply of a project file locks them in the same order.
+  // Locks channels in the same order as the apply of a project file, so that the two can't deadlock.
   replace: (sql, { ids, next, projectIds, sealed }) =>
     Effect.map(
       sql`

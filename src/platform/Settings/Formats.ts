@@ -32,10 +32,7 @@ const upToDays = (days: number) =>
 /** A duration that is added to times. The maximum keeps each sum a valid date. */
 export const Delay = upToDays(3650)
 
-/**
- * A duration for which records are kept. The maximum keeps the current time minus the duration in a year that PostgreSQL
- * supports.
- */
+/** A duration for which records are kept. Thanks to the maximum, PostgreSQL supports the current time minus the duration. */
 export const Retention = upToDays(365_000)
 
 export const integer = (min: number, max: number) =>

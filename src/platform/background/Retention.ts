@@ -23,8 +23,8 @@ interface Expired {
 
 /**
  * Deletes one batch, in each project the oldest records first. Returns whether there may be more records to delete. SKIP LOCKED
- * lets several processes share the work. The rows are found by `ctid`, which does not change while a row is locked. A join by
- * key could be planned as a read of the whole table.
+ * lets several processes share the work. The rows are found by `ctid`, because a join by key could be planned as a read of the
+ * whole table. The `ctid` of a locked row does not change.
  */
 export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table }: Expired) => {
   const most = sql.literal(String(batch))

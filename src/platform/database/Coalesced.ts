@@ -16,7 +16,8 @@ interface Call<Input, Output, E> {
 }
 
 /**
- * A call may wait this many milliseconds longer than its caller has left. So most calls of a batch need no timer of their own.
+ * A call may last this many milliseconds beyond the time limit of its caller. So most calls of a batch need no timer of their
+ * own.
  */
 const tolerance = 100
 

@@ -167,7 +167,10 @@ const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "Seria
 /** Maximum time that a mutation waits while its project is locked. The mutation has to be answered within 2 s (contract §12). */
 const projectFileTimeout = Duration.millis(1_750)
 
-/** A project file or a move locks the project. Nothing was changed, and no provider was called. */
+/**
+ * A project file is being applied, or the project is being moved to another database. Nothing was changed, and no provider was
+ * called.
+ */
 export class ProjectLocked extends ServiceUnavailable {}
 
 const projectLocked = () =>

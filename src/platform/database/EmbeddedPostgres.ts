@@ -121,7 +121,7 @@ const isUnused = Effect.fnUntraced(function* (session: PgConnection.PgConnection
   yield* session.query("select pg_advisory_unlock_shared(1)")
   if (!(yield* isTrue(session, "pg_try_advisory_lock(1)"))) return false
   const others = `select from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`
-  // The sessions that this process has closed may still be listed for a moment.
+  // The query is repeated, because sessions that this process has closed may still be listed for a moment.
   const isConnected = Effect.map(session.query(others), ({ rowCount }) => rowCount > 0)
   const schedule = Schedule.spaced("50 millis")
   return !(yield* Effect.repeat(isConnected, { while: (connected) => connected, schedule, times: 10 }))

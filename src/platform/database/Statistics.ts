@@ -8,7 +8,10 @@ import type { SqlClient } from "effect/sql"
 /** Maximum time for all tables. Autovacuum analyzes the tables that are left. */
 const limit = Duration.seconds(30)
 
-/** Makes PostgreSQL report the changes of this session at the end of the transaction, so that `analyzeChanged` sees them. */
+/**
+ * Makes PostgreSQL publish this session's counts of changed rows at the end of the transaction, so that `analyzeChanged` sees
+ * them.
+ */
 export const reportChanges = (sql: SqlClient.SqlClient) => sql`SELECT pg_stat_force_next_flush()`
 
 /**

@@ -33,8 +33,8 @@ interface Waiting<Request, Answer> extends Queued {
  * decide the request. `alone` then runs the request. `group` needs no timeout of its own.
  *
  * A request is sent at the end of the current turn of the event loop (`setImmediate`), or with the next group if two groups are
- * in flight. A caller waits at most for the time that its context has left. A request that was sent runs to its end, even if its
- * caller is interrupted.
+ * in flight. A caller waits at most as long as its context allows (`timeLeft`). A request that was sent runs to its end, even if
+ * its caller is interrupted.
  */
 export const groups = <Request extends Queued, Answer>({
   alone,

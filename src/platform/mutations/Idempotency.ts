@@ -50,7 +50,7 @@ export interface Refusal {
    * record.
    */
   readonly version: number | null
-  /** The faults of the request: the words after the code in the `failure` that the statement returns. */
+  /** The faults of the request: the words after the code in `failure` (see `Mutation.verdict`). */
   readonly faults: ReadonlyArray<string>
 }
 

@@ -29,8 +29,8 @@ export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (it
 }
 
 /**
- * Makes a page of a filtered list. The statement has read `scanned` records; the id of the last of these is `last`. If it has
- * read `scanLimit` records and found no more than a page, the next page starts after `last`.
+ * Makes a page of a filtered list. The statement has read `scanned` records; the id of the last of these is `last`. If `scanned`
+ * is `scanLimit`, and the found records fit on one page, the next page starts after `last`.
  */
 export const foundOf = <Item>(
   rows: ReadonlyArray<Item>,

@@ -131,7 +131,8 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onResponseError(_: Dispatcher.DispatchController, error: Error) {
     const { state } = this.connection
-    // The connection is stale if it is reused, was open until now, and has received nothing of the answer.
+    // A connection is stale if it served earlier requests, was not opened anew for this one, and has received nothing of the
+    // answer.
     const stale = this.served > 0 && state.served > 0 && (state.socket?.bytesRead ?? 0) === this.bytesBefore
     this.fail(codeOf(error, this.connection), stale)
   }

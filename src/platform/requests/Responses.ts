@@ -59,9 +59,7 @@ const linkTo = (
   return { link: `<${origin}${nextTarget(fiber.getRef(CurrentRequest).target, cursor)}>; rel="next"` }
 }
 
-/**
- * Replaces the cursor in a request target. The target is not parsed as a URL, because a parser would resolve an id such as `..`.
- */
+/** Sets the cursor in a request target. The target is not parsed as a URL, because a parser would resolve an id such as `..`. */
 const nextTarget = (target: string, cursor: string) => {
   const [path = "", ...rest] = target.split("?")
   const query = new URLSearchParams(rest.join("?"))

@@ -15,7 +15,7 @@ export interface SealedValue extends Place {
   readonly sealed: Uint8Array
 }
 
-/** The current and the new sealed values of rows. Each member is one column of these rows. */
+/** The current (`sealed`) and the new (`next`) sealed values of rows. Each array has one entry for each row. */
 interface Replacements {
   readonly projectIds: ReadonlyArray<string>
   readonly ids: ReadonlyArray<string>

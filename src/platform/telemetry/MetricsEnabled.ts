@@ -1,5 +1,6 @@
 /**
- * Whether metrics are recorded. They need an admin server, which always runs with the embedded PostgreSQL, or an OTLP endpoint.
+ * Whether metrics are recorded. They need an OTLP endpoint or an admin server. With the embedded PostgreSQL, an admin server
+ * always runs.
  */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "../Settings.ts"

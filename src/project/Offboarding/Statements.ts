@@ -52,8 +52,8 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 
 /**
  * Marks a project as deleted, and ends its keys, deliveries and campaigns. First takes the project's advisory lock exclusively,
- * and so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move is not
- * `state`, `before` if an earlier run has marked the project, otherwise `now`.
+ * and so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move to
+ * another cell is not `state`, `before` if an earlier run has marked the project, otherwise `now`.
  */
 export const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
   Effect.gen(function* () {

@@ -8,7 +8,7 @@ import type { ToolAnswer } from "./ToolProtocol.ts"
 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 
-/** The `serverInfo` in the result of `initialize`, and in `_meta` of each stateless result. */
+/** The `serverInfo` in the result of `initialize`, and in `_meta` of each result of the stateless revision 2026-07-28. */
 export const server = { name: "developer-api", title, version: Context.getUnsafe(Api.annotations, OpenApi.Version) }
 
 /** The result of a request, as JSON without braces: its members, and the members of its `_meta`. */

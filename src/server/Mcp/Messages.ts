@@ -14,7 +14,10 @@ const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/** If the server does not support the offered revision, it answers the newest with a handshake, as the protocol recommends. */
+/**
+ * Returns the offered revision if the server supports it. Otherwise returns the newest revision that has a handshake, as the
+ * protocol recommends.
+ */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 

@@ -15,7 +15,7 @@ interface Tool {
   readonly shown: object
 }
 
-/** The first call generates the OpenAPI document, from which the tools derive. */
+/** The function's first call generates the OpenAPI document, from which the tools derive. */
 export const makeTools: Effect.Effect<(credential: Credential) => Effect.Effect<ReadonlyArray<object>>> = Effect.map(
   Effect.cached(Effect.sync(() => all())),
   (tools) => (credential) =>

@@ -1,6 +1,6 @@
 /**
- * What parsing loses of a JSON text: all but the last of several members with the same name, and fractions that are too small
- * for a double. The caller may have meant the lost value, so such a body is refused (contract §1).
+ * What parsing loses of a JSON text: all but the last of several members with the same name, and fractions that disappear when a
+ * number is rounded to a double. The caller may have meant the lost value, so such a body is refused (contract §1).
  */
 import { JsonPointer } from "effect"
 import type { LocatedFault } from "../../api/schema/Locations.ts"

@@ -17,7 +17,7 @@ import { isUnsafe } from "../../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
 import type { Body } from "./JsonBody.ts"
 
-/** The parts of a request before they are decoded. They are the same for each protocol. */
+/** The parts of a request, over HTTP or as a tool call, before they are decoded. */
 export interface Parts {
   readonly params: Readonly<Record<string, unknown>>
   readonly query: Readonly<Record<string, unknown>>

@@ -88,8 +88,8 @@ export const layerPreferring = (host: string, port: number) =>
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**
- * Serves with a context that holds up to 16 services of a request beside the map of all services. Beyond the maximum, by default
- * 8, each request would copy that map.
+ * Serves with a context that can hold 16 services of a request beside the map of all services. The default is 8. A request that
+ * adds more services than fit copies the map.
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {

@@ -27,7 +27,10 @@ export const stallTimeout = 30_000
  */
 export const endedTimeout = 2_000
 
-/** Milliseconds for which a connection stays open after its last answer. If it closed at once, the answer might be lost. */
+/**
+ * Milliseconds for which a refused connection stays open after its last answer is sent. If it closed at once, the answer might
+ * be lost.
+ */
 const lingering = 1_000
 
 /** Node's error for a request. An error of Node's parser has a `reason`: a fixed text that says what was not accepted. */

@@ -114,8 +114,8 @@ const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: 
   )
 
 /**
- * Shortens the page's descriptions to the first sentence: they contain the whole introduction. Adds an empty icon, so that the
- * browser requests none.
+ * Shortens the page's `description` metadata to the first sentence, because it contains the whole introduction. Adds an empty
+ * icon, so that the browser requests none.
  */
 const withHead = (html: string) =>
   html

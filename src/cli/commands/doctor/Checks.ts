@@ -89,13 +89,13 @@ export const migrations = Effect.gen(function* () {
 
 /**
  * Maximum differences between the clocks of this host and the database, in milliseconds. A wrong clock gives records wrong
- * times. From five minutes on, receivers refuse webhooks.
+ * times. Above five minutes, receivers refuse webhooks.
  */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
 /**
  * The database's time is compared with the middle of `before` and `after`. The possible error, half of the time between these,
- * is subtracted.
+ * is subtracted from the difference.
  */
 export const clock = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -133,7 +133,7 @@ export const keys = Effect.gen(function* () {
     : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
-/** Without `REDIS_URL` each process counts rate limits for itself, and there is nothing to check. */
+/** Checks that Redis answers. Without `REDIS_URL` each process counts rate limits for itself. */
 export const limiter = Effect.gen(function* () {
   const { redisUrl } = yield* Settings
   if (Option.isNone(redisUrl)) return ok("each process counts for itself; REDIS_URL shares limits among replicas")
@@ -215,7 +215,9 @@ export const work = Effect.gen(function* () {
     : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
-/** Checks that no move has left a replication slot. PostgreSQL keeps its log for each slot until the disk is full. */
+/**
+ * Checks that no move of a project has left a replication slot. PostgreSQL keeps its log for each slot until the disk is full.
+ */
 export const moves = Effect.gen(function* () {
   const found = yield* slots(yield* SqlClient.SqlClient)
   const named = found.map(

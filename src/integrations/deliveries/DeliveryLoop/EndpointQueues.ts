@@ -46,9 +46,9 @@ interface EndpointQueue<C> {
 export interface EndpointQueues<C extends Claim> {
   readonly name: (endpoints: Iterable<Endpoint>) => void
   /**
-   * Names quick endpoints for the next claim: those that may have more due deliveries, and have at most half of their maximum
-   * number of leases left to send. Removes queues without leases whose endpoints are no longer quick. Returns whether any
-   * endpoint is named.
+   * Names quick endpoints for the next claim: those that may have more due deliveries, and whose running attempts and waiting
+   * deliveries are at most half of their maximum number of leases. Removes queues without leases whose endpoints are no longer
+   * quick. Returns whether any endpoint is named.
    */
   readonly isAnyNamed: (now: number) => boolean
   /**

@@ -179,9 +179,9 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
 
 /**
  * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success for the latest URL: its
- * move and its state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if the result is for the
- * current URL of the webhook, 0 if it is for an earlier URL, and null if `gate` has not locked the endpoint. An array in a
- * subquery is built once, not for each row.
+ * transition (`given_move`) and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if
+ * the result is for the current URL of the webhook, 0 if it is for an earlier URL, and null if `gate` has not locked the
+ * endpoint. An array in a subquery is built once, not for each row.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((

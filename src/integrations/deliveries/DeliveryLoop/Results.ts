@@ -1,5 +1,5 @@
 /**
- * The queue of results that are not recorded yet, and their separation (`separate`) for the statement that records them.
+ * The queue of results that are not recorded yet. `separate` prepares them for the statement that records them.
  *
  *   added ──▶ queued ── taken ──▶ in a batch ──▶ recorded
  *               ▲                     ├── the statement failed: kept, first in the queue
@@ -103,8 +103,8 @@ export const make = (): Results => {
 }
 
 /**
- * Splits results into arrays for the statement that records them. Most results are successes. Their values are constant, so only
- * the values of other results are sent:
+ * Splits results into arrays for the statement that records them. Most results are successes. Their values are constant, so the
+ * statement gets only the values of other results:
  *
  * - `endpoints` has each endpoint once, with the latest version of its URL.
  * - `others` has all results except successes for the latest URL. `counts` is false for a result for an earlier URL: it does not

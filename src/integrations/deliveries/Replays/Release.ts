@@ -42,7 +42,7 @@ const perRun = 100
 interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
-  /** Time between two runs, in milliseconds. */
+  /** Time between two runs of the `Replayer`, in milliseconds. */
   readonly interval: number
 }
 

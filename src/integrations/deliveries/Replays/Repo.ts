@@ -103,8 +103,8 @@ export const start = (sql: Sql, replay: Start) => sql`
   SELECT FROM project`
 
 /**
- * Moves a running replay to `cancelling`; others stay unchanged. Returns the state afterwards. Returns no row if the replay does
- * not exist, or if this database does not serve the project.
+ * Sets a running replay to `cancelling`. A replay in another state stays unchanged. Returns the state afterwards. Returns no row
+ * if the replay does not exist, or if this database does not serve the project.
  */
 export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
   const { from, to } = stepOf(replays, "cancel")

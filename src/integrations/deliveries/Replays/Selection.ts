@@ -6,7 +6,10 @@ import { firstIdAt } from "../../../platform/NewId.ts"
 import { inOrder } from "../DeliveryList.ts"
 import type { State } from "../States.ts"
 
-/** The states of the deliveries that a replay repeats, by the names that operators use. Pending deliveries are sent anyway. */
+/**
+ * The states of the deliveries that a replay repeats, by the names that operators use. No name includes pending deliveries,
+ * because they are sent anyway.
+ */
 export const filters = {
   dead: ["dead"],
   delivered: ["delivered"],

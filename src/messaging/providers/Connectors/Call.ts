@@ -22,7 +22,7 @@ export interface Reply {
   readonly retryAfter: Option.Option<Duration.Duration>
 }
 
-/** Maximum number of bytes read of an answer: one more than the allowed 64 KiB. */
+/** Maximum number of bytes read of an answer: one more than the allowed 64 KiB, to recognize a longer body. */
 const bodyLimit = 64 * 1024 + 1
 
 /**

@@ -1,10 +1,10 @@
 /**
- * A client of a pooler in transaction mode, such as PgBouncer. The pooler may give each transaction another session. So it
- * refuses or loses session settings, and a prepared statement may be missing at its next use.
+ * A client of a pooler in transaction mode, such as PgBouncer. The pooler may give each transaction another session. So session
+ * settings are refused or lost, and a prepared statement may be missing at its next use.
  *
  * Each statement is therefore a transaction of four parts: BEGIN, the settings (`set_config` as SET LOCAL), the statement and
- * COMMIT. The parts are written at once and cost one round trip. A connection runs one statement at a time, because nothing
- * may come between the parts.
+ * COMMIT. The parts are written at once and cost one round trip. A connection runs one statement at a time, because nothing may
+ * come between the parts.
  */
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Duration, Effect, Layer, Predicate, Result, Stream } from "effect"

@@ -131,7 +131,7 @@ const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Plac
   const sync = flags["fsync"] === "off" ? ["--no-sync"] : []
   const command = [...prefix, initdb, `--pgdata=${data}`, `--pwfile=${pwfile}`, ...options, ...sync]
   const child = yield* spawn(command, log)
-  // After an interruption the directory is removed, so no process may write below it any more.
+  // An interruption also removes the staging directory, so all processes of initdb have to end first.
   const killed = Effect.andThen(
     Effect.sync(() => signal(-child.pid, "SIGKILL")),
     child.ended
@@ -158,6 +158,6 @@ const removeAll = (path: string): void => {
   try {
     Fs.rmSync(path, { recursive: true, force: true })
   } catch {
-    // An initdb whose parent was killed may still write below the directory. The next start removes the directory.
+    // The removal fails if an initdb whose parent was killed still writes below the directory. The next start tries again.
   }
 }

@@ -170,8 +170,8 @@ export class ApiKeys extends Context.Service<
             const { keyId: newKeyId, token } = yield* Token.generate(cell)
             const millis = yield* Clock.currentTimeMillis
             const now = new Date(millis)
-            // A grace beyond the maximum lifetime has no effect, because the key expires earlier. The end of such a grace might
-            // not be a valid date.
+            // The grace is cut to the maximum lifetime, within which the key expires anyway. The end of a longer grace might not
+            // be a valid date.
             const graceEnd = new Date(millis + Duration.toMillis(Duration.min(grace, maxLifetime)))
             const [verdict] = yield* sql<RotationVerdict>`
             WITH project AS MATERIALIZED (

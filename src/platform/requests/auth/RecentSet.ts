@@ -1,7 +1,7 @@
-/** Maximum number of texts in a generation. Two generations are kept. */
+/** Maximum number of texts in each of the two generations (see `RecentSet`). */
 const generation = 8_192
 
-/** A bounded set of texts. When the current generation is full, the previous one is dropped. */
+/** A bounded set of texts. When the young generation is full, it becomes the old one, and the previous old one is dropped. */
 export class RecentSet {
   private young = new Set<string>()
   private old = new Set<string>()
