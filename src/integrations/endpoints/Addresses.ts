@@ -5,7 +5,7 @@
 import { Option } from "effect"
 import { BlockList, isIP, isIPv4, isIPv6 } from "node:net"
 
-/** `refused`: neither public nor in an allowed network. */
+/** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */
 export type AddressClass = "public" | "allowed" | "refused"
 
 /** A set of networks, such as those of `WEBHOOK_ALLOWED_NETWORKS`. */

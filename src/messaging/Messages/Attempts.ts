@@ -78,7 +78,7 @@ export interface Claim extends Attempt {
 
 export interface Terms {
   readonly now: Statement.Fragment
-  /** Milliseconds from the time of an attempt to the end of its lease. */
+  /** Milliseconds from the time at which an attempt is due to the end of its lease. */
   readonly leaseMillis: number
   /** The worker that holds the lease. If null, the lease ends only by time. */
   readonly workerId: bigint | null

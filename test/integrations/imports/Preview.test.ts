@@ -22,6 +22,20 @@ layer(services)("a preview", (it) => {
     return yield* preview(projectId)
   })
 
+  it.effect("takes the first of several external fields of one field, by name in code units", function* () {
+    const profile = {
+      version: 1,
+      mappings: { contact: { b: "displayName", aa: "displayName", Z: "displayName" } }
+    } as const
+    const staged = [contact("1", { b: "third", aa: "second" }), contact("2", { b: "third", aa: "second", Z: "first" })]
+    const clients = [
+      { id: "one", displayName: "second", externalId: "1" },
+      { id: "two", displayName: "first", externalId: "2" }
+    ]
+    const { estimatedChanges } = yield* previewed("names", staged, { clients }, profile)
+    assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 2 })
+  })
+
   it.effect("has as fingerprint the SHA-256 of the documented text", function* () {
     const text =
       '{"installationId":"ins","profileVersion":7,"records":[' +

@@ -3,11 +3,11 @@
  *
  * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds a delivery
  * to lease. It is null while no delivery is pending, or while the maximum number of deliveries is in flight. A claim visits the
- * endpoints whose `claim_at` has passed, and the endpoints in `terms.named`. It visits no other endpoint, so idle endpoints and
- * endpoints in a pause cost next to nothing.
+ * endpoints whose `claim_at` has passed, and the endpoints that the loop names (`terms.named`), due or not. It visits no other
+ * endpoint, so idle endpoints and endpoints in a pause cost next to nothing.
  *
  * All deliveries in flight to an endpoint are leased to one worker (`worker_id`). So one process limits the concurrency of the
- * endpoint. It may also lease deliveries ahead: more than it sends at the same time.
+ * endpoint. It may also lease deliveries ahead, which wait in the process until an attempt to the endpoint has ended.
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
