@@ -158,7 +158,7 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
     times.claim += yield* timed(
       sql,
       batch * batches,
-      Effect.map(claim(sql, { ...terms, named }), (found) => (claims = found.claims))
+      Effect.map(claim(sql, { ...terms, isPoll: true, named }), (found) => (claims = found.claims))
     )
     if (claims.length !== batch) return yield* new BenchFailed({ message: `${claims.length} of ${batch} were claimed` })
     const now = Date.now()

@@ -47,6 +47,7 @@ export const claimWith = (sql: SqlClient.SqlClient, terms: Partial<Parameters<ty
       leaseMillis: 60_000,
       concurrency: 4,
       rooms: roomsOf(1_000, 1_000),
+      isPoll: true,
       named: [],
       ...terms
     })

@@ -19,9 +19,9 @@
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
  *   is discarded. If another transaction has locked the row of an endpoint or of one of its deliveries, only the results of this
  *   endpoint are held.
- * - claiming: a claim leases as many deliveries as `Slots` has free, for endpoints whose rows are due and for named endpoints.
- *   An endpoint is named by a notice, by a recorded result that leaves a delivery due, or when its queue runs short. If no
- *   endpoint is named, the next claim runs after `pollEvery`.
+ * - claiming: a claim leases as many deliveries as `Slots` has free, for named endpoints. An endpoint is named by a notice, by a
+ *   recorded result that leaves a delivery due, or when its queue runs short. Every `pollEvery`, a claim is a poll: it runs even
+ *   if no endpoint is named, and also leases for endpoints whose rows are due.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient } from "effect/sql"
@@ -48,9 +48,9 @@ import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "../endpoints/Sender.ts"
 
-/** Interval of claims without a notice. It is half of 500 ms, because a due retry has to start within 500 ms (contract §10). */
+/** Interval of polls. It is half of 500 ms, because a due retry has to start within 500 ms (contract §10). */
 const pollEvery = Duration.millis(250)
-/** Pause before the next claim, if a claim has found the row of an endpoint locked. */
+/** Pause before the next poll, if a claim has found the row of an endpoint locked. */
 const lockedFor = Duration.millis(25)
 /** Time that a lease lasts beyond the timeout of its attempt. A lease is never extended. */
 const leaseMargin = Duration.seconds(15)
@@ -101,7 +101,7 @@ const make = Effect.gen(function* () {
    * are returned unsent.
    */
   const changed = new Map<string, Endpoint>()
-  /** Time of the next claim if nothing asks for an earlier one. Monotonic, in nanoseconds. */
+  /** Time of the next poll. Monotonic, in nanoseconds. */
   let pollAt = 0n
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
@@ -189,19 +189,22 @@ const make = Effect.gen(function* () {
 
   /**
    * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a recorded result says that it may
-   * have due deliveries) or the last claim began `pollEvery` ago. A claim is not interruptible, so the deliveries that it leases
+   * have due deliveries) or the last poll began `pollEvery` ago. A claim is not interruptible, so the deliveries that it leases
    * are always added to the queues.
    */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()
     const at = monotonicMillis(clock)
     const elapsed = clock.monotonicTimeNanosUnsafe()
-    if (workerId === null || (!queues.isAnyNamed(at) && elapsed < pollAt)) return Effect.void
-    pollAt = elapsed + Duration.toNanosUnsafe(pollEvery)
+    const isPoll = elapsed >= pollAt
+    if (workerId === null || (!queues.isAnyNamed(at) && !isPoll)) return Effect.void
+    if (isPoll) pollAt = elapsed + Duration.toNanosUnsafe(pollEvery)
     changed.clear()
     const named = queues.takeNamed(at)
     if (named.length === EndpointQueues.namedPerClaim) signal()
-    return untraced(statement(claim(claims, { workerId, leaseMillis, concurrency, rooms: slots.rooms(), named }))).pipe(
+    return untraced(
+      statement(claim(claims, { workerId, leaseMillis, concurrency, rooms: slots.rooms(), isPoll, named }))
+    ).pipe(
       Effect.tapError(() => Effect.sync(() => queues.name(named))),
       Effect.map(({ claims, locked }) => {
         const leases = leasesOf(claims, now())

@@ -3,8 +3,8 @@
  *
  * `endpoint_health` has one row for each endpoint. `claim_at` (indexed) is the earliest time at which a claim finds a delivery
  * to lease. It is null while no delivery is pending, or while the maximum number of deliveries is in flight. A claim visits the
- * endpoints whose `claim_at` has passed, and the endpoints that the loop names (`terms.named`), due or not. It visits no other
- * endpoint, so idle endpoints and endpoints in a pause cost next to nothing.
+ * endpoints that the loop names (`terms.named`), due or not. A poll is a claim that also visits the endpoints whose `claim_at` has
+ * passed. No claim visits any other endpoint, so idle endpoints and endpoints in a pause cost next to nothing.
  *
  * All deliveries in flight to an endpoint are leased to one worker (`worker_id`). So one process limits the concurrency of the
  * endpoint. It may also lease deliveries ahead, which wait in the process until an attempt to the endpoint has ended.
@@ -52,9 +52,9 @@ export interface Claim extends Endpoint {
 type Row = Claim | (Endpoint & { readonly id: null })
 
 /**
- * Claims deliveries of due endpoints and of the endpoints in `terms.named`, as many as there are free slots, and deliveries to
- * lease ahead. Returns the leased deliveries, and the endpoints of `terms.named` that were not visited because another statement
- * has locked their rows.
+ * Claims deliveries of the endpoints in `terms.named` and, in a poll, of due endpoints: as many as there are free slots, and
+ * deliveries to lease ahead. Returns the leased deliveries, and the endpoints of `terms.named` that were not visited because
+ * another statement has locked their rows.
  *
  * - `endpoint`: the visited endpoints, whose rows are locked.
  * - `visit`: these endpoints, with the number of deliveries that each may get (`quota`).
@@ -66,8 +66,7 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseM
   const { from, to } = literalsOf(sql, "claimed")
   return sql<Row>`
   WITH RECURSIVE ${givenEndpoints(sql, terms)},
-  ${due(sql, "healthy", terms)},
-  ${due(sql, "suspect", terms)},
+  ${terms.isPoll ? sql`${due(sql, "healthy", terms)}, ${due(sql, "suspect", terms)},` : sql``}
   endpoint AS MATERIALIZED (${endpoints(sql, terms)}),
   ${visits(sql, terms.rooms)},
   pending AS MATERIALIZED (

@@ -102,7 +102,8 @@ export const record = (
         CASE WHEN is_repeated THEN ${after("failed")} ELSE given_state END AS to_state
       FROM (SELECT is_current = 0 AND given_move = 'exhausted' AND retry_in > 0 AS is_repeated) earlier
     ) moved
-    WHERE deliveries.project_id = result.project_id AND deliveries.id = result.id AND deliveries.status = ${from}
+    WHERE deliveries.project_id = result.project_id AND deliveries.installation_id = result.installation_id
+      AND deliveries.id = result.id AND deliveries.status = ${from}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND is_current IS NOT NULL
     RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move, bucket,
@@ -170,6 +171,7 @@ const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Resul
  */
 const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
   SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
+    unnest(${results.map(({ installationId }) => installationId)}::text[]) AS installation_id,
     unnest(${results.map(({ id }) => id)}::text[]) AS id,
     unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
     unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
@@ -181,7 +183,8 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
  * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success for the latest URL: its
  * transition (`given_move`) and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if
  * the result is for the current URL of the webhook, 0 if it is for an earlier URL, and null if `gate` has not locked the
- * endpoint. An array in a subquery is built once, not for each row.
+ * endpoint. An array in a subquery is built once, not for each row. Without OFFSET 0, PostgreSQL would copy the expressions,
+ * with their subqueries, to each place that uses them.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((
@@ -196,7 +199,8 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
     ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,
     ((SELECT ${others.map(({ restFor }) => String(restFor))}::float8[]))[place] AS rest_for,
     (${others.map(({ strikes }) => strikes)}::int[])[place] AS strikes,
-    ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter`
+    ((SELECT ${others.map(({ jitter }) => String(jitter))}::float8[]))[place] AS jitter
+  OFFSET 0`
 
 /**
  * Adds `freed` to the rows of endpoints. Only SET reads the columns of `endpoint_health`, because SET sees the row that `gate`

@@ -22,6 +22,8 @@ export interface Terms {
   readonly concurrency: number
   /** Slots that may be taken, for healthy and for suspect endpoints. */
   readonly rooms: Rooms
+  /** Whether to visit the endpoints whose `claim_at` has passed. */
+  readonly isPoll: boolean
   /** Endpoints to visit even if the `claim_at` of their row has not passed. */
   readonly named: ReadonlyArray<Named>
 }
@@ -113,7 +115,10 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
  * are computed outside of the subqueries, from the locked row: if the row has changed since the statement began, PostgreSQL does
  * not evaluate the subqueries again.
  */
-export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
+export const endpoints = (sql: Sql, { concurrency, isPoll, workerId }: Terms) => {
+  const polled = isPoll
+    ? sql`UNION ALL SELECT *, ${concurrency}::int FROM due_healthy UNION ALL SELECT *, 1 FROM due_suspect`
+    : sql``
   const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
   return sql`
   SELECT *, row_number() OVER () AS number FROM (
@@ -123,8 +128,7 @@ export const endpoints = (sql: Sql, { concurrency, workerId }: Terms) => {
     FROM (
       SELECT project_id, installation_id, max(width) AS width FROM (
         SELECT * FROM named
-        UNION ALL SELECT *, ${concurrency}::int FROM due_healthy
-        UNION ALL SELECT *, 1 FROM due_suspect
+        ${polled}
       ) AS found GROUP BY project_id, installation_id
     ) candidate JOIN endpoint_health health USING (project_id, installation_id), LATERAL (
       SELECT enabled, endpoint_url, url_version, ${validSecrets(sql)} AS secrets FROM webhooks
@@ -148,7 +152,7 @@ export const validSecrets = (sql: Sql) => sql`(
  * - `wish` has a row for each delivery that may still be sent to an endpoint (`lacking`), and one for each `holder`.
  * - `turn` lets the endpoints of a project take turns until the project has no room. Endpoints with the fewest deliveries in
  *   flight come first.
- * - `share` lets projects take turns (`place`) until no slot is free.
+ * - `share` lets projects take turns (`place`) until no slot is free. It is one array, with the slots of each `number`.
  * - `visit` adds the deliveries to lease ahead, if every endpoint of the project gets all slots that it lacks.
  */
 export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
@@ -166,18 +170,20 @@ export const visits = (sql: Sql, { healthy, suspect }: Rooms) => sql`
       WINDOW project AS (PARTITION BY suspect, project_id)
     ) wish
   ),
-  share AS (
-    SELECT number, count(*) FILTER (
-        WHERE has_room AND place <= CASE WHEN suspect THEN ${suspect.free}::int ELSE ${healthy.free}::int END
-      )::int AS slots
-    FROM (SELECT *, row_number() OVER (PARTITION BY suspect, has_room ORDER BY turn, claim_at) AS place FROM turn) turn
-    WHERE number IS NOT NULL GROUP BY number
+  share AS MATERIALIZED (
+    SELECT array_agg(slots ORDER BY number) AS slots FROM (
+      SELECT number, count(*) FILTER (
+          WHERE has_room AND place <= CASE WHEN suspect THEN ${suspect.free}::int ELSE ${healthy.free}::int END
+        )::int AS slots
+      FROM (SELECT *, row_number() OVER (PARTITION BY suspect, has_room ORDER BY turn, claim_at) AS place FROM turn) turn
+      WHERE number IS NOT NULL GROUP BY number
+    ) share
   ),
   visit AS MATERIALIZED (
     SELECT *, CASE
         WHEN bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id) THEN ahead ELSE slots
       END AS quota
-    FROM (SELECT *, ((SELECT array_agg(slots ORDER BY number) FROM share))[number] AS slots FROM endpoint) endpoint
+    FROM (SELECT *, ((SELECT slots FROM share))[number] AS slots FROM endpoint) endpoint
   )`
 
 /**
