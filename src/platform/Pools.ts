@@ -42,6 +42,13 @@ const indexed = { enable_seqscan: "off", enable_bitmapscan: "off" }
 export const keyed = { ...indexed, enable_hashjoin: "off", enable_mergejoin: "off", enable_material: "off" }
 
 /**
+ * Settings for statements that read the queue of an endpoint. Only the index of the queue has its order, so without sorts the
+ * statements read this index. The planner may expect few deliveries of the endpoint, because the statistics do not contain them
+ * yet. It would then read them all by another index, and sort them.
+ */
+const queued = { ...keyed, enable_sort: "off", enable_incremental_sort: "off" }
+
+/**
  * Settings that end the session of a lost host, and release the locks of the session, after about five seconds. TCP sends no
  * keepalives while an answer is not acknowledged; `tcp_user_timeout` covers this case.
  */
@@ -102,23 +109,20 @@ export const pools = {
     purpose: "Records and takeovers of the delivery loop.",
     size: 2,
     pipelined: 4,
-    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
+    session: { ...limits, ...queued, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
   // A claim need not be on disk before its delivery is sent. A crash of PostgreSQL may lose the claim. The delivery is then
   // pending again, and the result of the attempt is refused, because the row no longer has the claim. The commit of a result
-  // also flushes the claim. Without sorts, a claim reads the queue of an endpoint by the one index that has its order. To sort
-  // all deliveries of the endpoint seems to cost as little while the statistics do not yet contain them.
+  // also flushes the claim.
   claims: {
     name: "developer-api delivery claims",
     purpose: "Claims of the delivery loop, which do not wait until they are on disk.",
     size: 1,
     session: {
       ...limits,
-      ...keyed,
+      ...queued,
       plan_cache_mode: "force_generic_plan",
       jit: "off",
-      enable_sort: "off",
-      enable_incremental_sort: "off",
       synchronous_commit: "off"
     }
   },
