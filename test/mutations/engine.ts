@@ -59,6 +59,7 @@ export const engine = [
   recording("failing_since IS NULL OR coalesce(", "failing_since IS NULL OR NOT coalesce("),
   recording("failing_attempts >= ${attempts}::int AND", ""),
   disabling("WHERE ${isFailing(sql, failing)}", ""),
+  mutating("platform/Pools.ts", "integrations/deliveries/DeliverCost")('enable_sort: "off"', 'enable_sort: "on"'),
   mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
     "LIMIT quota + 1",
     ""

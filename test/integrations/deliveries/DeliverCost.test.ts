@@ -5,6 +5,8 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
+import type { SqlClient } from "effect/sql"
+import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
@@ -12,6 +14,9 @@ import { put } from "../../support/Rows.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { openDue } from "./Due.support.ts"
+
+/** A worker that lives, as all others do. */
+const worker = { id: 1n, leaseId: () => 1n, isFirst: () => true, isDead: (sql: SqlClient.SqlClient) => sql`false` }
 
 const parked = 2_000
 /** Deliveries for one endpoint, enough that a scan by any other index shows. */
@@ -42,15 +47,14 @@ const counted = <A, E, R>(sql: PgClient.PgClient, statement: Effect.Effect<Reado
 const claimFor = (sql: PgClient.PgClient, { projectId }: { readonly projectId: string }) =>
   Effect.map(claimWith(sql, { named: [namedOf(projectId)] }), ({ claims }) => claims)
 
-/** Runs statements on a connection with the settings of the service's claims. */
+/** Runs statements on a connection with the settings of one of the service's pools. */
 const asService = <E, R>(
   { databaseUrl }: TestServer["Service"],
-  run: (sql: PgClient.PgClient) => Effect.Effect<void, E, R>
+  run: (sql: PgClient.PgClient) => Effect.Effect<void, E, R>,
+  { session }: { readonly session: Readonly<Record<string, string>> } = pools.claims
 ) =>
   Effect.flatMap(PgClient.PgClient, run).pipe(
-    Effect.provide(
-      PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1, startupParameters: pools.claims.session })
-    )
+    Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1, startupParameters: session }))
   )
 
 layerOf({}, "api")("a claim of deliveries", (it) => {
@@ -124,6 +128,27 @@ layerOf({}, "api")("a record that is planned for an almost empty table", (it) =>
         const leased = yield* sql`SELECT FROM deliveries WHERE status = 'delivering'`
         assert.strictEqual(leased.length, 0)
       })
+    )
+  })
+})
+
+layerOf({}, "api")("a takeover beside an endpoint with a long queue", (it) => {
+  it.effect("reads no delivery of that queue", function* () {
+    const server = yield* TestServer
+    const busy = yield* openDue()
+    yield* busy.queue(waiting)
+    yield* busy.sql`ANALYZE deliveries, endpoint_health`
+    const shop = yield* openDue()
+    yield* shop.queue(waiting)
+    yield* shop.claimed()
+    yield* asService(
+      server,
+      Effect.fnUntraced(function* (sql) {
+        const { found, rows } = yield* counted(sql, reclaim(sql, worker, 60_000))
+        assert.strictEqual(found.length, 0)
+        assert.isBelow(rows, 40)
+      }),
+      pools.deliveries
     )
   })
 })
