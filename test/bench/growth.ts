@@ -150,7 +150,7 @@ const createDeals = ({ creating }: Session, size: number, times: number) =>
 
 /** Leases due deliveries and records them as delivered, batch by batch. Returns the microseconds of both per delivery. */
 const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: number) {
-  const terms = { workerId: 1n, leaseMillis: 600_000, concurrency, rooms: roomsOf(batch, batch) }
+  const terms = { workerId: 1n, leaseMillis: 600_000, concurrency, rooms: roomsOf(batch, batch), isPoll: true }
   const named = [{ projectId, installationId: installationId(0), width: concurrency }]
   const times = { claim: 0, record: 0 }
   for (let n = 0; n < batches; n++) {
@@ -158,7 +158,7 @@ const deliver = Effect.fnUntraced(function* ({ sql, timed }: Session, batches: n
     times.claim += yield* timed(
       sql,
       batch * batches,
-      Effect.map(claim(sql, { ...terms, isPoll: true, named }), (found) => (claims = found.claims))
+      Effect.map(claim(sql, { ...terms, named }), (found) => (claims = found.claims))
     )
     if (claims.length !== batch) return yield* new BenchFailed({ message: `${claims.length} of ${batch} were claimed` })
     const now = Date.now()

@@ -2,8 +2,8 @@
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
-import { claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import { roomsOf } from "../../support/Claims.ts"
+import { pools } from "../../../src/platform/Pools.ts"
+import { claimWith, roomsOf } from "../../support/Claims.ts"
 import { quantile } from "../Figures.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import { flow } from "./Flow.ts"
@@ -49,30 +49,15 @@ const park = Effect.fnUntraced(function* (sql: PgClient.PgClient, dead: string, 
   yield* sql`VACUUM ANALYZE installations, webhooks, endpoint_health`
 })
 
-/** Planner settings of the service's client for deliveries. */
-const planned = {
-  enable_seqscan: "off",
-  enable_hashjoin: "off",
-  enable_mergejoin: "off",
-  plan_cache_mode: "force_generic_plan"
-}
-
 /** Measures claims that find nothing due, although a notice names an endpoint. */
 const claims = Effect.fnUntraced(function* (url: Redacted.Redacted) {
-  const client = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, startupParameters: planned }))
+  const client = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, startupParameters: pools.claims.session }))
   const sql = yield* Effect.provideContext(PgClient.PgClient, client)
   const named = [{ projectId, installationId: installationId(0), width: 4 }]
   const times = []
   for (let n = 0; n < 200; n++) {
     const from = performance.now()
-    yield* claim(sql, {
-      workerId: 1n,
-      leaseMillis: 30_000,
-      concurrency: 4,
-      rooms: roomsOf(512, 512),
-      isPoll: true,
-      named
-    })
+    yield* claimWith(sql, { leaseMillis: 30_000, rooms: roomsOf(512, 512), named })
     times.push(performance.now() - from)
   }
   return quantile(times, 0.95)

@@ -5,7 +5,6 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import type { SqlClient } from "effect/sql"
 import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
@@ -13,10 +12,7 @@ import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
 import { put } from "../../support/Rows.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { layerOf } from "./Deliveries.support.ts"
-import { openDue } from "./Due.support.ts"
-
-/** A worker that lives, as all others do. */
-const worker = { id: 1n, leaseId: () => 1n, isFirst: () => true, isDead: (sql: SqlClient.SqlClient) => sql`false` }
+import { openDue, worker } from "./Due.support.ts"
 
 const parked = 2_000
 /** Deliveries for one endpoint, enough that a scan by any other index shows. */

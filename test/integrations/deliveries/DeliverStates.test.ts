@@ -15,20 +15,10 @@ import { enable } from "../../support/Events.ts"
 import { changedMeanwhile } from "../../support/Locks.ts"
 import { put } from "../../support/Rows.ts"
 import { layerOf } from "./Deliveries.support.ts"
-import { openDue } from "./Due.support.ts"
+import { openDue, worker, workerId } from "./Due.support.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
-const workerId = 1n
-
-/** A worker that considers no other worker dead. */
-const worker: Worker["Service"] = {
-  id: workerId,
-  leaseId: () => workerId,
-  isFirst: () => true,
-  isDead: (sql) => sql`false`
-}
-
 type Shop = Effect.Success<ReturnType<typeof openDue>>
 
 const claimOne = Effect.fnUntraced(function* (shop: Shop) {

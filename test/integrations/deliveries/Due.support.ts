@@ -1,9 +1,20 @@
 /** Projects with due deliveries, without a worker: the test claims and records. */
 import { Effect } from "effect"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
+import type { Worker } from "../../../src/platform/background/Worker.ts"
 import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { open } from "./Deliveries.support.ts"
+
+export const workerId = 1n
+
+/** A worker that considers no other worker dead. */
+export const worker: Worker["Service"] = {
+  id: workerId,
+  leaseId: () => workerId,
+  isFirst: () => true,
+  isDead: (sql) => sql`false`
+}
 
 export const nowhere = "http://127.0.0.1:9/"
 export const created = ["crm.deal.created.v1"]

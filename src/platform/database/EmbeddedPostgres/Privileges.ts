@@ -22,8 +22,7 @@ export interface Privileges {
 /**
  * Finds the user that runs PostgreSQL: the user of this process or, if that is root, the first of:
  * - the owner of `data`, the directory of the cluster, if `data` exists and its owner is not root;
- * - the user `postgres`;
- * - the user `nobody`.
+ * - the user `postgres` or, if there is none, `nobody`.
  *
  * `programs` is the directory with the programs of PostgreSQL.
  */
