@@ -12,7 +12,7 @@ import { InstallationsGroup } from "./integrations/Installations.ts"
 import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
-import { Operation } from "./Requests.ts"
+import { Operation, RequestShape } from "./Requests.ts"
 
 const strict = { onExcessProperty: "error", errors: "all" } as const
 
@@ -30,6 +30,7 @@ export class Api extends HttpApi.make("developer-api")
     CampaignsGroup
   )
   .prefix("/api")
+  .middleware(RequestShape)
   .middleware(Authentication)
   .middleware(Operation)
   .annotate(HttpApi.ParamsParseOptions, { errors: "all" })

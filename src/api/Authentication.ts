@@ -1,8 +1,6 @@
 /** The bearer token that every operation requires (contract §3). */
 import { Context } from "effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
-import * as HttpApiSecurity from "effect/http-api/HttpApiSecurity"
-import * as OpenApi from "effect/http-api/OpenApi"
 import type { Policy, Scope } from "./Access.ts"
 import type { KeyId, MemberId, ProjectId } from "./schema/Ids.ts"
 import {
@@ -11,6 +9,8 @@ import {
   EntitlementUnavailable,
   MembershipUnavailable,
   ModuleUnavailable,
+  RateLimiterUnavailable,
+  RateLimitExceeded,
   ScopeMissing,
   ServiceUnavailable
 } from "./Problems.ts"
@@ -42,19 +42,17 @@ export class Principal extends Context.Service<
 >()("developer-api/api/Principal") {}
 
 /** The security scheme of the OpenAPI document. `bearer` is in lower case, because viewers do not recognize other spellings. */
-const DeveloperBearer = HttpApiSecurity.http({ scheme: "bearer" }).pipe(
-  HttpApiSecurity.annotate(OpenApi.Description, "A project API key, issued with `npm run --silent cli -- token issue`.")
-)
+export const DeveloperBearer = {
+  type: "http",
+  scheme: "bearer",
+  description: "A project API key, issued with `npm run --silent cli -- token issue`."
+}
 
-/**
- * The authentication of every operation. `server/RequestPath.ts` resolves the bearer token to a `Principal`, then checks
- * entitlement, module, membership and scope, in this order.
- */
+/** Resolves the bearer token of a request to a `Principal`, checks its access, and takes a token of its rate limit. */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: Principal }>()(
   "developer-api/api/Authentication",
   {
     requiredForClient: true,
-    security: { DeveloperBearer },
     error: [
       CredentialMissing,
       CredentialInvalid,
@@ -62,7 +60,9 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
       ModuleUnavailable,
       MembershipUnavailable,
       ScopeMissing,
-      ServiceUnavailable
+      ServiceUnavailable,
+      RateLimitExceeded,
+      RateLimiterUnavailable
     ]
   }
 ) {}

@@ -5,6 +5,7 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "./Access.ts"
+import { DeveloperBearer } from "./Authentication.ts"
 import { introduction } from "./Document/Introduction.ts"
 import { completeParameters, descriptionOf, flat } from "./Document/Parameters.ts"
 import { exampleProblems } from "./Document/ProblemExamples.ts"
@@ -59,6 +60,7 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
     const base = document.servers?.[0]?.url.replace(/\/$/, "") ?? ""
     Object.assign(document.info, { description: introduction(base), license: { name: "MIT", identifier: "MIT" } })
     Object.assign(document, { webhooks })
+    Object.assign(document.components, { securitySchemes: { DeveloperBearer } })
     document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
     return JSON.parse(renameToCodes(JSON.stringify(document)), (_, value) =>
       Predicate.isObject(value) ? flat(value) : value
@@ -72,6 +74,7 @@ const complete = (
 ) => {
   const access = Context.getUnsafe(annotations, Access)
   operation.operationId = name
+  operation.security = [{ DeveloperBearer: [] }]
   operation.description = `${operation.description ?? ""}\n\nScope: \`${access.scope}\`.`.trim()
 
   completeParameters(operation, name)

@@ -1,28 +1,32 @@
 /**
- * Problems that operations share, declared on the endpoints as middleware so that the document and the client include
- * them. `server/RequestPath.ts` performs the corresponding checks, in the order of the contract (§1).
+ * The middleware of all operations, beside `Authentication`, with the problems that it answers. The layers are in `server/`. A
+ * request passes them from the outermost to the innermost, in the order of the contract's checks (§1): `Operation`,
+ * `Authentication`, `RequestShape`, `JsonBody`.
  */
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import {
   BodyTooLarge,
   Internal,
   MalformedJson,
-  RateLimiterUnavailable,
-  RateLimitExceeded,
   ServiceUnavailable,
   UnsupportedMediaType,
   ValidationFailed
 } from "./Problems.ts"
 
-/** Problems of every operation: its rate limit, the shape of its request, and failures of the service. */
+/** Renders the problems of an operation; failures of the service are its own. */
 export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api/api/Operation", {
-  error: [RateLimitExceeded, RateLimiterUnavailable, ValidationFailed, Internal, ServiceUnavailable]
+  error: [Internal, ServiceUnavailable]
+}) {}
+
+/** Refuses a request that does not have the shape of its operation. */
+export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()("developer-api/api/RequestShape", {
+  error: ValidationFailed
 }) {}
 
 /** Maximum size of a body, in bytes (contract §1). */
 export const maxBodyBytes = 256 * 1024
 
-/** Problems of an operation with a body: its size, its media type and its syntax. */
+/** Reads the body of an operation that takes one: its size, its media type, its syntax and its shape. */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api/api/JsonBody", {
-  error: [BodyTooLarge, UnsupportedMediaType, MalformedJson]
+  error: [BodyTooLarge, UnsupportedMediaType, MalformedJson, ValidationFailed]
 }) {}

@@ -1,62 +1,74 @@
 import { Effect } from "effect"
-import { commandHandler, handlersOf, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { Api } from "../api/Api.ts"
+import { commandHandler, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import { leanGroup } from "../platform/requests/LeanGroup.ts"
+import { sentAsIs } from "../platform/requests/SentAsIs.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDeals } from "./Deals.ts"
 import { makeNotes } from "./Notes.ts"
 import { makeListPipelines } from "./Pipelines.ts"
 import { makeRateTicket } from "./Tickets.ts"
 
-export const clients = handlersOf("clients", (define) =>
-  Effect.map(makeClients, (clients) =>
-    define({
-      listClients: pageHandler((projectId, { query: { status = "all", ...query } }) =>
-        clients.list(projectId, { status, ...query })
-      ),
-      createClient: commandHandler((command, { payload }) => clients.create(command, payload)),
-      getClient: recordHandler((projectId, { params }) => clients.get(projectId, params.clientId)),
-      patchClient: commandHandler((command, { params, payload }) => clients.patch(command, params.clientId, payload))
-    })
+export const clients = leanGroup(makeClients, (clients) =>
+  HttpApiBuilder.group(Api, "clients", (handlers) =>
+    handlers.handleAll(
+      sentAsIs({
+        listClients: pageHandler((projectId, { query: { status = "all", ...query } }) =>
+          clients.list(projectId, { status, ...query })
+        ),
+        createClient: commandHandler((command, { payload }) => clients.create(command, payload)),
+        getClient: recordHandler((projectId, { params }) => clients.get(projectId, params.clientId)),
+        patchClient: commandHandler((command, { params, payload }) => clients.patch(command, params.clientId, payload))
+      })
+    )
   )
 )
 
-export const pipelines = handlersOf("pipelines", (define) =>
+export const pipelines = HttpApiBuilder.group(Api, "pipelines", (handlers) =>
   Effect.map(makeListPipelines, (list) =>
-    define({ listPipelines: pageHandler((projectId, { query }) => list(projectId, query)) })
+    handlers.handleAll(sentAsIs({ listPipelines: pageHandler((projectId, { query }) => list(projectId, query)) }))
   )
 )
 
-export const deals = handlersOf("deals", (define) =>
+export const deals = HttpApiBuilder.group(Api, "deals", (handlers) =>
   Effect.map(makeDeals, (deals) =>
-    define({
-      listDeals: pageHandler((projectId, { query }) => deals.list(projectId, query)),
-      createDeal: commandHandler((command, { payload }) => deals.create(command, payload)),
-      getDeal: recordHandler((projectId, { params }) => deals.get(projectId, params.dealId)),
-      patchDeal: commandHandler((command, { params, payload }) => deals.patch(command, params.dealId, payload))
-    })
+    handlers.handleAll(
+      sentAsIs({
+        listDeals: pageHandler((projectId, { query }) => deals.list(projectId, query)),
+        createDeal: commandHandler((command, { payload }) => deals.create(command, payload)),
+        getDeal: recordHandler((projectId, { params }) => deals.get(projectId, params.dealId)),
+        patchDeal: commandHandler((command, { params, payload }) => deals.patch(command, params.dealId, payload))
+      })
+    )
   )
 )
 
-export const notes = handlersOf("notes", (define) =>
+export const notes = HttpApiBuilder.group(Api, "notes", (handlers) =>
   Effect.map(makeNotes, (notes) =>
-    define({
-      listNotes: pageHandler((projectId, { params, query }) => notes.list(projectId, params.dealId, query)),
-      createNote: commandHandler((command, { params, payload }, { keyId }) =>
-        notes.create(command, keyId, params.dealId, payload)
-      ),
-      patchNote: commandHandler((command, { params: { dealId, noteId }, payload }) =>
-        notes.patch(command, { dealId, id: noteId }, payload)
-      ),
-      deleteNote: commandHandler((command, { params: { dealId, noteId }, query }) =>
-        notes.remove(command, { dealId, id: noteId }, query.expectedVersion)
-      )
-    })
+    handlers.handleAll(
+      sentAsIs({
+        listNotes: pageHandler((projectId, { params, query }) => notes.list(projectId, params.dealId, query)),
+        createNote: commandHandler((command, { params, payload }, { keyId }) =>
+          notes.create(command, keyId, params.dealId, payload)
+        ),
+        patchNote: commandHandler((command, { params: { dealId, noteId }, payload }) =>
+          notes.patch(command, { dealId, id: noteId }, payload)
+        ),
+        deleteNote: commandHandler((command, { params: { dealId, noteId }, query }) =>
+          notes.remove(command, { dealId, id: noteId }, query.expectedVersion)
+        )
+      })
+    )
   )
 )
 
-export const tickets = handlersOf("tickets", (define) =>
+export const tickets = HttpApiBuilder.group(Api, "tickets", (handlers) =>
   Effect.map(makeRateTicket, (rate) =>
-    define({
-      rateTicket: commandHandler((command, { params, payload }) => rate(command, params.ticketId, payload))
-    })
+    handlers.handleAll(
+      sentAsIs({
+        rateTicket: commandHandler((command, { params, payload }) => rate(command, params.ticketId, payload))
+      })
+    )
   )
 )

@@ -1,14 +1,16 @@
 import { Effect } from "effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { Api } from "../api/Api.ts"
 import { detailOf, details } from "../api/Details.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageAttempt } from "../api/messaging/Messaging.ts"
 import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../api/Problems.ts"
-import { handlersOf } from "../platform/requests/Handlers.ts"
 import { command } from "../platform/mutations/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { pageAnswer, replayHeader } from "../platform/requests/Responses.ts"
+import { sentAsIs } from "../platform/requests/SentAsIs.ts"
 import { makeGetReceipt, receiptOf } from "./Receipts.ts"
 import { makeSend, type Sent } from "./Sending.ts"
 import { makeSources } from "./Sources.ts"
@@ -23,29 +25,32 @@ const inProject = <A, E, R>(
 
 const mismatch = () => new ProjectMismatch({ detail: details.project_mismatch })
 
-export const handlers = handlersOf(
+export const handlers = HttpApiBuilder.group(
+  Api,
   "messaging",
-  Effect.fn(function* (define) {
+  Effect.fnUntraced(function* (handlers) {
     const sources = yield* makeSources
     const send = yield* makeSend
     const receipt = yield* makeGetReceipt
-    return define({
-      listSources: ({ query: { expectedProjectId, ...query }, request }) =>
-        inProject(expectedProjectId, (projectId) =>
-          Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
-        ),
-      getConversationSource: ({ params, query }) =>
-        inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
-      sendMessage: (request) =>
-        inProject(request.payload.expectedProjectId, (projectId) =>
-          Effect.flatMap(
-            send(command(projectId, request), request.params.conversationId, request.payload.text),
-            answerOf
-          )
-        ),
-      getMessage: ({ params, query }) =>
-        inProject(query.expectedProjectId, (projectId) => receipt(projectId, params.conversationId, params.messageId))
-    })
+    return handlers.handleAll(
+      sentAsIs({
+        listSources: ({ query: { expectedProjectId, ...query }, request }) =>
+          inProject(expectedProjectId, (projectId) =>
+            Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
+          ),
+        getConversationSource: ({ params, query }) =>
+          inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
+        sendMessage: (request) =>
+          inProject(request.payload.expectedProjectId, (projectId) =>
+            Effect.flatMap(
+              send(command(projectId, request), request.params.conversationId, request.payload.text),
+              answerOf
+            )
+          ),
+        getMessage: ({ params, query }) =>
+          inProject(query.expectedProjectId, (projectId) => receipt(projectId, params.conversationId, params.messageId))
+      })
+    )
   })
 )
 

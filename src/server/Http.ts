@@ -12,28 +12,17 @@ import * as JsonBody from "./decoding/JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import { isLoopbackHost, isOnLoopback } from "./listening/Loopback.ts"
 import * as Mcp from "./Mcp.ts"
-import { operations } from "./Operations.ts"
-import { http } from "./HttpProtocol.ts"
-import { makeCompile } from "./RequestPath.ts"
+import * as Operations from "./Operations.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
-const api = (publicUrl: string, mcp: boolean) =>
-  HttpRouter.use((router) =>
-    Effect.gen(function* () {
-      const compile = yield* makeCompile
-      const compiled = yield* operations
-      const routes = compiled.map((operation) => {
-        const { method, path } = operation.endpoint
-        return HttpRouter.route(method, `/${path.slice(1)}`, compile(http, operation)())
-      })
-      yield* router.addAll(routes)
-      if (mcp) yield* Mcp.addRoute(router, publicUrl, compiled, compile)
-    })
-  ).pipe(Layer.provide(preview))
+const api = (publicUrl: string, mcp: boolean) => {
+  const operations = Layer.provide(Operations.layer, preview)
+  return mcp ? Mcp.layer(publicUrl, operations) : operations
+}
 
 /** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */
 const routerConfig = {

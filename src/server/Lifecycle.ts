@@ -10,8 +10,7 @@ import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../pl
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { Drain } from "./listening/Drain.ts"
-import { type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
-import { outcomeUnknown } from "./RequestPath.ts"
+import { outcomeUnknown, type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
 import { hasEmptySegment, routable, splitTarget } from "./decoding/RequestTarget.ts"
 import { isSend, type Methods } from "./Routes.ts"
 

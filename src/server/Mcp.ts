@@ -1,11 +1,14 @@
 /**
- * The endpoint of agents: the Model Context Protocol over streamable HTTP (contract §17). A tool is an operation that is
- * compiled by `RequestPath.ts`: a call passes the same checks in the same order as a request over HTTP, and counts the same for
- * the rate limit.
+ * The endpoint of agents: the Model Context Protocol over streamable HTTP (contract §17). A tool is the route of an operation: a
+ * call runs it with the arguments as the parts of its request. So it passes the same checks in the same order as a request over
+ * HTTP, and counts the same for the rate limit.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Cause, Clock, Context, Effect, Predicate, Result } from "effect"
-import { type HttpRouter, HttpServerRequest } from "effect/http"
+import { Clock, Context, Effect, Layer, Predicate, Result } from "effect"
+import { HttpRouter, HttpServerRequest } from "effect/http"
+import * as HttpApi from "effect/http-api/HttpApi"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import { Api } from "../api/Api.ts"
 import { MalformedJson, OriginRefused, ValidationFailed } from "../api/Problems.ts"
 import type { LocatedFault } from "../api/schema/Locations.ts"
 import { makeAuthenticate } from "../platform/requests/auth/Bearer.ts"
@@ -29,9 +32,9 @@ import {
   unknownMethod
 } from "./Mcp/Answers.ts"
 import { makeTools } from "./Mcp/Tools.ts"
-import { type ToolAnswer, type ToolCall, tools as toolProtocol } from "./Mcp/ToolProtocol.ts"
-import { problemOf, renderProblem } from "./ProblemResponse.ts"
-import type { makeCompile, Operation } from "./RequestPath.ts"
+import { answerOf, partsOf, type ToolCall } from "./Mcp/ToolProtocol.ts"
+import { renderProblem } from "./ProblemResponse.ts"
+import { GivenParts } from "./middleware/RequestShape.ts"
 
 /** Levels of a message around the arguments: the message and `params`. They do not count for the maximum nesting. */
 const outerLevels = 2
@@ -53,17 +56,47 @@ const instructions =
  */
 const cache = { ttlMs: 60_000, cacheScope: "private" }
 
-export const addRoute = Effect.fnUntraced(function* (
+/** Adds the routes of the operations, and the route of agents with a tool for each of them. */
+export const layer = <E, R>(publicUrl: string, operations: Layer.Layer<never, E, R>) =>
+  HttpRouter.use((router) =>
+    Effect.gen(function* () {
+      const routes: Array<Route> = []
+      const recording = HttpRouter.HttpRouter.of({
+        ...router,
+        addAll: (added) => {
+          routes.push(...added)
+          return router.addAll(added)
+        }
+      })
+      yield* Effect.provideService(Layer.build(operations), HttpRouter.HttpRouter, recording)
+      yield* addRoute(router, publicUrl, callsOf(routes))
+    })
+  )
+
+type Route = Parameters<HttpRouter.HttpRouter["addAll"]>[0][number]
+type Call = (call: ToolCall, current: CurrentRequestShape) => Effect.Effect<McpResult, unknown>
+
+/** Makes the tools, by their names, of the routes of the operations. */
+const callsOf = (routes: ReadonlyArray<Route>): ReadonlyMap<string, Call> => {
+  const calls = new Map<string, Call>()
+  HttpApi.reflect(Api, {
+    onGroup: () => {},
+    onEndpoint: ({ endpoint }) => {
+      const route = routes.find(({ method, path }) => method === endpoint.method && path === endpoint.path)
+      if (route === undefined) throw new Error(`The operation ${endpoint.identifier} has no route`)
+      calls.set(endpoint.identifier, callOf(endpoint, route))
+    }
+  })
+  return calls
+}
+
+const addRoute = Effect.fnUntraced(function* (
   router: HttpRouter.HttpRouter,
   publicUrl: string,
-  operations: ReadonlyArray<Operation>,
-  compile: Effect.Success<typeof makeCompile>
+  calls: ReadonlyMap<string, Call>
 ) {
   const authenticate = yield* makeAuthenticate
   const toolsOf = yield* makeTools
-  const calls = new Map(
-    operations.map((operation) => [operation.endpoint.identifier, callOf(operation, compile(toolProtocol, operation))])
-  )
 
   const call = (request: McpRequest, message: Body, current: CurrentRequestShape) => {
     const { arguments: given = {}, name } = request.params
@@ -155,25 +188,30 @@ const handshakeResults = new Map<string, ResultOf>([
   ["ping", () => ({})]
 ])
 
-/** If the operation fails, the result contains the problem. */
-const callOf =
-  ({ endpoint: { method } }: Operation, run: (call: ToolCall) => Effect.Effect<ToolAnswer, unknown>) =>
-  (call: ToolCall, current: CurrentRequestShape): Effect.Effect<McpResult, unknown> => {
-    const finish = (answer: ToolAnswer) => {
-      current.call = { method, status: answer.status, replayed: isReplay(answer.headers) }
-      return toolResult(answer)
+/** Runs the route of an operation. Its decoders and `RequestShape` read the parts of the request from the context. */
+const callOf = (endpoint: HttpApiEndpoint.Top, route: Route): Call => {
+  const parts = partsOf(endpoint)
+  return (call, current) => {
+    const given = parts(call)
+    const inContext = (context: Context.Context<never>) => {
+      const request = Context.getUnsafe(context, HttpServerRequest.HttpServerRequest)
+      return context.pipe(
+        Context.add(GivenParts, given),
+        Context.add(HttpRouter.RouteContext, { params: Object.assign(Object.create(null), given.params), route }),
+        Context.add(HttpServerRequest.ParsedSearchParams, Object.assign(Object.create(null), given.query)),
+        Context.add(HttpServerRequest.HttpServerRequest, Object.create(request, { headers: { value: given.headers } }))
+      )
     }
-    return Effect.matchCauseEffectEager(run(call), {
-      onSuccess: (answer) => Effect.succeed(finish(answer)),
-      onFailure: (cause) =>
-        Cause.hasInterruptsOnly(cause)
-          ? Effect.failCause(cause)
-          : Effect.map(problemOf(cause, current), (problem) => {
-              const { body, headers, status } = renderProblem(problem, current)
-              return finish({ status, body, headers: { ...headers, ...current.headers } })
-            })
-    })
+    return Effect.annotateCurrentSpan("mcp.method.name", "tools/call").pipe(
+      Effect.andThen(Effect.updateContext(route.handler, inContext)),
+      Effect.map((response) => {
+        const answer = answerOf(response, current.headers)
+        current.call = { method: endpoint.method, status: answer.status, replayed: isReplay(answer.headers) }
+        return toolResult(answer)
+      })
+    )
   }
+}
 
 const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "There is no tool of this name." }
 const noArguments: ProtocolError = { code: errorCodes.invalidParams, message: "arguments is an object." }

@@ -1,46 +1,30 @@
-/** Joins each endpoint of the Api with its handler and its success status. */
-import { Effect } from "effect"
-import * as HttpApi from "effect/http-api/HttpApi"
+/** The operations of the Api: their handlers, and the middleware that a request passes before them. */
+import { Layer } from "effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"
 import * as IntegrationsHttp from "../integrations/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
-import type { HandlersOf } from "../platform/requests/Handlers.ts"
-import type { Operation } from "./RequestPath.ts"
+import * as Authentication from "./middleware/Authentication.ts"
+import * as Operation from "./middleware/Operation.ts"
+import * as RequestShape from "./middleware/RequestShape.ts"
 
-type Handlers = { readonly [Group in keyof (typeof Api)["groups"]]: HandlersOf<Group> }
+/** If a group is missing here, `layer` requires it. */
+const handlers = Layer.mergeAll(
+  CrmHttp.clients,
+  CrmHttp.pipelines,
+  CrmHttp.deals,
+  CrmHttp.notes,
+  CrmHttp.tickets,
+  IntegrationsHttp.installations,
+  IntegrationsHttp.webhooks,
+  IntegrationsHttp.preview,
+  MessagingHttp.handlers,
+  CampaignsHttp.handlers
+)
 
-/** If a group is missing here, `operations` below does not compile. */
-const handlers = Effect.all({
-  clients: CrmHttp.clients,
-  pipelines: CrmHttp.pipelines,
-  deals: CrmHttp.deals,
-  notes: CrmHttp.notes,
-  tickets: CrmHttp.tickets,
-  installations: IntegrationsHttp.installations,
-  webhooks: IntegrationsHttp.webhooks,
-  preview: IntegrationsHttp.preview,
-  messaging: MessagingHttp.handlers,
-  campaigns: CampaignsHttp.handlers
-})
+/** From the outermost to the innermost; `api/Api.ts` and `api/Requests.ts` have their order. */
+const middleware = Layer.mergeAll(Operation.layer, Authentication.layer, RequestShape.shape, RequestShape.body)
 
-export const operations = Effect.map(handlers, (handlers: Handlers): ReadonlyArray<Operation> => {
-  const byName = new Map<string, unknown>(Object.values(handlers).flatMap((group) => Object.entries(group)))
-  const found: Array<Operation> = []
-  HttpApi.reflect(Api, {
-    onGroup: () => {},
-    onEndpoint: ({ endpoint, group, successes }) => {
-      const handler = byName.get(endpoint.identifier)
-      const [status] = successes.keys()
-      if (!isHandler(handler) || status === undefined) {
-        throw new Error(`The operation ${endpoint.identifier} has no handler or no success`)
-      }
-      found.push({ group, endpoint, handler, status })
-    }
-  })
-  return found
-})
-
-/** Narrows a handler. `HandlersOf` has checked its type, but a walk over the endpoints loses the type. */
-const isHandler = (u: unknown): u is Operation["handler"] => typeof u === "function"
+export const layer = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))

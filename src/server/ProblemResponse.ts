@@ -3,7 +3,7 @@ import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { details } from "../api/Details.ts"
 import { faultDetail } from "../api/schema/Locations.ts"
-import { Internal, ValidationFailed } from "../api/Problems.ts"
+import { Internal, ProviderOutcomeUnknown, ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { ProjectLocked } from "../platform/database/Database.ts"
 import { redactSecrets } from "../platform/secrets/Redaction.ts"
@@ -76,3 +76,7 @@ export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestSh
 /** A `ValidationFailed` without a detail gets the locations of its faults as its detail. */
 const detailOf = (problem: Problem): string | undefined =>
   problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined
+
+/** A message send answers this problem instead of `service_unavailable`, except while the project is locked (contract §8). */
+export const outcomeUnknown = (detail: string) =>
+  new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })

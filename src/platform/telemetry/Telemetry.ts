@@ -19,15 +19,10 @@ export const layer = Layer.unwrap(
 export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
   Effect.withTracerEnabled(false)
 
-/** Sets the name and attributes of the request's span, once the route is known. */
-export const nameServerSpan = (
-  context: Context.Context<never>,
-  name: string,
-  attributes: Readonly<Record<string, string>>
-): void => {
+/** Sets the name of the request's span, once the route is known. */
+export const nameServerSpan = (context: Context.Context<never>, name: string): void => {
   const span = Context.getOrUndefined(context, Tracer.ParentSpan)
   if (span === undefined || span._tag !== "Span") return
-  for (const [key, value] of Object.entries(attributes)) span.attribute(key, value)
   if (!Predicate.hasProperty(span, "span")) return
   const { span: otel } = span
   if (Predicate.hasProperty(otel, "updateName") && typeof otel.updateName === "function") otel.updateName(name)

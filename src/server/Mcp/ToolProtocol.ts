@@ -2,14 +2,14 @@
  * Reads the input of an operation from the arguments of a tool call. One object has the arguments for all parts of the request.
  * The answer is JSON, with the headers of an HTTP answer.
  */
-import { Effect, JsonPointer, Predicate } from "effect"
+import { JsonPointer, Predicate } from "effect"
+import type { HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 import type { Body } from "../decoding/JsonBody.ts"
-import type { Protocol } from "../RequestPath.ts"
-import type { Parts } from "../decoding/RequestShape.ts"
+import type { Parts } from "../decoding/RequestFaults.ts"
 import { maxParameters, tooManyParameters } from "../decoding/RequestTarget.ts"
 
 export interface ToolCall {
@@ -25,23 +25,22 @@ export interface ToolAnswer {
   readonly headers: Readonly<Record<string, string>>
 }
 
-export const tools: Protocol<ToolCall, ToolAnswer> = {
-  attributes: { "mcp.method.name": "tools/call" },
-  partsOf: (endpoint) => {
-    const parts = partsOf(endpoint)
-    return (call) => Effect.succeed(parts(call))
-  },
-  answerOf:
-    ({ status }) =>
-    (body, own, collected) => ({ status, body: JSON.stringify(body), headers: { ...collected, ...own } })
-}
+/** `collected` has the headers that are in the state of the request. */
+export const answerOf = (
+  { body, headers, status }: HttpServerResponse.HttpServerResponse,
+  collected: ToolAnswer["headers"]
+): ToolAnswer => ({
+  status,
+  body: body._tag === "Uint8Array" ? (body.text ?? Buffer.from(body.body).toString("utf8")) : "",
+  headers: { ...headers, ...collected }
+})
 
 /**
  * Divides the arguments of a call into the parts of a request: `body`, the `idempotency-key`, the arguments that the path names,
  * and all others. The others go to the query, so that an unknown argument is reported as an unknown parameter. `params`, the
  * part for the path, simply has all arguments, because its decoder ignores unknown names.
  */
-const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
+export const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)
   const takesBody = payload.size > 0
   const takesKey = headers !== undefined

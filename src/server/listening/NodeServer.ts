@@ -93,8 +93,12 @@ export const layerPreferring = (host: string, port: number) =>
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
-    fiber.setContext(Context.makeUnsafe(fiber.context.mapUnsafe, { maxDepth: 16 }))
+    const needed = [...fiber.context.mapUnsafe].filter(([key]) => ofRequests.test(key))
+    fiber.setContext(Context.makeUnsafe(new Map(needed), { maxDepth: 16 }))
     return serve
   })
+
+/** Requests read only references: their services are those that layers have captured. */
+const ofRequests = /References|Logger|MetricsEnabled|PublicUrl|MaxBodySize|Tracer|Clock|Scope/
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))

@@ -1,18 +1,9 @@
-/** Decodes each part of a request by a compiled decoder, and reports all faults of all parts in one problem (contract §1). */
-import { Effect, Result, Schema } from "effect"
-import type { HttpServerRequest } from "effect/http"
+/** Finds all faults of all parts of a request, for one problem (contract §1). */
+import { Effect, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import { faultDetail, groupFaults, type LocatedFault } from "../../api/schema/Locations.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
-import {
-  faultsOfBody,
-  faultsOfSlot,
-  isSelfContained,
-  memberNames,
-  strict,
-  unknownMembers
-} from "../../api/schema/Shape.ts"
+import { faultsOfBody, faultsOfSlot, memberNames, strict, unknownMembers } from "../../api/schema/Shape.ts"
 import { isUnsafe } from "../../platform/UnsafeText.ts"
 import { bodyFaults, decodedPart } from "./BodyFaults.ts"
 import type { Body } from "./JsonBody.ts"
@@ -28,21 +19,12 @@ export interface Parts {
   readonly faults: ReadonlyArray<LocatedFault>
 }
 
-/** Decodes the parts of a request to the argument of the operation's handler. */
-type DecodeRequest = (
-  parts: Parts,
-  request: HttpServerRequest.HttpServerRequest
-) => Effect.Effect<object, ValidationFailed>
-
-export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top): DecodeRequest => {
+/** Compiles the functions that find the faults of requests of an operation. */
+export const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
-  const decodeParams = decoder(endpoint.params, lenient)
-  const decodeQuery = decoder(query, strict)
-  const decodeHeaders = decoder(endpoint.headers, lenient)
   const known = memberNames(bodySchemas)
   const parameters = memberNames([endpoint.query])
-  const decodeBody = decoder(bodySchemas.length === 0 ? undefined : Schema.Union(bodySchemas), strict)
 
   /**
    * Lists the faults that the decoders do not see: `faults`, query parameters of an operation that takes none, and `bodyFaults`.
@@ -80,41 +62,11 @@ export const decoderOf = (endpoint: HttpApiEndpoint.Top, group: HttpApiGroup.Top
     return Effect.fail(new ValidationFailed({ detail: faultDetail(grouped), errors: grouped.errors }))
   }
 
-  return (raw, request) => {
-    const faults = textFaults(raw)
-    if (faults.length > 0) return refuse(raw, faults)
-    const params = decodeParams(raw.params)
-    const query = decodeQuery(raw.query)
-    const headers = decodeHeaders(raw.headers)
-    const payload = decodeBody(raw.body?.value)
-    return Result.isSuccess(params) && Result.isSuccess(query) && Result.isSuccess(headers) && Result.isSuccess(payload)
-      ? Effect.succeed({
-          request,
-          endpoint,
-          group,
-          params: params.success,
-          query: query.success,
-          headers: headers.success,
-          payload: payload.success
-        })
-      : refuse(raw, faults)
-  }
+  return { refuse, textFaults }
 }
 
 /** The options for path parameters and headers. Names that are not in the schema are ignored. */
 const lenient = { errors: "all" } as const
-
-const absent = Result.succeed(undefined)
-
-/** Compiles the decoder of one part. If the endpoint has no such part, the decoder returns undefined. */
-const decoder = (
-  schema: Schema.Top | undefined,
-  options: typeof lenient | typeof strict
-): ((input: unknown) => Result.Result<unknown, unknown>) => {
-  if (schema === undefined) return () => absent
-  if (!isSelfContained(schema)) throw new Error("The schema of a request requires services")
-  return Schema.decodeUnknownResult(schema, options)
-}
 
 export const none: ReadonlyArray<LocatedFault> = []
 

@@ -1,0 +1,92 @@
+/**
+ * The middleware that refuses a request without the shape of its operation (400), and reads the body before (413, 415). The
+ * builder of the HttpApi decodes the parts of a request one after the other, and stops at the first fault. So this middleware
+ * checks first what decoding does not see, and gathers all faults of all parts (contract §1) once one is found.
+ */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Context, Effect, type Fiber, Layer } from "effect"
+import { HttpRouter, HttpServerRequest } from "effect/http"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
+import { JsonBody, RequestShape } from "../../api/Requests.ts"
+import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { unexpectedBody } from "../../api/schema/Shape.ts"
+import { CurrentRequest } from "../../platform/CurrentRequest.ts"
+import { type Body, readBody } from "../decoding/JsonBody.ts"
+import { concatenate, faultsOf, none, type Parts } from "../decoding/RequestFaults.ts"
+import { targetFaults } from "../decoding/RequestTarget.ts"
+
+/** The parts of a request that are not read from HTTP: the arguments of a tool call. */
+export const GivenParts = Context.Reference<Parts | undefined>("developer-api/server/GivenParts", {
+  defaultValue: () => undefined
+})
+
+/** `JsonBody` does the same for an operation with a body, after it has read the body. */
+export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {
+  if (endpoint.payload.size > 0) return operation
+  const checked = checking(endpoint)
+  return Effect.withFiber((fiber) => checked(operation, partsOf(fiber, endpoint, undefined)))
+})
+
+export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
+  const checked = checking(endpoint)
+  return Effect.withFiber((fiber) => {
+    const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+    const given = fiber.getRef(GivenParts)
+    if (given !== undefined) {
+      setText(request, JSON.stringify(given.body?.value))
+      return checked(operation, given)
+    }
+    return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest)), (body) => {
+      setText(request, body.text)
+      return checked(operation, partsOf(fiber, endpoint, body))
+    })
+  })
+})
+
+/** Makes a function that runs an operation, unless a request has a fault before or while it is decoded. */
+const checking = (endpoint: HttpApiEndpoint.Top) => {
+  const { refuse, textFaults } = faultsOf(endpoint)
+  return <A, E, R>(operation: Effect.Effect<A, E, R>, parts: Parts) => {
+    const faults = textFaults(parts)
+    return faults.length > 0
+      ? refuse(parts, faults)
+      : Effect.catchIf(operation, HttpApiSchemaError.is, () => refuse(parts, none))
+  }
+}
+
+const partsOf = (
+  fiber: Fiber.Fiber<unknown, unknown>,
+  endpoint: HttpApiEndpoint.Top,
+  body: Body | undefined
+): Parts => {
+  const given = fiber.getRef(GivenParts)
+  if (given !== undefined) return given
+  const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
+  const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
+  const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+  const incoming = NodeHttpServerRequest.toIncomingMessage(request)
+  const { headers } = incoming
+  const faults = concatenate(
+    targetFaults(fiber.getRef(CurrentRequest).target, endpoint.path),
+    endpoint.headers === undefined ? none : repeatedKey(incoming),
+    endpoint.payload.size > 0 ? none : surplusBody(incoming)
+  )
+  return { params, query, headers, body, faults }
+}
+
+/** Gives a request the text of its body, which the builder parses. A request with another prototype would cost all its uses time. */
+const setText = (request: HttpServerRequest.HttpServerRequest, text: string) =>
+  Object.defineProperty(request, "text", { value: Effect.succeed(text) })
+
+type Incoming = ReturnType<typeof NodeHttpServerRequest.toIncomingMessage>
+
+/** Reports an `idempotency-key` that was sent more than once. Node joins the values by ", ", so the decoder sees one value. */
+const repeatedKey = ({ headers, rawHeaders }: Incoming): ReadonlyArray<LocatedFault> =>
+  headers["idempotency-key"]?.includes(", ") === true &&
+  rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "idempotency-key").length > 1
+    ? [["header/idempotency-key", "must not be repeated"]]
+    : none
+
+const surplusBody = ({ headers }: Incoming): ReadonlyArray<LocatedFault> =>
+  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : none
