@@ -3,18 +3,14 @@ import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { json } from "../../src/cli/Flags.ts"
 import { answer } from "../../src/cli/Output.ts"
-import * as Crowds from "./deliveries/Crowds.ts"
-import * as Disabled from "./deliveries/Disabled.ts"
 import * as Hanging from "./deliveries/Hanging.ts"
 import * as Idle from "./deliveries/Idle.ts"
-import * as Neighbours from "./deliveries/Neighbours.ts"
-import * as Parked from "./deliveries/Parked.ts"
 import { type Comparison, document, text } from "./deliveries/Report.ts"
 import { make, type Scene } from "./deliveries/Scene.ts"
 import * as Throughput from "./deliveries/Throughput.ts"
 import { count, type Findings, profile, progress } from "./Options.ts"
 
-const partNames = ["throughput", "one", "idle", "neighbours", "hanging", "crowds", "parked", "disabled"] as const
+const partNames = ["throughput", "one", "idle", "hanging"] as const
 type Part = (typeof partNames)[number]
 
 export interface Options {
@@ -23,8 +19,6 @@ export interface Options {
   readonly endpoints: number
   readonly deliveries: number
   readonly events: number
-  readonly backlog: number
-  readonly parked: number
   readonly hanging: number
   readonly profile: Option.Option<string>
 }
@@ -35,8 +29,6 @@ export const usual: Options = {
   endpoints: 50,
   deliveries: 10_000,
   events: 100,
-  backlog: 1_000,
-  parked: 100_000,
   hanging: 200,
   profile: Option.none()
 }
@@ -51,8 +43,6 @@ const flags = {
   endpoints: count("endpoints", usual.endpoints, "Endpoints that share the deliveries of a round"),
   deliveries: count("deliveries", usual.deliveries, "Deliveries in a round of throughput"),
   events: count("events", usual.events, "Commands in a round of latency"),
-  backlog: count("backlog", usual.backlog, "Deliveries that wait for the dead and for the hanging endpoint"),
-  parked: count("parked", usual.parked, "Parked endpoints, and deliveries that wait for them"),
   hanging: count("hanging", usual.hanging, "Endpoints that accept and never answer"),
   profile
 }
@@ -65,16 +55,8 @@ const run = (part: Part, scene: Scene, options: Options) => {
       return Throughput.measure(scene, options, Throughput.one)
     case "idle":
       return Idle.measure(scene, options)
-    case "neighbours":
-      return Neighbours.measure(scene, options)
     case "hanging":
       return Hanging.measure(scene, options)
-    case "crowds":
-      return Crowds.measure(scene, options)
-    case "parked":
-      return Parked.measure(scene, options)
-    case "disabled":
-      return Disabled.measure(scene, options)
   }
 }
 

@@ -19,7 +19,7 @@ export interface Options {
 export const usual: Options = { minutes: 3, connections: 50 }
 
 /** Cases that take turns, one round each. A list's answer has 50 records. */
-const mix: ReadonlyArray<CaseName> = ["get", "list", "create", "tool-get", "deal-create", "replay", "tool-create"]
+const mix: ReadonlyArray<CaseName> = ["get", "list", "create", "patch", "replay"]
 const secondsOfRound = 5
 
 export const measure = Effect.fnUntraced(function* ({ connections, minutes }: Options) {

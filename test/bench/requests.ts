@@ -8,11 +8,11 @@ import { answer } from "../../src/cli/Output.ts"
 import { count, type Findings, profile, progress } from "./Options.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
-import { compare, type Contestant, contestantsOf, sample } from "./requests/Check.ts"
+import { compare, sample } from "./requests/Check.ts"
 import { document, type MeasuredCase, remarks, text } from "./requests/Report.ts"
 import type { Round, RoundPlan } from "./requests/Round.ts"
 import { fastify, load, make } from "./requests/Servers.ts"
-import { BenchFailed, service } from "./Stage.ts"
+import { BenchFailed, type Running, service } from "./Stage.ts"
 
 export interface Options {
   readonly cases: ReadonlyArray<CaseName>
@@ -52,18 +52,18 @@ const flags = {
 const parse = (json: string): Round => JSON.parse(json)
 
 /** The settings that the rounds of a case share. */
-interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock" | "case"> {
+interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
   readonly cursors: ReadonlyArray<string | null>
 }
 
 /** Runs one round. A sample of answers is checked meanwhile, with requests like those of one more connection. */
 const runRound = Effect.fnUntraced(function* (
-  contender: Contestant,
+  contender: Running,
   sql: PgClient.PgClient,
   { cursors, ...plan }: Rounds
 ) {
-  const { case: name, pid, url } = contender
-  const { connections, token } = plan
+  const { pid, url } = contender
+  const { case: name, connections, token } = plan
   const of = cases[name]
   const stock = { batch: randomUUID(), cursors }
   yield* of.prepare?.(sql, stock.batch, connections + 1) ?? Effect.void
@@ -73,7 +73,7 @@ const runRound = Effect.fnUntraced(function* (
   )
   const round = parse(
     yield* Effect.raceFirst(
-      load(JSON.stringify({ ...plan, case: name, url, pid, stock } satisfies RoundPlan)),
+      load(JSON.stringify({ ...plan, url, pid, stock } satisfies RoundPlan)),
       Effect.flatMap(looking, () => Effect.never)
     )
   )
@@ -85,7 +85,7 @@ const runRound = Effect.fnUntraced(function* (
 
 /** Runs rounds of both contenders, whose order alternates. */
 const alternate = Effect.fnUntraced(function* (
-  [one, other]: readonly [Contestant, Contestant],
+  [one, other]: readonly [Running, Running],
   sql: PgClient.PgClient,
   plan: Rounds,
   rounds: number
@@ -99,7 +99,7 @@ const alternate = Effect.fnUntraced(function* (
     const pair = i % 2 === 0 ? ([first, second] as const) : ([second, first] as const)
     pairs.push(pair)
     const rates = pair.map(({ requestsPerSecond }) => Math.round(requestsPerSecond))
-    yield* progress(`${one.case} on ${plan.connections} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
+    yield* progress(`${plan.case} on ${plan.connections} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
   }
   return pairs
 })
@@ -117,20 +117,19 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
   const [one, other] = contenders
   if (one === undefined || other === undefined) return yield* new BenchFailed({ message: "There are two contenders" })
 
-  yield* progress("comparing answers and statements")
-  const { cursors, notes } = yield* compare([one, other], token, sql, options.cases)
-  for (const note of notes) yield* progress(note)
+  yield* progress("comparing answers")
+  const cursors = yield* compare([one, other], token, sql, options.cases)
 
   const measured: Array<MeasuredCase> = []
   for (const name of options.cases) {
-    const plan = { token, connections, cursors: cursors(name), seconds }
-    const both = contestantsOf(name, [one, other])
+    const plan = { case: name, token, connections, cursors: cursors(name), seconds }
+    const both = [one, other] as const
     const loaded = yield* alternate(both, sql, plan, rounds)
     const lone = yield* alternate(both, sql, { ...plan, connections: 1, seconds: 1 }, Math.min(rounds, 3))
-    measured.push({ case: name, contenders: [both[0].name, both[1].name], rounds: loaded, lone })
+    measured.push({ case: name, contenders: [one.name, other.name], rounds: loaded, lone })
   }
 
-  notes.push(...remarks(measured))
+  const notes = remarks(measured)
   const settings = { rounds, seconds, connections, node: process.version }
   const findings: Findings = {
     document: document(measured, settings, notes),

@@ -18,10 +18,6 @@ const columns: Readonly<Record<string, readonly [head: string, digits: number]>>
   deliveriesPerSecond: ["DELIVERIES/S", 0],
   p50: ["P50 MS", 1],
   p95: ["P95 MS", 1],
-  claimP95: ["CLAIM P95 MS", 1],
-  disableMillis: ["DISABLE MS", 0],
-  drainSeconds: ["DRAIN S", 1],
-  sendSeconds: ["SECONDS", 2],
   cpuMicros: ["CPU µs/DELIVERY", 0],
   postgresMicros: ["POSTGRESQL µs/DELIVERY", 0],
   bothMicros: ["BOTH µs/DELIVERY", 0]

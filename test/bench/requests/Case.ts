@@ -1,4 +1,4 @@
-/** A case: the requests of its connections, the correct answers, and the requests that both servers refuse. */
+/** A case: the requests of its connections, the correct answers. */
 import type { PgClient } from "@effect/sql-pg"
 import type { Effect } from "effect"
 import type { SqlError } from "effect/sql"
@@ -40,18 +40,6 @@ export const requestsOf = (traffic: Traffic): (() => Request) => {
   }
 }
 
-/** A request that is refused, and the problem that the contract requires. */
-export interface Refusal {
-  readonly request: Request
-  /** Replaces the valid token. */
-  readonly token?: string
-  readonly status: number
-  readonly code: string
-  /** The locations of the faults. */
-  readonly locations?: ReadonlyArray<string>
-  readonly currentVersion?: number
-}
-
 /** The columns that differ between the results of two equal commands. */
 export const ownColumns = ["id", "created_at", "updated_at"]
 
@@ -65,11 +53,6 @@ export interface Case {
     connections: number
   ) => Effect.Effect<unknown, SqlError.SqlError>
 
-  /** The case of the same operation by HTTP, if this one calls its tool: the service is compared with itself. */
-  readonly byHttp?: "get" | "create"
-  /** Returns the answer of the operation, if the answer of the service contains it. */
-  readonly answerOf?: (answer: Answer) => Answer
-
   readonly status: 200 | 201
   readonly policy: "read" | "write"
   readonly etag?: (request: Request) => string
@@ -80,11 +63,8 @@ export interface Case {
   /** Throws unless a body is correct. */
   readonly check: (body: unknown) => void
 
-  /** A LIKE pattern that identifies its statement among those that a server sends. */
-  readonly statement: string
   /** The table of the row that the request writes. Without it, a repeated request gets the same answer. */
-  readonly writes?: "clients" | "deals" | "notes"
-  readonly refusals: ReadonlyArray<Refusal>
+  readonly writes?: "clients"
 }
 
 /** Creates a request of a mutation, with a new key unless one is given. */

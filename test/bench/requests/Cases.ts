@@ -1,36 +1,11 @@
 /** The measured cases by name, with their correct answers. */
 import { type Answer, type Case, type Request } from "./Case.ts"
 import { create, get, list, patch, replay } from "./cases/Clients.ts"
-import { createDeal } from "./cases/Deals.ts"
-import { patchNote } from "./cases/Notes.ts"
-import { createByTool, getByTool } from "./cases/Tools.ts"
 
-export const caseNames = [
-  "get",
-  "list",
-  "list-deep",
-  "create",
-  "patch",
-  "replay",
-  "deal-create",
-  "note-patch",
-  "tool-get",
-  "tool-create"
-] as const
+export const caseNames = ["get", "list", "list-deep", "create", "patch", "replay"] as const
 export type CaseName = (typeof caseNames)[number]
 
-export const cases: Record<CaseName, Case> = {
-  get,
-  list,
-  "list-deep": list,
-  create,
-  patch,
-  replay,
-  "deal-create": createDeal,
-  "note-patch": patchNote,
-  "tool-get": getByTool,
-  "tool-create": createByTool
-}
+export const cases: Record<CaseName, Case> = { get, list, "list-deep": list, create, patch, replay }
 
 /** Returns every difference between an answer and the correct one. */
 export const faultsOf = (

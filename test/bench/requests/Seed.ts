@@ -5,15 +5,10 @@ import { ProjectId } from "../../../src/api/schema/Ids.ts"
 export const projectId = ProjectId.make("bench")
 
 export const clientCount = 10_000
-export const dealCount = 1_000
-/** Number of notes that each connection patches in turn. */
-export const notesPerConnection = 20
 
 const padded = (i: number) => String(i).padStart(5, "0")
 
 export const clientId = (i: number): string => `cli_seed_${padded(i)}`
-export const dealId = (i: number): string => `deal_seed_${padded(i)}`
-export const noteId = (batch: string, connection: number, i: number): string => `note_${batch}_${connection}_${i}`
 
 /** Returns the members of a client, also for creates. */
 export const person = (i: number) => ({
@@ -24,14 +19,6 @@ export const person = (i: number) => ({
   phone: `+4420718${padded(i)}`,
   tags: ["newsletter", "vip", `cohort-${i % 50}`],
   externalId: `crm-${i}`
-})
-
-/** Returns the members of a deal on the default pipeline, also for creates. */
-export const business = (i: number) => ({
-  title: `Analytical engine no. ${i}`,
-  clientId: clientId((i * 7919) % clientCount),
-  amountMinor: 1_250_000 + i,
-  currency: "EUR"
 })
 
 const minutesLater = (i: number) => new Date(Date.UTC(2026, 0, 1) + i * 60_000).toISOString()
@@ -55,11 +42,6 @@ export const projectFile = () => ({
   clients: Array.from({ length: clientCount }, (_, i) => ({
     id: clientId(i),
     ...person(i),
-    createdAt: minutesLater(i)
-  })),
-  deals: Array.from({ length: dealCount }, (_, i) => ({
-    id: dealId(i),
-    ...business(i),
     createdAt: minutesLater(i)
   }))
 })
@@ -93,17 +75,3 @@ export const makeOldClients = (sql: PgClient.PgClient) => sql`
 
 /** Returns the place in the list after which `left` records follow. */
 export const deepPlace = (left: number) => ({ createdAt: oldTime(left), id: oldClientId(left) })
-
-/** Creates the notes of a batch, at version 1. A project file has no notes. */
-export const makeNotes = (sql: PgClient.PgClient, batch: string, connections: number) => {
-  const notes = Array.from({ length: connections * notesPerConnection }, (_, i) => {
-    const onConnection = i % notesPerConnection
-    return [noteId(batch, Math.floor(i / notesPerConnection), onConnection), dealId(onConnection)] as const
-  })
-  return sql`
-    INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-    SELECT ${projectId}, note.id, note.deal_id, 'Asks for the price of a second one.', api_keys.key_id, 1, now(), now()
-    FROM api_keys, unnest(${notes.map(([id]) => id)}::text[], ${notes.map(([, deal]) => deal)}::text[])
-      AS note (id, deal_id)
-    WHERE api_keys.project_id = ${projectId}`
-}

@@ -4,8 +4,7 @@ import { ChildProcess, ChildProcessSpawner } from "effect/process"
 import { fileURLToPath } from "node:url"
 import { keepOff, onOneCore } from "../Cores.ts"
 import { connect, database, openProject, type Program, type Running, script, start } from "../Stage.ts"
-import { resting } from "./cases/Notes.ts"
-import { makeNotes, makeOldClients, projectFile } from "./Seed.ts"
+import { makeOldClients, projectFile } from "./Seed.ts"
 
 export const fastify = script("fastify", "requests/fastify.ts")
 
@@ -18,7 +17,6 @@ export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program
   const url = yield* database(flags)
   const sql = yield* connect(url)
   const token = yield* openProject(sql, projectFile())
-  yield* makeNotes(sql, resting.batch, resting.connections)
   yield* makeOldClients(sql)
   // Plans are made once per connection, with the statistics of that time.
   yield* sql`VACUUM ANALYZE`

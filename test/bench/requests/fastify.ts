@@ -1,5 +1,5 @@
 /**
- * The reference implementation: clients get, list, create and patch, deals create and notes patch, written by hand on Fastify
+ * The reference implementation: clients get, list, create and patch, written by hand on Fastify
  * and pg as a good engineer would, with the same work per request as the service: token, scopes, rate limit, request id,
  * validation, statements, events, ETag, replay, problems.
  *
@@ -11,9 +11,7 @@ import pg from "pg"
 import { makeApp } from "./fastify/App.ts"
 import { clients } from "./fastify/Clients.ts"
 import { makeCursors } from "./fastify/Cursor.ts"
-import { deals } from "./fastify/Deals.ts"
 import { makeGuard } from "./fastify/Guard.ts"
-import { notes } from "./fastify/Notes.ts"
 
 const { DATABASE_URL: connectionString = "", PORT = "0", SECRET_KEY: secret = "" } = process.env
 
@@ -38,8 +36,6 @@ pool.on("error", (error) => process.stderr.write(`${error.message}\n`))
 const app = makeApp()
 const guard = makeGuard(pool)
 clients(app, pool, guard, makeCursors(secret))
-deals(app, pool, guard)
-notes(app, pool, guard)
 
 for (const signal of ["SIGTERM", "SIGINT"]) {
   process.once(signal, () => {

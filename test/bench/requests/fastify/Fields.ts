@@ -1,6 +1,4 @@
-/** The fields of clients and deals. Schemas of requests and answers, columns and statements derive from these two lists. */
-import { currencies } from "./Currencies.ts"
-
+/** The fields of clients. Schemas of requests and answers, columns and statements derive from this list. */
 interface Schema {
   readonly type: string
   readonly nullable?: boolean
@@ -11,7 +9,7 @@ interface Field {
   /** What a request may set it to. */
   readonly schema: Schema
   /** The type of its column: `text` unless given. */
-  readonly type?: "text[]" | "bigint" | "date"
+  readonly type?: "text[]"
   /** Whether only a patch sets it. */
   readonly isSetByPatch?: true
 }
@@ -29,9 +27,6 @@ const email = {
   maxLength: 254,
   pattern: `^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`
 }
-const amount = { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
-// The format checks the calendar, but accepts the year 0, which PostgreSQL does not.
-const date = { type: "string", format: "date", pattern: "^(?!0000)" }
 
 export const clientFields: Fields = {
   displayName: { schema: text(160) },
@@ -44,21 +39,6 @@ export const clientFields: Fields = {
   organizationId: { schema: nullable(text(160)), isSetByPatch: true },
   responsibleMemberId: { schema: nullable(text(160)), isSetByPatch: true },
   status: { schema: { type: "string", enum: ["active", "archived"] }, isSetByPatch: true }
-}
-
-export const dealFields: Fields = {
-  title: { schema: text(160) },
-  clientId: { schema: nullable(text(160)) },
-  organizationId: { schema: nullable(text(160)) },
-  pipelineId: { schema: text(160) },
-  stageId: { schema: text(160) },
-  status: { schema: { type: "string", enum: ["open", "won", "lost"] }, isSetByPatch: true },
-  lifecycle: { schema: { type: "string", enum: ["active", "archived"] }, isSetByPatch: true },
-  amountMinor: { schema: nullable(amount), type: "bigint" },
-  currency: { schema: nullable({ type: "string", enum: [...currencies, null] }) },
-  expectedCloseDate: { schema: nullable(date), type: "date" },
-  responsibleMemberId: { schema: nullable(text(160)) },
-  lostReason: { schema: nullable(text(500)), isSetByPatch: true }
 }
 
 /** Returns the fields that a create sets. */

@@ -1,5 +1,5 @@
 /** JSON Schemas: ajv validates requests with them, fast-json-stringify serializes answers by them. */
-import { answered, clientFields, dealFields, nullable, ofCreate, requested, text } from "./Fields.ts"
+import { answered, clientFields, nullable, ofCreate, requested, text } from "./Fields.ts"
 
 export const clientCreate = {
   type: "object",
@@ -15,40 +15,13 @@ export const clientPatch = {
   additionalProperties: false
 }
 
-const isSet = { not: { type: "null" } }
-/** Returns a schema that requires both members to be set if one is. */
-const together = (one: string, other: string) => ({
-  if: { required: [one], properties: { [one]: isSet } },
-  // oxlint-disable-next-line unicorn/no-thenable -- JSON Schema has this name, and a schema is never awaited
-  then: { required: [other], properties: { [other]: isSet } }
-})
-
-export const dealCreate = {
-  type: "object",
-  required: ["title"],
-  properties: requested(ofCreate(dealFields)),
-  additionalProperties: false,
-  allOf: [together("amountMinor", "currency"), together("currency", "amountMinor")]
-}
-
-export const notePatch = {
-  type: "object",
-  required: ["body", "expectedVersion"],
-  properties: {
-    body: text(10_000),
-    expectedVersion: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER }
-  },
-  additionalProperties: false
-}
-
 const keyHeader = (pattern: string) => ({
   type: "object",
   required: ["idempotency-key"],
   properties: { "idempotency-key": { type: "string", pattern } }
 })
-/** Headers of commands on clients and deals; `mutationHeaders` are those of all other commands. */
+/** Headers of commands on clients. */
 export const recordMutationHeaders = keyHeader("^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$")
-export const mutationHeaders = keyHeader("^[\\x21-\\x7E]{1,160}$")
 
 export const params = (...names: ReadonlyArray<string>) => ({
   type: "object",

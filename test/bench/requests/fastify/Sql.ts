@@ -2,13 +2,10 @@
  * The statements, by hand. They are prepared by name, so PostgreSQL parses each once per connection. The statements of
  * mutations do what the service's do, for one command.
  */
-import { clientFields, dealFields, each, ofCreate } from "./Fields.ts"
+import { clientFields, each, ofCreate } from "./Fields.ts"
 
 /** Returns SQL for a time in UTC, of the type whose text the pool converts to that of JSON. */
 const utc = (column: string) => `${column} AT TIME ZONE 'UTC'`
-
-/** Returns SQL for the text of a time in an event. */
-const text = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 const columns = `
   id AS "id", ${each(clientFields, (member, column) => `${column} AS "${member}"`)}, version AS "version",
@@ -39,7 +36,7 @@ export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefine
  * Returns one statement that claims the key, applies a change and returns the outcome. $1 project, $2 key, $3 fingerprint,
  * $4 time; the values of the change follow. No row: a project file is being applied, or was while the statement ran.
  */
-const mutation = (verdict: string, effect: string, returning = "NULL") => `
+const mutation = (verdict: string, effect: string) => `
   WITH project AS MATERIALIZED (
     SELECT project_id, contact_capacity, default_pipeline_id, time_zone FROM projects
     WHERE project_id = $1 AND revision = enter_project($1)
@@ -53,31 +50,8 @@ const mutation = (verdict: string, effect: string, returning = "NULL") => `
     RETURNING changed
   ),
   ${effect}
-  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed,
-         ${returning} AS returned
+  SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
   FROM verdict`
-
-/** Returns SQL that stores the events of `happened`, a query of type, data and time, with their deliveries. */
-const append = (traceparent: string, happened: string) => `
-  event AS (
-    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-    SELECT $1::text, new_id('evt', $4::timestamptz), happened.type, happened.data,
-           ${traceparent}::text, happened.at
-    FROM (${happened}) AS happened (type, data, at)
-    WHERE EXISTS (
-      SELECT FROM webhooks
-      WHERE webhooks.project_id = $1 AND webhooks.enabled AND happened.type = ANY(webhooks.event_types)
-    )
-    RETURNING id, type, occurred_at
-  ),
-  delivery AS (
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-    SELECT $1::text, new_id('dlv', $4::timestamptz), webhooks.installation_id, event.id,
-           event.occurred_at, event.occurred_at
-    FROM event JOIN webhooks
-      ON webhooks.project_id = $1 AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
-    RETURNING id
-  )`
 
 /** Locks the project's counter of active clients, if the project has a capacity. */
 const capacity = `
@@ -165,104 +139,6 @@ export const patchClient = mutation(
       archived_at = CASE WHEN next.status = 'archived' THEN $4::timestamptz END
     FROM claim, next
     WHERE clients.project_id = $1 AND clients.id = $5 AND claim.changed
-  )`
-)
-
-const dangling = (member: string, column: string, table: string) => `
-  CASE WHEN next.${column} IS NOT NULL AND NOT EXISTS (
-    SELECT FROM "${table}" AS referred
-    WHERE referred.project_id = $1 AND referred.id = next.${column}
-  ) THEN ' ${member}' END`
-
-/** SQL for the data of a new deal's event, from the row that was just inserted. */
-const createdDeal = `json_build_object('deal', json_build_object(
-  'id', created.id, ${each(dealFields, (member, column, { type }) => {
-    const value = `created.${column}`
-    return `'${member}', ${type === "date" ? `to_char(${value}, 'YYYY-MM-DD')` : value}`
-  })},
-  'closedAt', ${text("created.closed_at")}, 'version', created.version,
-  'createdAt', ${text("created.created_at")}, 'updatedAt', ${text("created.updated_at")}))`
-
-/** Without the pipeline and the stage, which have defaults. */
-const { pipelineId: _pipeline, stageId: _stage, ...newDeal } = ofCreate(dealFields)
-
-/** $5 id, $6 the deal as JSON, $7 traceparent. */
-export const createDeal = mutation(
-  `
-  given AS (
-    SELECT * FROM jsonb_to_record($6::jsonb) AS given (
-      ${each(ofCreate(dealFields), (member, _, { type = "text" }) => `"${member}" ${type}`)}
-    )
-  ),
-  next AS MATERIALIZED (
-    SELECT ${each(newDeal, (member, column) => `"${member}" AS ${column}`)},
-      coalesce("pipelineId", project.default_pipeline_id) AS pipeline_id, "stageId" AS given_stage_id
-    FROM project, given
-  ),
-  place AS MATERIALIZED (
-    SELECT stages.id AS stage_id FROM next JOIN stages
-      ON stages.project_id = $1 AND stages.pipeline_id = next.pipeline_id
-        AND (given_stage_id IS NULL OR stages.id = given_stage_id)
-    ORDER BY stages.position LIMIT 1
-  ),
-  dangling AS (
-    SELECT concat(
-      ${dangling("clientId", "client_id", "clients")},
-      ${dangling("organizationId", "organization_id", "organizations")},
-      ${dangling("responsibleMemberId", "responsible_member_id", "members")},
-      CASE
-        WHEN place.stage_id IS NOT NULL THEN ''
-        WHEN next.pipeline_id IS NULL THEN ' defaultPipeline'
-        WHEN EXISTS (SELECT FROM pipelines WHERE project_id = $1 AND id = next.pipeline_id) THEN ' stageId'
-        ELSE ' pipelineId'
-      END
-    ) AS members
-    FROM next LEFT JOIN place ON true
-  ),
-  verdict AS (
-    SELECT CASE WHEN members <> '' THEN 'deal_reference_not_found' || members END AS failure,
-           $5::text AS resource_id, true AS changed, 1 AS version
-    FROM dangling
-  )`,
-  `
-  created AS (
-    INSERT INTO deals (project_id, id, ${each(newDeal, (_, column) => column)}, pipeline_id, stage_id,
-                       status, lifecycle, version, created_at, updated_at)
-    SELECT $1::text, $5::text, ${each(newDeal, (_, column) => column)}, pipeline_id, stage_id,
-           'open', 'active',
-           1, $4::timestamptz, $4::timestamptz
-    FROM claim, next, place
-    RETURNING *
-  ),
-  ${append("$7", `SELECT 'crm.deal.created.v1', ${createdDeal}, created_at FROM created`)}`,
-  "EXISTS (SELECT FROM delivery)"
-)
-
-/** $5 note, $6 deal, $7 body, $8 expected version. */
-export const patchNote = mutation(
-  `
-  target AS MATERIALIZED (
-    SELECT note.* FROM project, LATERAL (
-      SELECT version, body FROM notes
-      WHERE project_id = project.project_id AND id = $5 AND deal_id = $6
-      FOR UPDATE
-    ) note
-  ),
-  verdict AS (
-    SELECT
-      CASE
-        WHEN target.version IS NULL THEN 'note_not_found'
-        WHEN target.version <> $8::bigint THEN 'version_conflict'
-      END AS failure,
-      $5::text AS resource_id, target.body <> $7::text AS changed,
-      target.version + (target.version = $8::bigint AND target.body <> $7::text)::int AS version
-    FROM project LEFT JOIN target ON true
-  )`,
-  `
-  updated AS (
-    UPDATE notes SET body = $7::text, version = notes.version + 1, updated_at = greatest(notes.updated_at, $4::timestamptz)
-    FROM claim
-    WHERE notes.project_id = $1 AND notes.id = $5 AND claim.changed
   )`
 )
 
