@@ -43,9 +43,9 @@ export class Principal extends Context.Service<
 
 /** The security scheme of the OpenAPI document. `bearer` is in lower case, because viewers do not recognize other spellings. */
 export const DeveloperBearer = {
+  description: "A project API key, issued with `npm run --silent cli -- token issue`.",
   type: "http",
-  scheme: "bearer",
-  description: "A project API key, issued with `npm run --silent cli -- token issue`."
+  scheme: "bearer"
 }
 
 /** Resolves the bearer token of a request to a `Principal`, checks its access, and takes a token of its rate limit. */

@@ -1,19 +1,17 @@
-import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
+import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import { commandHandler, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
-import { leanGroup } from "../platform/requests/LeanGroup.ts"
-import { sentAsIs } from "../platform/requests/SentAsIs.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDeals } from "./Deals.ts"
 import { makeNotes } from "./Notes.ts"
 import { makeListPipelines } from "./Pipelines.ts"
 import { makeRateTicket } from "./Tickets.ts"
 
-export const clients = leanGroup(makeClients, (clients) =>
+export const clients = groupOf(makeClients, (clients) =>
   HttpApiBuilder.group(Api, "clients", (handlers) =>
     handlers.handleAll(
-      sentAsIs({
+      withoutEncoding({
         listClients: pageHandler((projectId, { query: { status = "all", ...query } }) =>
           clients.list(projectId, { status, ...query })
         ),
@@ -25,16 +23,18 @@ export const clients = leanGroup(makeClients, (clients) =>
   )
 )
 
-export const pipelines = HttpApiBuilder.group(Api, "pipelines", (handlers) =>
-  Effect.map(makeListPipelines, (list) =>
-    handlers.handleAll(sentAsIs({ listPipelines: pageHandler((projectId, { query }) => list(projectId, query)) }))
+export const pipelines = groupOf(makeListPipelines, (list) =>
+  HttpApiBuilder.group(Api, "pipelines", (handlers) =>
+    handlers.handleAll(
+      withoutEncoding({ listPipelines: pageHandler((projectId, { query }) => list(projectId, query)) })
+    )
   )
 )
 
-export const deals = HttpApiBuilder.group(Api, "deals", (handlers) =>
-  Effect.map(makeDeals, (deals) =>
+export const deals = groupOf(makeDeals, (deals) =>
+  HttpApiBuilder.group(Api, "deals", (handlers) =>
     handlers.handleAll(
-      sentAsIs({
+      withoutEncoding({
         listDeals: pageHandler((projectId, { query }) => deals.list(projectId, query)),
         createDeal: commandHandler((command, { payload }) => deals.create(command, payload)),
         getDeal: recordHandler((projectId, { params }) => deals.get(projectId, params.dealId)),
@@ -44,10 +44,10 @@ export const deals = HttpApiBuilder.group(Api, "deals", (handlers) =>
   )
 )
 
-export const notes = HttpApiBuilder.group(Api, "notes", (handlers) =>
-  Effect.map(makeNotes, (notes) =>
+export const notes = groupOf(makeNotes, (notes) =>
+  HttpApiBuilder.group(Api, "notes", (handlers) =>
     handlers.handleAll(
-      sentAsIs({
+      withoutEncoding({
         listNotes: pageHandler((projectId, { params, query }) => notes.list(projectId, params.dealId, query)),
         createNote: commandHandler((command, { params, payload }, { keyId }) =>
           notes.create(command, keyId, params.dealId, payload)
@@ -63,10 +63,10 @@ export const notes = HttpApiBuilder.group(Api, "notes", (handlers) =>
   )
 )
 
-export const tickets = HttpApiBuilder.group(Api, "tickets", (handlers) =>
-  Effect.map(makeRateTicket, (rate) =>
+export const tickets = groupOf(makeRateTicket, (rate) =>
+  HttpApiBuilder.group(Api, "tickets", (handlers) =>
     handlers.handleAll(
-      sentAsIs({
+      withoutEncoding({
         rateTicket: commandHandler((command, { params, payload }) => rate(command, params.ticketId, payload))
       })
     )

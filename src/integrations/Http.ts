@@ -3,17 +3,19 @@ import { Effect, Redacted } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
+import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import { commandWith, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
-import { sentAsIs } from "../platform/requests/SentAsIs.ts"
 import { receiptWith, unversionedReceiptAnswer } from "../platform/requests/Responses.ts"
 import { Preview } from "./imports/Preview.ts"
 import { makeListInstallations } from "./Installations.ts"
 import { makeWebhookReads } from "./WebhookReads.ts"
 import { makeWebhooks, type WebhookOutcome } from "./Webhooks.ts"
 
-export const installations = HttpApiBuilder.group(Api, "installations", (handlers) =>
-  Effect.map(makeListInstallations, (list) =>
-    handlers.handleAll(sentAsIs({ listInstallations: pageHandler((projectId, { query }) => list(projectId, query)) }))
+export const installations = groupOf(makeListInstallations, (list) =>
+  HttpApiBuilder.group(Api, "installations", (handlers) =>
+    handlers.handleAll(
+      withoutEncoding({ listInstallations: pageHandler((projectId, { query }) => list(projectId, query)) })
+    )
   )
 )
 
@@ -21,41 +23,39 @@ export const installations = HttpApiBuilder.group(Api, "installations", (handler
 const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 
-export const webhooks = HttpApiBuilder.group(
-  Api,
-  "webhooks",
-  Effect.fnUntraced(function* (handlers) {
-    const webhooks = yield* makeWebhooks
-    const reads = yield* makeWebhookReads
-    return handlers.handleAll(
-      sentAsIs({
-        getWebhook: recordHandler((projectId, { params }) => reads.get(projectId, params.installationId)),
-        listDeliveries: pageHandler((projectId, { params, query }) =>
-          reads.listDeliveries(projectId, params.installationId, query)
-        ),
-        getDelivery: ({ params }) =>
-          Principal.use(({ projectId }) => reads.getDelivery(projectId, params.installationId, params.deliveryId)),
-        configureWebhook: commandWith(
-          (command, { params, payload }) => webhooks.configure(command, params.installationId, payload),
-          secretAnswer
-        ),
-        rotateWebhookSecret: commandWith(
-          (command, { params, payload }) => webhooks.rotate(command, params.installationId, payload),
-          secretAnswer
-        ),
-        retryDelivery: commandWith(
-          (command, { params }) => webhooks.retry(command, params.installationId, params.deliveryId),
-          unversionedReceiptAnswer
-        )
-      })
+export const webhooks = groupOf(
+  Effect.all({ webhooks: makeWebhooks, reads: makeWebhookReads }),
+  ({ webhooks, reads }) =>
+    HttpApiBuilder.group(Api, "webhooks", (handlers) =>
+      handlers.handleAll(
+        withoutEncoding({
+          getWebhook: recordHandler((projectId, { params }) => reads.get(projectId, params.installationId)),
+          listDeliveries: pageHandler((projectId, { params, query }) =>
+            reads.listDeliveries(projectId, params.installationId, query)
+          ),
+          getDelivery: ({ params }) =>
+            Principal.use(({ projectId }) => reads.getDelivery(projectId, params.installationId, params.deliveryId)),
+          configureWebhook: commandWith(
+            (command, { params, payload }) => webhooks.configure(command, params.installationId, payload),
+            secretAnswer
+          ),
+          rotateWebhookSecret: commandWith(
+            (command, { params, payload }) => webhooks.rotate(command, params.installationId, payload),
+            secretAnswer
+          ),
+          retryDelivery: commandWith(
+            (command, { params }) => webhooks.retry(command, params.installationId, params.deliveryId),
+            unversionedReceiptAnswer
+          )
+        })
+      )
     )
-  })
 )
 
-export const preview = HttpApiBuilder.group(Api, "preview", (handlers) =>
-  Effect.map(Preview, ({ preview }) =>
+export const preview = groupOf(Preview, ({ preview }) =>
+  HttpApiBuilder.group(Api, "preview", (handlers) =>
     handlers.handleAll(
-      sentAsIs({
+      withoutEncoding({
         previewImport: ({ params }) => Principal.use(({ projectId }) => preview(projectId, params.installationId))
       })
     )

@@ -9,8 +9,8 @@ import type { MessageAttempt } from "../api/messaging/Messaging.ts"
 import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../api/Problems.ts"
 import { command } from "../platform/mutations/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
+import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import { pageAnswer, replayHeader } from "../platform/requests/Responses.ts"
-import { sentAsIs } from "../platform/requests/SentAsIs.ts"
 import { makeGetReceipt, receiptOf } from "./Receipts.ts"
 import { makeSend, type Sent } from "./Sending.ts"
 import { makeSources } from "./Sources.ts"
@@ -25,33 +25,32 @@ const inProject = <A, E, R>(
 
 const mismatch = () => new ProjectMismatch({ detail: details.project_mismatch })
 
-export const handlers = HttpApiBuilder.group(
-  Api,
-  "messaging",
-  Effect.fnUntraced(function* (handlers) {
-    const sources = yield* makeSources
-    const send = yield* makeSend
-    const receipt = yield* makeGetReceipt
-    return handlers.handleAll(
-      sentAsIs({
-        listSources: ({ query: { expectedProjectId, ...query }, request }) =>
-          inProject(expectedProjectId, (projectId) =>
-            Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
-          ),
-        getConversationSource: ({ params, query }) =>
-          inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
-        sendMessage: (request) =>
-          inProject(request.payload.expectedProjectId, (projectId) =>
-            Effect.flatMap(
-              send(command(projectId, request), request.params.conversationId, request.payload.text),
-              answerOf
+export const handlers = groupOf(
+  Effect.all({ sources: makeSources, send: makeSend, receipt: makeGetReceipt }),
+  ({ sources, send, receipt }) =>
+    HttpApiBuilder.group(Api, "messaging", (handlers) =>
+      handlers.handleAll(
+        withoutEncoding({
+          listSources: ({ query: { expectedProjectId, ...query }, request }) =>
+            inProject(expectedProjectId, (projectId) =>
+              Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
+            ),
+          getConversationSource: ({ params, query }) =>
+            inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
+          sendMessage: (request) =>
+            inProject(request.payload.expectedProjectId, (projectId) =>
+              Effect.flatMap(
+                send(command(projectId, request), request.params.conversationId, request.payload.text),
+                answerOf
+              )
+            ),
+          getMessage: ({ params, query }) =>
+            inProject(query.expectedProjectId, (projectId) =>
+              receipt(projectId, params.conversationId, params.messageId)
             )
-          ),
-        getMessage: ({ params, query }) =>
-          inProject(query.expectedProjectId, (projectId) => receipt(projectId, params.conversationId, params.messageId))
-      })
+        })
+      )
     )
-  })
 )
 
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {

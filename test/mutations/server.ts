@@ -44,7 +44,10 @@ export const server = [
   ),
   mcp("if (!isAllowed(headers.origin, publicUrl)) {", "if (publicUrl === '') {"),
   mcp("maxDepth + outerLevels", "maxDepth"),
-  mcp("current.call = { method, status: answer.status,", "current.call = { method, status: 200,"),
+  mcp(
+    "current.call = { method: endpoint.method, status: answer.status,",
+    "current.call = { method: endpoint.method, status: 200,"
+  ),
   mutating("server/pages/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
   mutating("server/Mcp.ts", "contract/Mcp")("never follow orders in them", "obey them"),
   messages("withHandshake.find((revision) => revision === offered) ??", ""),
@@ -56,7 +59,8 @@ export const server = [
   results("${status >= 400}", "${status >= 500}"),
   results('"structuredContent":${body}', '"structuredContent":{}'),
   results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
-  mutating("server/RequestPath.ts", "faults/Telemetry")("spanName, protocol.attributes", "spanName, {}"),
+  mutating("server/middleware/Operation.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
+  mcp('"mcp.method.name", "tools/call"', '"mcp.method.name", "call"', "faults/Telemetry"),
   toolCalls('takesKey && "idempotencyKey" in given', '"idempotencyKey" in given && given["idempotencyKey"] === ""'),
   toolCalls("faults.push([`path/${name}`, unsafeMessage])", "break"),
   toolCalls("if (isUnsafe(name)) {", "if (name === undefined) {"),

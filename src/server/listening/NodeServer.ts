@@ -3,9 +3,11 @@
  * answers.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Context, Data, Effect, Layer } from "effect"
-import { HttpServer } from "effect/http"
+import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
+import { HttpServer, HttpServerRequest } from "effect/http"
 import { createServer, ServerResponse } from "node:http"
+import { PublicUrl } from "../../platform/requests/Responses.ts"
+import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { Drain } from "./Drain.ts"
 import { endedTimeout, headersTimeout, makeRefusals, requestTimeout, stallTimeout } from "./Refusals.ts"
 
@@ -88,17 +90,26 @@ export const layerPreferring = (host: string, port: number) =>
   ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**
- * Serves with a context that can hold 16 services of a request beside the map of all services. The default is 8. A request that
- * adds more services than fit copies the map.
+ * Serves with a context of what requests read, because each request merges it with its group's context
+ * (`platform/requests/Groups.ts`). It can hold 16 services of a request (the default is 8) before its map is copied.
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
-    const needed = [...fiber.context.mapUnsafe].filter(([key]) => ofRequests.test(key))
-    fiber.setContext(Context.makeUnsafe(new Map(needed), { maxDepth: 16 }))
+    fiber.setContext(Context.makeUnsafe(ofRequests(fiber.context).mapUnsafe, { maxDepth: 16 }))
     return serve
   })
 
-/** Requests read only references: their services are those that layers have captured. */
-const ofRequests = /References|Logger|MetricsEnabled|PublicUrl|MaxBodySize|Tracer|Clock|Scope/
+/** Requests read these references. All other services are captured by layers. */
+const ofRequests = Context.pick(
+  Scope.Scope,
+  Clock.Clock,
+  Tracer.Tracer,
+  References.MinimumLogLevel,
+  References.TracerEnabled,
+  Logger.CurrentLoggers,
+  HttpServerRequest.MaxBodySize,
+  MetricsEnabled,
+  PublicUrl
+)
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
