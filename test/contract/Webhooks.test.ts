@@ -168,6 +168,22 @@ layer(api, { excludeTestServices: true })("a dead delivery", (it) => {
     }
   })
 
+  it.effect("is retried by at most 20 commands in all", function* () {
+    const { deliver, deliveries, projectId, retry, server } = yield* openDead()
+    yield* deliver("twenty")
+    for (let n = 0; n < 20; n++) {
+      unversionedReceiptOf(yield* retry("twenty"))
+      yield* Effect.orDie(server.sql`
+        UPDATE deliveries SET status = 'dead', available_at = NULL, finished_at = now()
+        WHERE project_id = ${projectId} AND id = 'twenty'`)
+    }
+    const before = yield* deliveries()
+    const { detail } = problemOf(yield* retry("twenty"), 409, "webhook_state_conflict")
+    assert.include(detail, "at most 20 times")
+    assert.deepStrictEqual(yield* deliveries(), before)
+    unversionedReceiptOf(yield* retry("dead"))
+  })
+
   it.effect("is not found under another installation", function* () {
     const webhooks = yield* openDead("other", "bare")
     const other = webhooks.but({ installationId: "other" })

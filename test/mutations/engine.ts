@@ -68,6 +68,19 @@ export const engine = [
     "LIMIT ${signingSecretsMax - 1}::int",
     ""
   ),
+  mutating("integrations/deliveries/AttemptLog.ts", "integrations/deliveries/DeliverStates")(
+    "AS aged WHERE age < ${attempts}",
+    "AS aged"
+  ),
+  mutating("integrations/deliveries/AttemptLog.ts", "integrations/deliveries/DeliverStates")(
+    "ELSE attempt - 'responseBody' END",
+    "ELSE attempt END"
+  ),
+  mutating("integrations/deliveries/Deliveries/Retry.ts", "contract/Webhooks")(
+    "target.retry_commands >= ${maxRetryCommands}",
+    "false"
+  ),
+  recovery("greatest(created_at, leased_until -", "greatest('-infinity', leased_until -"),
   recovery("OR leased_until <= now()\n  ),", "\n  ),"),
   recovery("WHERE health.xmin = row_version", ""),
   lockedResults("FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED", "FOR NO KEY UPDATE OF endpoint_health"),

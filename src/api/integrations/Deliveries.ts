@@ -71,7 +71,7 @@ export const DeliveryAttempt = Schema.Struct({
   }),
   responseBody: Schema.NullOr(Schema.String).annotate({
     description:
-      "The start of the answer to a failed attempt, at most 1024 bytes, as text; null if the attempt succeeded or got no body."
+      "The start of the answer to a failed attempt, at most 1024 bytes, as text; null if the attempt succeeded, got no body or is not one of the newest five."
   })
 }).annotate({ identifier: "DeveloperDeliveryAttempt" })
 export type DeliveryAttempt = typeof DeliveryAttempt.Type
@@ -87,7 +87,7 @@ export const DeliveryDetails = Schema.Struct({
     })
   }).annotate({ description: "The event, as it is sent." }),
   attemptLog: Schema.Array(DeliveryAttempt).annotate({
-    description: "The attempts that have ended, the oldest first."
+    description: "The newest 30 attempts that have ended, the oldest first."
   })
 }).annotate({ identifier: "DeveloperDeliveryDetails" })
 export type DeliveryDetails = typeof DeliveryDetails.Type

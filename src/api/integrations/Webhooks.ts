@@ -130,7 +130,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .annotate(
         OpenApi.Description,
         "Sends a dead delivery again: returns it to the queue, with a new retry schedule. The webhook must be enabled and " +
-          "still subscribe to the type of the event. A pending delivery cannot be retried: it is sent at " +
+          "still subscribe to the type of the event. A delivery is retried at most 20 times. A pending delivery cannot be retried: it is sent at " +
           "its `nextAttemptAt`. `deliveryId` is an `id` of `listDeliveries` with `status` `dead`. `resourceId` is the id of the delivery."
       )
   )

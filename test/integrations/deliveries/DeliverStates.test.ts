@@ -194,6 +194,7 @@ layerOf({}, "api")("the states of a delivery", (it) => {
   it.effect("have a lost lease in the log with its start and end", function* () {
     const shop = yield* openDue()
     yield* claimOne(shop)
+    yield* age(shop, "1 hour")
     yield* reclaim(shop.sql, worker, minute)
     assert.strictEqual((yield* stateOf(shop)).status, "delivering")
     const [end = assert.fail()] = yield* shop.sql<{ readonly at: Date }>`
@@ -207,6 +208,39 @@ layerOf({}, "api")("the states of a delivery", (it) => {
     assert.strictEqual(entry.startedAt, new Date(end.at.getTime() - minute).toISOString())
     assert.strictEqual(entry.finishedAt, row.availableAt?.toISOString())
     assert.strictEqual((yield* shop.health()).inFlight, 0)
+  })
+
+  it.effect(
+    "keep the newest 30 attempts in the log, and the answers of the newest five, whatever they were",
+    function* () {
+      const shop = yield* openDue()
+      const responseBody = "x".repeat(1_024)
+      for (let n = 1; n <= 45; n++) {
+        const claim = yield* claimOne(shop)
+        if (n % 9 === 0) yield* run.lease_lost(shop)
+        else yield* recordAll(shop.sql, [{ ...resultFor(claim, "failed"), responseBody, strikes: 0 }])
+      }
+      const { attempts, log } = yield* stateOf(shop)
+      assert.strictEqual(attempts, 45)
+      assert.deepStrictEqual(
+        log.map(({ number }) => number),
+        Array.from({ length: 30 }, (_, n) => 16 + n)
+      )
+      // The last attempt is a lost lease, which has no answer.
+      assert.deepStrictEqual(
+        log.flatMap(({ number, responseBody }) => (responseBody === undefined ? [] : [number])),
+        [41, 42, 43, 44]
+      )
+    }
+  )
+
+  it.effect("have no attempt in the log that began before the delivery was created", function* () {
+    const shop = yield* openDue()
+    yield* claimOne(shop)
+    yield* run.lease_lost(shop)
+    const [{ at } = assert.fail()] = yield* shop.sql<{ readonly at: Date }>`
+      SELECT created_at AS at FROM deliveries WHERE project_id = ${shop.projectId}`
+    assert.strictEqual((yield* stateOf(shop)).log[0]?.startedAt, at.toISOString())
   })
 
   it.effect("are taken over from a dead worker behind any number of endpoints that others lease", function* () {

@@ -10,11 +10,15 @@ import { installation_not_found } from "../../Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
+/** Maximum number of retry commands of a delivery. */
+const maxRetryCommands = 20
+
 /** Why a delivery cannot be retried: messages for people, by the code that `refusal` returns. */
 export const notRetriable: Readonly<Record<string, string>> = {
   delivered: "Only a dead delivery can be retried: this one is delivered. An operator can send it again by a replay.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
   disabled: "The webhook is disabled: configure it again first.",
+  exhausted: `A delivery is retried at most ${maxRetryCommands} times. An operator can send it again by a replay.`,
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
 
@@ -26,6 +30,7 @@ const refusal = `CASE
   WHEN target.status = 'delivered' THEN 'delivered'
   WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
   WHEN target.status <> 'dead' THEN 'pending'
+  WHEN target.retry_commands >= ${maxRetryCommands} THEN 'exhausted'
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`
 
@@ -34,7 +39,7 @@ END`
  * due times with this clock.
  */
 const retryAssignments = (sql: Sql, at: Date) => sql`
-  status = 'pending', retries = 0, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
+  status = 'pending', retries = 0, retry_commands = retry_commands + 1, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
   finished_at = NULL, dead_code = NULL`
 
 export const retry = (

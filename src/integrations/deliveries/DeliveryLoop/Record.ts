@@ -3,18 +3,11 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { once, statement, withTimeout } from "../../../platform/database/Database.ts"
 import { formatInstant } from "../../../platform/database/Instants.ts"
+import { entryOf, logWith } from "../AttemptLog.ts"
 import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
 import { type Result, separate, type Separated } from "./Results.ts"
 import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
-
-/**
- * The entry of the attempt log, as a JSON array. If the log is empty, PostgreSQL stores this array without copying it.
- */
-const logEntry = ({ attempt, endpointUrl, errorCode, finishedAt, responseBody, startedAt, statusCode }: Result) =>
-  `[{"number":${attempt},"startedAt":"${formatInstant(startedAt)}","finishedAt":"${formatInstant(finishedAt)}",` +
-  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}` +
-  (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
 
 const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
@@ -96,7 +89,7 @@ export const record = (
       END,
       leased_until = NULL,
       finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
-      attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE attempt_log || entry::jsonb END
+      attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE ${logWith(sql, sql`entry::jsonb`)} END
     FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail, LATERAL (
       SELECT CASE WHEN is_repeated THEN 'failed' ELSE given_move END AS on_move,
         CASE WHEN is_repeated THEN ${after("failed")} ELSE given_state END AS to_state
@@ -175,7 +168,7 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${results.map(({ id }) => id)}::text[]) AS id,
     unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
     unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
-    unnest(${results.map(logEntry)}::text[]) AS entry,
+    unnest(${results.map(entryOf)}::text[]) AS entry,
     unnest(${results.map(({ finishedAt, startedAt }) => bucketOf(finishedAt - startedAt))}::int[]) AS bucket,
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 

@@ -5,6 +5,7 @@
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
 import type { Worker } from "../../../platform/background/Worker.ts"
+import { logWith } from "../AttemptLog.ts"
 import { literalsOf } from "../States.ts"
 import type { Endpoint } from "../DeliveryLoop/Visits.ts"
 
@@ -43,13 +44,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   ),
   returned AS (
     UPDATE deliveries SET status = ${to}, available_at = now(), leased_until = NULL,
-      attempt_log = attempt_log || jsonb_build_object(
-        'number', attempts, 'startedAt', to_char(
-          (leased_until - ${leaseMillis}::float8 * interval '1 millisecond') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
-        ),
-        'finishedAt', to_char(now()::timestamptz(3) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-        'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
-      )
+      attempt_log = ${logWith(sql, lostEntry(sql, leaseMillis))}
     FROM lost
     WHERE deliveries.ctid = lost.row AND deliveries.status = ${from} AND (dead OR leased_until <= now())
     RETURNING deliveries.project_id, deliveries.installation_id
@@ -67,6 +62,19 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
 }
+
+const instant = (sql: SqlClient.SqlClient, time: Statement.Fragment) =>
+  sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/**
+ * The entry of an attempt whose lease was lost. Its start follows from the length of a lease, which an earlier process may have
+ * been configured otherwise with: the start is never before the delivery was created.
+ */
+const lostEntry = (sql: SqlClient.SqlClient, leaseMillis: number) => sql`jsonb_build_object(
+  'number', attempts,
+  'startedAt', ${instant(sql, sql`greatest(created_at, leased_until - ${leaseMillis}::float8 * interval '1 millisecond')`)},
+  'finishedAt', ${instant(sql, sql`now()::timestamptz(3)`)}, 'statusCode', NULL, 'errorCode', 'lease_lost', 'durationMs', NULL
+)`
 
 /**
  * The deliveries in flight to an endpoint. In the index `deliveries_open` they come before most pending deliveries, so with
