@@ -23,8 +23,12 @@ export default Effect.gen(function* () {
       default_pipeline_id text COLLATE "C",
       created_at          timestamptz(3) NOT NULL,
       -- Set before a removal. From then on, no work is done for the project.
-      deleted_at          timestamptz(3)
+      deleted_at          timestamptz(3),
+      -- The state of a move to another database (see platform/Moves.ts), and the other database.
+      move_state          text,
+      move_peer           text
     )`
+  yield* sql`CREATE INDEX projects_moving ON projects (project_id) WHERE move_state IS NOT NULL`
 
   yield* sql`
     CREATE TABLE members (
@@ -55,7 +59,11 @@ export default Effect.gen(function* () {
       CONSTRAINT api_keys_key_id UNIQUE (key_id),
       FOREIGN KEY (project_id, member_id) REFERENCES members (project_id, id)
     )`
+  yield* sql`CREATE INDEX api_keys_by_age ON api_keys (project_id, created_at DESC, key_id DESC)`
 
+  // Tables that retention deletes from, such as this one, are vacuumed with their indexes when a hundredth of their rows is dead.
+  // Otherwise a claim or a prune of a large table reads past dead index entries, up to a fifth of its rows.
+  //
   // This table and the other tables that mutations insert into have no foreign key to projects. Each insert would lock the
   // row of the project, and two inserts at once would make a multixact, which vacuum has to remove. Instead, the statements
   // take the project's id from its row, and `remove_empty_projects` keeps a project that still has rows.
@@ -70,6 +78,8 @@ export default Effect.gen(function* () {
       version     integer,
       created_at  timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, key)
+    ) WITH (
+      autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on
     )`
   // For pruning only. The condition is always true, but keeps the planner from using the index for other statements. If a
   // look-up by key is planned while the table is empty, all indexes cost the same: with this index, the look-up would read
@@ -77,16 +87,38 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE INDEX idempotency_keys_age ON idempotency_keys (project_id, created_at) WHERE created_at IS NOT NULL`
 
-  // Returns the current revision of a project. Returns null for a deleted project, and while a project file is applied or
-  // waits to be applied. A volatile function reads with its own snapshot, which is taken once the lock is held. If the result
-  // differs from the revision that the calling statement sees, that statement began before a file was applied: its data is old.
+  // Returns the current revision of a project. Returns null for a deleted project, for a project that another database serves or
+  // is to serve, and while a project file is applied or waits to be applied. The mover of a project holds the lock exclusively
+  // while the project is fenced: if the session of the mover ends, the fence ends. A volatile function reads with its own
+  // snapshot, which is taken once the lock is held. If the result differs from the revision that the calling statement sees, that
+  // statement began before a file was applied: its data is old.
   yield* sql`
     CREATE FUNCTION enter_project(project text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
     BEGIN
       IF pg_try_advisory_xact_lock_shared(hashtextextended(project, 0)) THEN
-        RETURN (SELECT revision FROM projects WHERE project_id = project AND deleted_at IS NULL);
+        RETURN (
+          SELECT revision FROM projects WHERE project_id = project AND deleted_at IS NULL
+            AND (move_state IS NULL OR move_state IN ('copying', 'resting', 'fenced', 'aborting'))
+        );
       END IF;
       RETURN NULL;
+    END $$`
+
+  // Returns the projects that no background work touches: projects that another database serves, and projects whose work a
+  // mover has stopped. Until a mover ends, it holds a lock: the hash of the project's id with the seed 1.
+  yield* sql`
+    CREATE FUNCTION resting_projects() RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+    BEGIN
+      RETURN ARRAY(
+        SELECT project_id FROM projects WHERE move_state IS NOT NULL AND (
+          move_state IN ('switching', 'switched', 'arriving') OR move_state IN ('resting', 'fenced') AND EXISTS (
+            SELECT FROM pg_locks
+            WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND mode = 'ExclusiveLock'
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND ((classid::bigint << 32) | objid::bigint) = hashtextextended(project_id, 1)
+          )
+        )
+      );
     END $$`
 
   yield* sql`

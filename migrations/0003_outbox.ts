@@ -23,6 +23,8 @@ export default Effect.gen(function* () {
       traceparent text NOT NULL,
       occurred_at timestamptz(3) NOT NULL,
       PRIMARY KEY (project_id, id)
+    ) WITH (
+      autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on
     )`
   // For pruning only. The condition is always true, but keeps the planner from using the index for other statements: see
   // idempotency_keys_age.
@@ -55,12 +57,27 @@ export default Effect.gen(function* () {
       replay_id       text COLLATE "C",
       replay_of       text COLLATE "C",
       created_at      timestamptz(3) NOT NULL,
+      -- The type of the event, for lists of deliveries of one type.
+      event_type      text,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, event_id) REFERENCES events (project_id, id),
       CHECK ((status IN ('pending', 'delivering')) = (available_at IS NOT NULL)),
       CHECK ((status IN ('delivered', 'dead')) = (finished_at IS NOT NULL)),
       CHECK ((status = 'delivering') = (leased_until IS NOT NULL))
-    ) WITH (fillfactor = 50)`
+    ) WITH (
+      fillfactor = 50,
+      autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on
+    )`
+  // For processes of an earlier version, which do not set the type.
+  yield* sql`
+    CREATE FUNCTION set_event_type() RETURNS trigger LANGUAGE plpgsql VOLATILE AS $$
+    BEGIN
+      NEW.event_type := (SELECT type FROM events WHERE project_id = NEW.project_id AND id = NEW.event_id);
+      RETURN NEW;
+    END $$`
+  yield* sql`
+    CREATE TRIGGER deliveries_have_a_type BEFORE INSERT ON deliveries
+    FOR EACH ROW WHEN (NEW.event_type IS NULL) EXECUTE FUNCTION set_event_type()`
   // The queue of each endpoint. A long queue does not slow down the other endpoints.
   yield* sql`
     CREATE INDEX deliveries_open ON deliveries (project_id, installation_id, available_at, id)
@@ -78,4 +95,17 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE INDEX deliveries_dead ON deliveries (project_id, id)
     WHERE finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`
+  yield* sql`CREATE INDEX deliveries_by_installation ON deliveries (project_id, installation_id, id)`
+  // For lists of the deliveries of an installation. The expression is the state that the API shows, which a claim does not change.
+  yield* sql`
+    CREATE INDEX deliveries_by_state ON deliveries (project_id, installation_id, (
+      CASE
+        WHEN finished_at IS NULL THEN 'pending'
+        WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
+        ELSE 'dead'
+      END
+    ), event_type, id)`
+  yield* sql`
+    CREATE INDEX deliveries_of_replays ON deliveries (project_id, replay_id)
+    WHERE replay_id IS NOT NULL AND finished_at IS NULL`
 })

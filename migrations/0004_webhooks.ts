@@ -1,4 +1,4 @@
-/** Installations and their webhooks: signing secrets, the health of endpoints, and replays. */
+/** Installations and their webhooks: signing secrets, the health of endpoints, replays, and counts of attempts. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -31,6 +31,9 @@ export default Effect.gen(function* () {
       -- Set while the webhook is disabled by the service or an operator: 'gone' (410), 'failing' or 'operator'.
       disabled_reason text,
       version         integer NOT NULL,
+      updated_at      timestamptz(3) NOT NULL DEFAULT now(),
+      -- The number of the URL: 1, and one more after each change. The health belongs to the URL with the same number.
+      url_version     integer NOT NULL DEFAULT 1,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES installations (project_id, id)
     )`
@@ -65,7 +68,7 @@ export default Effect.gen(function* () {
       failures        integer NOT NULL DEFAULT 0,
       -- Failures in a row, a timeout counted three times. From three on the endpoint is suspect.
       strikes         integer NOT NULL DEFAULT 0,
-      -- Time of the first failure since the last success.
+      -- Start of the failing period. After a long time without an attempt, another period begins.
       failing_since   timestamptz(3),
       last_success_at timestamptz(3),
       -- Set while the endpoint is parked. Nothing is sent before this time, and then one probe at a time.
@@ -84,6 +87,12 @@ export default Effect.gen(function* () {
       claim_at        timestamptz(3) GENERATED ALWAYS AS (
         CASE WHEN next_due_at IS NOT NULL AND NOT saturated THEN greatest(next_due_at, parked_until, resting_until) END
       ) STORED,
+      -- {at, statusCode, errorCode, responseBody} of the last attempt that failed. It stays after a success.
+      last_failure    json,
+      url_version     integer NOT NULL DEFAULT 1,
+      last_failed_at  timestamptz(3),
+      -- Number of failures in the failing period.
+      failing_attempts integer NOT NULL DEFAULT 0,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
       CHECK ((in_flight > 0) = (worker_id IS NOT NULL))
@@ -91,8 +100,18 @@ export default Effect.gen(function* () {
   // A worker serves all projects: it finds due endpoints by time.
   yield* sql`CREATE INDEX endpoint_health_due ON endpoint_health (claim_at) WHERE claim_at IS NOT NULL AND NOT suspect`
   yield* sql`CREATE INDEX endpoint_health_due_suspect ON endpoint_health (claim_at) WHERE claim_at IS NOT NULL AND suspect`
+  // The due endpoints of each project, so that a claim can take from all projects in turn.
+  yield* sql`
+    CREATE INDEX endpoint_health_by_project ON endpoint_health (project_id, claim_at)
+    WHERE claim_at IS NOT NULL AND NOT suspect`
+  yield* sql`
+    CREATE INDEX endpoint_health_by_project_suspect ON endpoint_health (project_id, claim_at)
+    WHERE claim_at IS NOT NULL AND suspect`
   yield* sql`CREATE INDEX endpoint_health_leased ON endpoint_health (project_id, installation_id) WHERE worker_id IS NOT NULL`
   yield* sql`CREATE INDEX endpoint_health_discarding ON endpoint_health (project_id, installation_id) WHERE discarding`
+  yield* sql`
+    CREATE INDEX endpoint_health_failing ON endpoint_health (failing_since, project_id, installation_id)
+    WHERE failing_since IS NOT NULL`
 
   yield* sql`
     CREATE TABLE replays (
@@ -117,10 +136,26 @@ export default Effect.gen(function* () {
       paced_at        timestamptz(3) NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       finished_at     timestamptz(3),
+      -- 'operator' or 'webhook_disabled'; null while it is not cancelled.
+      end_reason      text,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
       CHECK ((state IN ('cancelled', 'completed')) = (finished_at IS NOT NULL))
     )`
   yield* sql`
     CREATE INDEX replays_under_way ON replays (project_id, id) WHERE state IN ('running', 'cancelling')`
+
+  // Attempts of deliveries by minute. Each worker has rows of its own, so that no two statements wait for a row. The rows of the
+  // project '' count the attempts of all projects, including projects that are deleted later.
+  yield* sql`
+    CREATE TABLE attempt_minutes (
+      project_id text COLLATE "C" NOT NULL,
+      minute     timestamptz(0) NOT NULL,
+      worker_id  bigint NOT NULL,
+      delivered  boolean NOT NULL,
+      -- The number of a range of durations. There are four ranges for each doubling.
+      bucket     smallint NOT NULL,
+      attempts   integer NOT NULL,
+      PRIMARY KEY (project_id, minute, worker_id, delivered, bucket)
+    ) WITH (fillfactor = 50)`
 })

@@ -63,7 +63,8 @@ export default Effect.gen(function* () {
     CREATE TABLE messages (
       project_id      text COLLATE "C" NOT NULL,
       id              text COLLATE "C" NOT NULL,
-      conversation_id text COLLATE "C" NOT NULL,
+      -- Null for a message of a campaign.
+      conversation_id text COLLATE "C",
       channel_id      text COLLATE "C" NOT NULL,
       -- Provider of the channel at the creation of the message. Only this provider gets attempts, as it knows their keys.
       provider_type   text NOT NULL,
@@ -85,16 +86,25 @@ export default Effect.gen(function* () {
       traceparent     text NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       updated_at      timestamptz(3) NOT NULL,
+      -- The recipient of a campaign's message. Between two attempts available_at is null: the recipient has the time.
+      campaign_id     text COLLATE "C",
+      audience_id     text COLLATE "C",
+      position        integer,
       PRIMARY KEY (project_id, id),
       CHECK (NOT attempting OR available_at IS NOT NULL),
       CHECK (status IN ('pending', 'retrying', 'unknown') OR NOT attempting AND available_at IS NULL),
       CHECK (status <> 'pending' OR attempting)
+    ) WITH (
+      autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, vacuum_index_cleanup = on
     )`
   yield* sql`CREATE INDEX messages_due ON messages (project_id, available_at, id) WHERE available_at IS NOT NULL`
   yield* sql`CREATE INDEX messages_leased ON messages (project_id, id) WHERE attempting AND worker_id IS NOT NULL`
   yield* sql`CREATE INDEX messages_by_age ON messages (project_id, created_at DESC, id DESC)`
   yield* sql`
     CREATE INDEX messages_unknown ON messages (project_id, created_at DESC, id DESC) WHERE status = 'unknown'`
+  // For retention, which deletes no message of unknown outcome.
+  yield* sql`
+    CREATE INDEX messages_settled ON messages (project_id, updated_at) WHERE status IN ('sent', 'failed')`
   yield* sql`
     CREATE TRIGGER referenced_by_messages_conversation_id AFTER DELETE ON conversations
     REFERENCING OLD TABLE AS removed FOR EACH STATEMENT

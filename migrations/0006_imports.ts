@@ -12,7 +12,7 @@ export default Effect.gen(function* () {
       project_id         text COLLATE "C" NOT NULL REFERENCES projects,
       installation_id    text COLLATE "C" NOT NULL,
       digest             text NOT NULL,
-      -- The profile, the version of the rules of evaluation, and the results. Null without a profile.
+      -- The profile and the results, null without a profile. rules is not used: only earlier versions write it.
       profile_version    integer,
       profile_mappings   jsonb,
       rules              integer,
@@ -22,8 +22,8 @@ export default Effect.gen(function* () {
       fingerprint        text,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES installations (project_id, id),
-      CHECK (num_nulls(profile_version, profile_mappings, rules, counts, duplicate_count, unsupported_fields,
-        fingerprint) IN (0, 7))
+      CONSTRAINT staged_batches_evaluated CHECK (num_nulls(profile_version, profile_mappings, counts, duplicate_count,
+        unsupported_fields, fingerprint) IN (0, 6))
     )`
 
   // Staged records refer only to their batch. To write them needs no lock on the project, which an apply may hold.

@@ -59,6 +59,11 @@ export default Effect.gen(function* () {
       created_at           timestamptz(3) NOT NULL,
       -- Time since which no campaign refers to the audience.
       abandoned_at         timestamptz(3),
+      -- Recipients by final state, counted by a trigger. A removed recipient stays counted.
+      sent_count           integer DEFAULT 0,
+      failed_count         integer DEFAULT 0,
+      unknown_count        integer DEFAULT 0,
+      skipped_count        integer DEFAULT 0,
       PRIMARY KEY (project_id, id),
       CHECK (candidate_count = eligible_count + merged + filter_mismatch + consent_not_granted + suppressed
         + channel_unavailable + duplicate)
@@ -90,6 +95,14 @@ export default Effect.gen(function* () {
       traceparent               text NOT NULL DEFAULT '',
       created_at                timestamptz(3) NOT NULL,
       updated_at                timestamptz(3) NOT NULL,
+      -- Set when the recipients of the campaign have been removed, long after its end.
+      recipients_removed        boolean NOT NULL DEFAULT false,
+      -- The local time in the command that scheduled the campaign. Null for a draft, and if it was scheduled for now.
+      scheduled_for_local       text,
+      started_at                timestamptz(3),
+      ended_at                  timestamptz(3),
+      -- The counts of recipients by state. Set when the recipients are removed.
+      final_progress            json,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, primary_template_id, primary_template_version)
         REFERENCES templates (project_id, id, version),
@@ -109,72 +122,27 @@ export default Effect.gen(function* () {
   // For the runner, which would otherwise read all ended campaigns.
   yield* sql`
     CREATE INDEX campaigns_under_way ON campaigns (project_id, id) WHERE status IN ('scheduled', 'running')`
-
-  // A row for each eligible client of an audience. A client outlives its audiences, so no foreign key locks its row.
+  // The ended campaigns whose recipients are still stored.
   yield* sql`
-    CREATE TABLE campaign_recipients (
-      project_id    text COLLATE "C" NOT NULL,
-      audience_id   text COLLATE "C" NOT NULL,
-      -- From 0, the oldest client first.
-      position      integer NOT NULL,
-      client_id     text COLLATE "C" NOT NULL,
-      status        text NOT NULL DEFAULT 'pending'
-        CHECK (status IN ('pending', 'sending', 'sent', 'failed', 'unknown', 'skipped')),
-      -- The route of the current or last attempt.
-      route         text NOT NULL DEFAULT 'primary' CHECK (route IN ('primary', 'fallback')),
-      -- The provider of the last attempt. A send in doubt is repeated only there: no other provider knows its idempotency key.
-      provider_type text,
-      attempts      integer NOT NULL DEFAULT 0,
-      -- End of the lease while an attempt is in flight. Otherwise the time of the next attempt, if one was made before.
-      available_at  timestamptz(3),
-      -- Worker that holds the lease while an attempt is in flight.
-      worker_id     bigint,
-      -- Whether the provider may have accepted an attempt whose outcome is unknown.
-      in_doubt      boolean NOT NULL DEFAULT false,
-      PRIMARY KEY (project_id, audience_id, position),
-      FOREIGN KEY (project_id, audience_id) REFERENCES audiences (project_id, id)
-    )`
-  // The queue. Recipients without an attempt have no time yet, and are ordered by position.
+    CREATE INDEX campaigns_ended ON campaigns (project_id, updated_at)
+    WHERE status IN ('completed', 'cancelled') AND NOT recipients_removed`
   yield* sql`
-    CREATE INDEX campaign_recipients_open ON campaign_recipients (project_id, audience_id, available_at, position)
-    WHERE status IN ('pending', 'sending')`
-  // Recipients in flight, to find those whose lease has ended.
+    CREATE INDEX campaigns_by_age ON campaigns (project_id, created_at DESC, id DESC) WHERE created_at > '-infinity'`
   yield* sql`
-    CREATE INDEX campaign_recipients_leased ON campaign_recipients (project_id, audience_id, available_at)
-    WHERE status = 'sending'`
-
-  // Assigns pairs of channel and address to recipients, in the order of the recipients. Recipients and pairs are numbered
-  // from 1. `owners[i]` is a recipient that has the pair `pairs[i]`; the entries of a recipient are adjacent. Returns for each
-  // recipient 1 if it gets all of its pairs, 2 if an earlier recipient got one of them, so that it gets none, and 0 if it has
-  // no pair. Each result depends on the earlier ones, so this is a loop. It takes linear time, because PL/pgSQL changes its
-  // own arrays in place.
+    CREATE INDEX campaigns_by_status ON campaigns (project_id, status, created_at DESC, id DESC)
+    WHERE created_at > '-infinity'`
+  // A trigger sets the times of start and end for every statement that starts or ends a campaign, even of an earlier version.
   yield* sql`
-    CREATE FUNCTION first_come(owners integer[], pairs integer[], owner_count integer, pair_count integer)
-    RETURNS smallint[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-    DECLARE
-      verdicts smallint[] := array_fill(0::smallint, ARRAY[owner_count]);
-      taken    boolean[] := array_fill(false, ARRAY[pair_count]);
-      size     integer := cardinality(owners);
-      next     integer := 1;
-      start    integer;
-      owner    integer;
-      is_first boolean;
+    CREATE FUNCTION record_course() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      WHILE next <= size LOOP
-        start := next;
-        owner := owners[start];
-        is_first := true;
-        WHILE next <= size AND owners[next] = owner LOOP
-          is_first := is_first AND NOT taken[pairs[next]];
-          next := next + 1;
-        END LOOP;
-        IF is_first THEN
-          FOR i IN start .. next - 1 LOOP
-            taken[pairs[i]] := true;
-          END LOOP;
-        END IF;
-        verdicts[owner] := CASE WHEN is_first THEN 1 ELSE 2 END;
-      END LOOP;
-      RETURN verdicts;
+      IF NEW.status = 'running' THEN
+        NEW.started_at := coalesce(OLD.started_at, NEW.updated_at);
+      ELSIF NEW.status IN ('completed', 'cancelled') THEN
+        NEW.ended_at := NEW.updated_at;
+      END IF;
+      RETURN NEW;
     END $$`
+  yield* sql`
+    CREATE TRIGGER campaigns_record_their_course BEFORE UPDATE ON campaigns
+    FOR EACH ROW WHEN (NEW.status <> OLD.status) EXECUTE FUNCTION record_course()`
 })

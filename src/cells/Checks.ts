@@ -38,7 +38,7 @@ const serverOf = (sql: Sql) => sql<Server>`
   FROM pg_roles WHERE rolname = current_user`
 
 const migrationsOf = (sql: Sql) => sql<{ readonly name: string | null }>`
-  SELECT string_agg(name, ',' ORDER BY migration_id) AS name FROM effect_sql_migrations`
+  SELECT string_agg(name || checksum, ',' ORDER BY name) AS name FROM applied_migrations`
 
 /**
  * Free replication slots and senders for a move: one for the changes, and one for each table that is copied at the same time
@@ -54,7 +54,7 @@ export const check = Effect.fnUntraced(function* (
 ) {
   const [[here], [there]] = yield* Effect.all([serverOf(source), serverOf(target)])
   const exists = yield* target<{ readonly yes: boolean }>`
-    SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS yes`
+    SELECT to_regclass('applied_migrations') IS NOT NULL AS yes`
   if (here === undefined || there === undefined) return yield* refused("A role of the URLs does not exist")
   const isNew = mark.state === null
   const needs: ReadonlyArray<readonly [isMet: boolean, fault: string]> = [

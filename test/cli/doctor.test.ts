@@ -175,12 +175,10 @@ it.effect("the advice of doctor has commands with every flag that they require",
   }
 })
 
-test("doctor of a database reports missing and unknown migrations", function* () {
+test("doctor of a database reports migrations that are missing, changed, or of a newer version", function* () {
   const sql = yield* SqlClient.SqlClient
-  const [last] = yield* sql<{ id: number; name: string }>`
-      DELETE FROM effect_sql_migrations
-      WHERE migration_id = (SELECT max(migration_id) FROM effect_sql_migrations)
-      RETURNING migration_id AS id, name`
+  yield* sql`CREATE TABLE kept AS SELECT * FROM applied_migrations`
+  yield* sql`DELETE FROM applied_migrations WHERE name = (SELECT max(name) FROM applied_migrations)`
   const pending = yield* examine({ env: { MIGRATE_ON_START: "false" } })
   assertTrouble(pending, "migrations", /^1 pending$/, /cli -- migrate`/)
   const next = yield* examine()
@@ -188,8 +186,9 @@ test("doctor of a database reports missing and unknown migrations", function* ()
     [next.status, findingsOf(next)],
     [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
   )
-  yield* sql`
-      INSERT INTO effect_sql_migrations (migration_id, name)
-      VALUES (${last?.id ?? 0}, ${last?.name ?? ""}), (999, 'later')`
-  assertTrouble(yield* examine(), "migrations", /^1 applied that this version does not know$/, /version/)
+  yield* sql`INSERT INTO applied_migrations SELECT * FROM kept ON CONFLICT DO NOTHING`
+  yield* sql`INSERT INTO applied_migrations (name, checksum) VALUES ('9999_later', '')`
+  assertTrouble(yield* examine(), "migrations", /^1 applied by a newer version$/, /version/)
+  yield* sql`UPDATE applied_migrations SET checksum = '' WHERE name = '0002_crm'`
+  assertTrouble(yield* examine(), "migrations", /^Migration 0002_crm was changed after/, /restore/)
 })

@@ -213,7 +213,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
     const leads = yield* sql<{ table: string; kind: string; name: string; lead: string | null }>`
       WITH tables AS (
         SELECT oid, relname FROM pg_class
-        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'effect_sql_migrations'
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'applied_migrations'
       ),
       -- Each end of a foreign key counts.
       keys AS (
@@ -268,7 +268,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
             AND (attname IN ('id', 'key') OR attname LIKE '%\\_id' AND attname <> 'external_id')
         ) AS bytewise
       FROM pg_class
-      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'effect_sql_migrations'`
+      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'applied_migrations'`
     assert.isAbove(tables.length, 30)
     assert.deepStrictEqual(
       tables

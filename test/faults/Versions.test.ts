@@ -5,7 +5,7 @@
 import { assert } from "@effect/vitest"
 import { Redacted, Schema } from "effect"
 import { describe, it } from "vitest"
-import { readdir, readFile, symlink, writeFile } from "node:fs/promises"
+import { readdir, symlink, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
@@ -36,54 +36,23 @@ const git = async (args: ReadonlyArray<string>, env: Readonly<Record<string, str
 
 const linesOf = (text: string) => text.split("\n").filter((line) => line !== "")
 
-/** Returns a migration without the parts that may change after its release: comments and white space. */
-const withoutComments = (text: string) => text.replaceAll(/\/\*[^]*?\*\/|\/\/.*|--.*|\s+/g, "")
-
-/** Returns the number of migrations that a commit lacks; undefined if one of its migrations differs from this version's. */
-const missingIn = async (commit: string, now: ReadonlyMap<string, string>, read: (blob: string) => Promise<string>) => {
-  // `mode blob id<tab>name`
-  const files = linesOf(await git(["ls-tree", `${commit}:migrations`])).map((line) => line.split(/\s+/))
-  for (const [, , blob = "", name = ""] of files) {
-    if (now.get(name) !== (await read(blob))) return undefined
-  }
-  return now.size - files.length
-}
-
-/** Maximum number of commits that are searched. */
-const candidates = 40
+/** The version before the first release: the last commit whose migrations are not the baseline. */
+const beforeBaseline = "5fba9982d22e31e1077729c15a51dcc8dc74c3bb"
 
 interface VersionBefore {
   readonly commit: string
-  /** Number of this version's migrations that the commit lacks. */
+  /** Number of this version's migrations that it lacks. */
   readonly newer: number
 }
 
-/**
- * Finds the last commit before one of this version's migrations; its migrations are the first ones of this version. If no
- * known commit lacks only some, it returns one with the same migrations. Returns undefined without a history.
- */
+/** Finds the last release or, before the first, the last commit before the baseline. Returns undefined without a history. */
 const findVersionBefore = async (): Promise<VersionBefore | undefined> => {
-  const directory = Path.join(checkout, "migrations")
-  const now = new Map<string, string>()
-  for (const name of await readdir(directory))
-    now.set(name, withoutComments(await readFile(Path.join(directory, name), "utf8")))
-  const texts = new Map<string, Promise<string>>()
-  const read = (blob: string) => {
-    const text = texts.get(blob) ?? git(["cat-file", "blob", blob]).then(withoutComments)
-    texts.set(blob, text)
-    return text
-  }
+  const tag = await runToEnd("git", ["describe", "--tags", "--abbrev=0"])
   try {
-    const parents = await git(["log", `-${candidates}`, "--full-history", "--format=%P", "--", "migrations"])
-    const found: Array<VersionBefore> = []
-    for (const commit of new Set(["HEAD", ...parents.split(/\s+/).filter((parent) => parent !== "")])) {
-      const newer = await missingIn(commit, now, read)
-      if (newer !== undefined) found.push({ commit, newer })
-      // No other lacks fewer.
-      if (newer === 1) break
-    }
-    const older = found.filter(({ newer }) => newer > 0).sort((a, b) => a.newer - b.newer)
-    return older[0] ?? found.findLast(({ commit }) => commit !== "HEAD")
+    const commit = (await git(["rev-parse", tag.code === 0 ? tag.stdout.trim() : beforeBaseline])).trim()
+    const before = new Set(linesOf(await git(["ls-tree", "--name-only", `${commit}:migrations`])))
+    const now = await readdir(Path.join(checkout, "migrations"))
+    return { commit, newer: now.filter((name) => !before.has(name)).length }
   } catch {
     // No repository, or one without its history.
     return undefined
@@ -122,7 +91,7 @@ const applyBy =
   }
 
 /** The statement that completes a migration. */
-const completes = /INSERT INTO effect_sql_migrations/
+const completes = /INSERT INTO applied_migrations/
 
 const cursorOf = Schema.decodeUnknownSync(Schema.Struct({ nextCursor: Schema.String }))
 
@@ -184,8 +153,12 @@ describe("the version before and this one", () => {
     const callers = runCallers()
     const stopRetries = callers.run(retries, 200)
     const stops = others.map((caller) => callers.run(caller, 100))
-    const migrations = async () =>
-      Number((await project.query("SELECT count(*) FROM effect_sql_migrations"))[0]?.["count"])
+    // Before the first start of this version, there may be no ledger.
+    const migrations = async () => {
+      const [table] = await project.query("SELECT to_regclass('applied_migrations') IS NOT NULL AS exists")
+      if (table?.["exists"] !== true) return 0
+      return Number((await project.query("SELECT count(*) FROM applied_migrations"))[0]?.["count"])
+    }
 
     const roll = async () => {
       await calls.goOn()

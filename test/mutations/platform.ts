@@ -31,6 +31,14 @@ export const platform = [
   ),
   mutating("platform/operators/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
   mutating("platform/database/Migrations.ts", "platform/database/Migrations")("analyzeChanged(sql))", "Effect.void)"),
+  mutating("platform/database/Migrations/Ledger.ts", "platform/database/Migrations")(
+    "same.checksum !== checksum",
+    "false"
+  ),
+  mutating("platform/database/Migrations/Ledger.ts", "platform/database/Migrations")(
+    "&& name < last",
+    "&& name > last"
+  ),
   mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),

@@ -12,10 +12,10 @@ export const migrate = Command.make(
     const applied = yield* onDatabase(applyPending).pipe(withProgress("Migrating"))
     yield* answer(
       json,
-      { applied: applied.map(([id, name]) => ({ id, name })) },
+      { applied },
       applied.length === 0
         ? "Nothing to do: every migration is applied"
-        : applied.map(([id, name]) => `Applied ${String(id).padStart(4, "0")}_${name}`).join("\n")
+        : applied.map((name) => `Applied ${name}`).join("\n")
     )
   })
 ).pipe(

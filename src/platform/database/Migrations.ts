@@ -7,16 +7,15 @@
  * transaction, for `CREATE INDEX CONCURRENTLY` and similar. If an effect of an array fails, the next attempt runs the whole
  * array again. So each effect of an array must be repeatable.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { PgClient } from "@effect/sql-pg"
 import { Data, Duration, Effect, Predicate, Schedule } from "effect"
-import { type Migrator, SqlClient, type SqlError } from "effect/sql"
-import { fromFileSystem } from "effect/sql/MigratorFileSystem"
-import { fileURLToPath } from "node:url"
+import { SqlClient, type SqlError } from "effect/sql"
+import { fileURLToPath, pathToFileURL } from "node:url"
+import { adopt } from "./Migrations/Adoption.ts"
+import { createLedger, type Migration, readMigrations, record, statusOf } from "./Migrations/Ledger.ts"
 import { analyzeChanged, reportChanges } from "./Statistics.ts"
 
 const directory = fileURLToPath(new URL("../../../migrations", import.meta.url))
-const loader = fromFileSystem(directory)
 
 /** The key of the advisory lock that lets one process migrate at a time: "dev-api!" in ASCII. */
 const lock = 7_234_304_496_243_601_697n
@@ -38,47 +37,37 @@ export class MigrationFailed extends Data.TaggedError("MigrationFailed")<{
   }
 }
 
-const fileOf = (id: number, name: string) => `${String(id).padStart(4, "0")}_${name}`
-
 type Step = Effect.Effect<unknown, SqlError.SqlError, SqlClient.SqlClient>
 
 const isStep = (value: unknown): value is Step => Effect.isEffect(value)
 
-interface Applied {
-  readonly id: number
-}
-
-const readApplied = (sql: SqlClient.SqlClient) => sql<Applied>`SELECT migration_id AS id FROM effect_sql_migrations`
-
-const pendingOf = (known: ReadonlyArray<Migrator.ResolvedMigration>, applied: ReadonlyArray<Applied>) =>
-  known.filter(([id]) => !applied.some((row) => row.id === id))
-
-const applyPending = <R>(migrations: Migrator.Loader<R>) =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    yield* sql`
-      CREATE TABLE IF NOT EXISTS effect_sql_migrations (
-        migration_id integer PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT now(), name text NOT NULL
-      )`
-    const missing = pendingOf(yield* migrations, yield* readApplied(sql))
-    for (const migration of missing) yield* apply(sql, migration)
-    if (missing.length > 0) yield* Effect.andThen(reportChanges(sql), analyzeChanged(sql))
-    return missing.map(([id, name]) => [id, name] as const)
-  })
+const applyPending = Effect.fnUntraced(function* (directory: string) {
+  const sql = yield* SqlClient.SqlClient
+  const known = yield* readMigrations(directory)
+  yield* createLedger(sql)
+  yield* adopt(sql, known)
+  const { pending } = yield* statusOf(sql, known)
+  for (const migration of pending) yield* apply(sql, migration)
+  if (pending.length > 0) yield* Effect.andThen(reportChanges(sql), analyzeChanged(sql))
+  return pending.map(({ name }) => name)
+})
 
 const apply = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  [id, name, load]: Migrator.ResolvedMigration
+  migrationFile: Migration
 ): Effect.fn.Return<void, MigrationFailed, SqlClient.SqlClient> {
-  const failed = (cause: unknown) => new MigrationFailed({ name: fileOf(id, name), cause })
-  const module: unknown = yield* Effect.mapError(load, failed)
+  const failed = (cause: unknown) => new MigrationFailed({ name: migrationFile.name, cause })
+  const module: unknown = yield* Effect.tryPromise({
+    try: () => import(pathToFileURL(migrationFile.path).href),
+    catch: failed
+  })
   const migration = Predicate.hasProperty(module, "default") ? module.default : undefined
-  const record = sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${id}, ${name})`
+  const applied = record(sql, migrationFile)
   if (isStep(migration)) {
     const isLocked = ({ reason }: SqlError.SqlError) => reason._tag === "LockTimeoutError"
     return yield* sql`SELECT set_config('lock_timeout', ${lockTimeout}, true)`.pipe(
       Effect.andThen(migration),
-      Effect.andThen(record),
+      Effect.andThen(applied),
       sql.withTransaction,
       Effect.retry({ while: isLocked, ...again }),
       Effect.mapError(failed),
@@ -86,7 +75,7 @@ const apply = Effect.fnUntraced(function* (
     )
   }
   if (!Array.isArray(migration) || !migration.every(isStep)) return yield* failed("it exports no effect")
-  yield* Effect.mapError(Effect.andThen(dropInvalid(sql), Effect.all([...migration, record])), failed)
+  yield* Effect.mapError(Effect.andThen(dropInvalid(sql), Effect.all([...migration, applied])), failed)
 })
 
 /**
@@ -113,10 +102,10 @@ export const migrateFrom = (directory: string) =>
   Effect.gen(function* () {
     const { config } = yield* PgClient.PgClient
     return yield* Effect.flatMap(SqlClient.SqlClient, takeLock).pipe(
-      Effect.andThen(applyPending(fromFileSystem(directory))),
+      Effect.andThen(applyPending(directory)),
       Effect.provide(PgClient.layer({ ...config, maxConnections: 1, multiplex: false }))
     )
-  }).pipe(Effect.withSpan("migrate"), Effect.provide(NodeServices.layer))
+  }).pipe(Effect.withSpan("migrate"))
 
 export const migrate = migrateFrom(directory)
 
@@ -126,20 +115,12 @@ export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ r
   }
 }
 
-/** `unknown` counts the applied migrations that this version does not know. */
+/** Compares the database with the migrations of this version. Fails with `MigrationsDiffer` if they contradict each other. */
 export const migrationStatus = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const known = yield* loader
-  const [table] = yield* sql<{ exists: boolean }>`
-    SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS exists`
-  const applied = table?.exists === true ? yield* readApplied(sql) : []
-  return {
-    pending: pendingOf(known, applied).length,
-    unknown: applied.filter((row) => !known.some(([id]) => row.id === id)).length
-  }
-}).pipe(Effect.provide(NodeServices.layer))
+  return yield* statusOf(yield* SqlClient.SqlClient, yield* readMigrations(directory))
+})
 
 export const assertMigrated = Effect.gen(function* () {
   const { pending } = yield* migrationStatus
-  if (pending > 0) return yield* new MigrationsPending({ count: pending })
+  if (pending.length > 0) return yield* new MigrationsPending({ count: pending.length })
 })

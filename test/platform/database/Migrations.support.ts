@@ -3,9 +3,6 @@
  * time that grows with its size.
  */
 
-/** Last migration of the baseline, which creates all tables; those after it run while the version before serves. */
-export const baseline = 8
-
 /** Returns the statements in the text of a migration. */
 const statementsOf = (text: string): ReadonlyArray<string> =>
   [...text.matchAll(/sql`((?:[^`\\]|\\.)*)`/gs)].map(([, sql = ""]) =>

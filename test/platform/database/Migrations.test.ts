@@ -1,26 +1,26 @@
 /** Migrations run while the version before serves. */
 import { PgClient } from "@effect/sql-pg"
-import { assert, type Body, describe, effectOf, it, layer } from "../../support/Vitest.ts"
+import { assert, type Body, describe, effectOf, it } from "../../support/Vitest.ts"
 import { Effect, Fiber, Layer, Record, type Scope } from "effect"
 import type { SqlClient } from "effect/sql"
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
-import { migrate, migrateFrom } from "../../../src/platform/database/Migrations.ts"
+import { assertMigrated, migrate, migrateFrom } from "../../../src/platform/database/Migrations.ts"
+import { isBaseline } from "../../../src/platform/database/Migrations/Adoption.ts"
 import { makeProject } from "../../support/Projects.ts"
+import { checkout, runToEnd, temporaryDirectory } from "../../support/Process.ts"
+import { requires } from "../../support/Programs.ts"
 import { put } from "../../support/Rows.ts"
-import { makeDatabase, TestDatabase } from "../../support/TestDatabase.ts"
-import { untilRows } from "../../support/Waiting.ts"
-import { faultsOf, baseline } from "./Migrations.support.ts"
+import { makeDatabase } from "../../support/TestDatabase.ts"
+import { contradictions, migrationsIn, releasedIn } from "./Migrations.released.support.ts"
+import { faultsOf } from "./Migrations.support.ts"
 
-const directory = Path.resolve(import.meta.dirname, "../../../migrations")
+const directory = Path.join(checkout, "migrations")
+const texts = await migrationsIn(directory)
 
 describe("a migration after the baseline", () => {
-  it("locks no table for long", async () => {
-    const names = (await readdir(directory)).filter((name) => Number.parseInt(name, 10) > baseline)
-    assert.isAbove(names.length, 0)
-    for (const name of names) {
-      assert.deepStrictEqual(faultsOf(await readFile(Path.join(directory, name), "utf8")), [], name)
-    }
+  it("locks no table for long", () => {
+    for (const [name, text] of texts) if (!isBaseline({ name })) assert.deepStrictEqual(faultsOf(text), [], name)
   })
 
   it.for([
@@ -57,33 +57,64 @@ describe("a migration after the baseline", () => {
   })
 })
 
+describe("released migrations", () => {
+  requires("git")
+
+  it("are in this version as the last tag has them, and all others come after them", async () => {
+    assert.deepStrictEqual(contradictions((await releasedIn(checkout)) ?? new Map<string, string>(), texts), [])
+  })
+
+  it("are the ones of the last tag before the current commit", async () => {
+    const repository = await temporaryDirectory()
+    const run = async (...args: ReadonlyArray<string>) =>
+      assert.strictEqual(
+        (await runToEnd("git", ["-C", repository, "-c", "user.name=a", "-c", "user.email=a@b", ...args])).code,
+        0
+      )
+    const write = (name: string, text: string) => writeFile(Path.join(repository, "migrations", name), text)
+    await mkdir(Path.join(repository, "migrations"))
+    await run("init", "--quiet")
+    await write("0001_one.ts", "one")
+    await write("0002_two.ts", "two")
+    await run("add", ".")
+    await run("commit", "--quiet", "-m", "one")
+    assert.isUndefined(await releasedIn(repository))
+    await run("tag", "v1")
+    const released = (await releasedIn(repository)) ?? assert.fail("The tag is not found")
+    assert.deepStrictEqual([...released], [...(await migrationsIn(Path.join(repository, "migrations")))])
+    const changed = new Map([
+      ["0001_other.ts", "other"],
+      ["0002_two.ts", "changed"],
+      ["0003_three.ts", "three"]
+    ])
+    assert.deepStrictEqual(contradictions(released, changed), [
+      "0001_one.ts is released, and was removed or renamed",
+      "0002_two.ts is released, and was changed",
+      "0001_other.ts has to come after 0002_two.ts"
+    ])
+  })
+})
+
 /** Creates a directory of files, from their texts by name. */
-const filesOf = (texts: Readonly<Record<string, string>>) =>
+const filesOf = (files: Readonly<Record<string, string>>) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       // Below the checkout, so that imports find their packages.
       const made = await mkdtemp(Path.join(import.meta.dirname, ".migrations-"))
-      for (const [name, text] of Object.entries(texts)) await writeFile(Path.join(made, name), text)
+      for (const [name, text] of Object.entries(files)) await writeFile(Path.join(made, name), text)
       return made
     }),
     (made) => Effect.promise(() => rm(made, { recursive: true }))
   )
 
-/** Creates a directory of migrations from their bodies by file name. */
+/** Creates a directory of this version's migrations, and of others from their bodies by file name. */
 const migrations = (bodies: Readonly<Record<string, string>>) =>
-  filesOf(
-    Record.map(bodies, (body) => `import { Effect } from "effect"\nimport { SqlClient } from "effect/sql"\n${body}`)
-  )
+  filesOf({
+    ...Object.fromEntries(texts),
+    ...Record.map(bodies, (body) => `import { Effect } from "effect"\nimport { SqlClient } from "effect/sql"\n${body}`)
+  })
 
-/** Creates a directory with the migrations of this version up to a number. */
-const copiesUpTo = Effect.fnUntraced(function* (last: number) {
-  const names = yield* Effect.promise(() => readdir(directory))
-  const copied = names.filter((name) => Number.parseInt(name, 10) <= last)
-  const texts = yield* Effect.promise(() =>
-    Promise.all(copied.map((name) => readFile(Path.join(directory, name), "utf8")))
-  )
-  return yield* filesOf(Object.fromEntries(copied.map((name, i) => [name, texts[i] ?? ""])))
-})
+const nothing = "export default []"
 
 const inTransaction = (...statements: ReadonlyArray<string>) => `
   export default Effect.gen(function* () {
@@ -97,26 +128,52 @@ const alone = (...statements: ReadonlyArray<string>) => `
 
 const index = "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS members_by_name ON members (project_id, name)"
 
-layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
-  it.effect("that fail halfway change nothing, leave those before them, and are applied by the next run", function* () {
-    const sql = yield* PgClient.PgClient
-    const first = inTransaction("CREATE TABLE halfway_first (id text)")
-    const broken = inTransaction("CREATE TABLE halfway_second (id text)", "SELECT 1 / 0")
-    const failing = yield* migrations({ "0901_first.ts": first, "0902_second.ts": broken })
-    const failure = yield* Effect.flip(migrateFrom(failing))
-    assert.strictEqual(failure._tag === "MigrationFailed" ? failure.name : failure._tag, "0902_second")
-    const tables = sql<{ name: string }>`
-      SELECT relname AS name FROM pg_class WHERE relname LIKE 'halfway_%' AND relkind = 'r' ORDER BY 1`
-    assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }])
-    const mended = yield* migrations({
-      "0901_first.ts": first,
-      "0902_second.ts": inTransaction("CREATE TABLE halfway_second (id text)")
-    })
-    assert.deepStrictEqual(yield* migrateFrom(mended), [[902, "second"]])
-    assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }, { name: "halfway_second" }])
-  })
+/** Declares a test on a database of its own, with this version's migrations or with the baseline alone. */
+const onDatabase = (
+  title: string,
+  body: () => Body<PgClient.PgClient | SqlClient.SqlClient | Scope.Scope>,
+  migrations: "all" | "baseline" = "all"
+) =>
+  it.live(title, () =>
+    Effect.gen(function* () {
+      const kept = [...texts].filter(([name]) => migrations === "all" || isBaseline({ name }))
+      yield* migrateFrom(yield* filesOf(Object.fromEntries(kept)))
+      yield* effectOf(body())
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(
+        Layer.unwrap(
+          Effect.map(makeDatabase({ empty: migrations === "baseline" }), (url) =>
+            PgClient.layer({ url, maxConnections: 3 })
+          )
+        )
+      )
+    )
+  )
 
-  it.effect("analyze the tables that they have filled", function* () {
+describe("migrations", () => {
+  onDatabase(
+    "that fail halfway change nothing, leave those before them, and are applied by the next run",
+    function* () {
+      const sql = yield* PgClient.PgClient
+      const first = inTransaction("CREATE TABLE halfway_first (id text)")
+      const broken = inTransaction("CREATE TABLE halfway_second (id text)", "SELECT 1 / 0")
+      const failing = yield* migrations({ "0901_first.ts": first, "0902_second.ts": broken })
+      const failure = yield* Effect.flip(migrateFrom(failing))
+      assert.strictEqual(failure._tag === "MigrationFailed" ? failure.name : failure._tag, "0902_second")
+      const tables = sql<{ name: string }>`
+      SELECT relname AS name FROM pg_class WHERE relname LIKE 'halfway_%' AND relkind = 'r' ORDER BY 1`
+      assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }])
+      const mended = yield* migrations({
+        "0901_first.ts": first,
+        "0902_second.ts": inTransaction("CREATE TABLE halfway_second (id text)")
+      })
+      assert.deepStrictEqual(yield* migrateFrom(mended), ["0902_second"])
+      assert.deepStrictEqual(yield* tables, [{ name: "halfway_first" }, { name: "halfway_second" }])
+    }
+  )
+
+  onDatabase("analyze the tables that they have filled", function* () {
     const sql = yield* PgClient.PgClient
     const directory = yield* migrations({
       "0905_filled.ts": inTransaction(
@@ -124,12 +181,12 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
         "INSERT INTO filled SELECT generate_series(1, 500)"
       )
     })
-    assert.deepStrictEqual(yield* migrateFrom(directory), [[905, "filled"]])
+    assert.deepStrictEqual(yield* migrateFrom(directory), ["0905_filled"])
     const [filled] = yield* sql`SELECT reltuples::int AS rows FROM pg_class WHERE relname = 'filled'`
     assert.deepStrictEqual(filled, { rows: 500 })
   })
 
-  it.effect("that build an index concurrently and fail are run again, and replace what was left of it", function* () {
+  onDatabase("that build an index concurrently and fail are run again, and replace what was left of it", function* () {
     const sql = yield* PgClient.PgClient
     yield* makeProject("acme")
     // Another Anna than the one of the project.
@@ -137,12 +194,12 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
     const directory = yield* migrations({ "0911_index.ts": alone(index) })
     assert.strictEqual((yield* Effect.flip(migrateFrom(directory)))._tag, "MigrationFailed")
     yield* sql`DELETE FROM members WHERE id = 'b'`
-    assert.deepStrictEqual(yield* migrateFrom(directory), [[911, "index"]])
+    assert.deepStrictEqual(yield* migrateFrom(directory), ["0911_index"])
     const [built] = yield* sql`SELECT indisvalid AS valid FROM pg_index WHERE indexrelid = 'members_by_name'::regclass`
     assert.deepStrictEqual(built, { valid: true })
   })
 
-  it.effect("wait for a lock for two seconds at a time, so that statements behind them go on", function* () {
+  onDatabase("wait for a lock for two seconds at a time, so that statements behind them go on", function* () {
     const sql = yield* PgClient.PgClient
     yield* sql`CREATE TABLE held_up (id text)`
     const directory = yield* migrations({
@@ -157,10 +214,10 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
     // The query waits behind the migration's request for a lock, and is answered once that request times out.
     yield* Effect.timeout(sql`SELECT FROM held_up`, "20 seconds")
     yield* execute("ROLLBACK")
-    assert.deepStrictEqual(yield* Fiber.join(fiber), [[921, "held_up"]])
+    assert.deepStrictEqual(yield* Fiber.join(fiber), ["0921_held_up"])
   })
 
-  it.effect("of two processes at once are applied once", function* () {
+  onDatabase("of two processes at once are applied once", function* () {
     const directory = yield* migrations({
       "0931_once.ts": alone("CREATE INDEX CONCURRENTLY IF NOT EXISTS members_once ON members (project_id, active)"),
       "0932_twice.ts": inTransaction("CREATE TABLE applied_once (id text)", "SELECT pg_sleep(0.3)")
@@ -170,83 +227,82 @@ layer(TestDatabase.layer, { excludeTestServices: true })("migrations", (it) => {
   })
 })
 
-/** Declares a test on an empty database. */
-const older = (title: string, body: () => Body<PgClient.PgClient | SqlClient.SqlClient | Scope.Scope>) =>
-  it.live(title, () =>
-    effectOf(body()).pipe(
-      // What the test reserves is returned before the pool is closed.
-      Effect.scoped,
-      Effect.provide(
-        Layer.unwrap(Effect.map(makeDatabase({ empty: true }), (url) => PgClient.layer({ url, maxConnections: 3 })))
-      )
-    )
-  )
+const differenceOf = (error: { readonly _tag: string; readonly message: string }) => {
+  assert.strictEqual(error._tag, "MigrationsDiffer")
+  return error.message
+}
 
-older("migrations give older deliveries the types of their events, also those that are locked at first", function* () {
-  const sql = yield* PgClient.PgClient
-  yield* migrateFrom(yield* copiesUpTo(15))
-  yield* makeProject("acme")
-  yield* sql`INSERT INTO installations (project_id, id, name, status) VALUES ('acme', 'shop', 'Shop', 'active')`
-  yield* sql`
-    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-    SELECT 'acme', 'e' || n, CASE n % 2 WHEN 0 THEN 'crm.deal.created.v1' ELSE 'crm.deal.updated.v1' END, '{}', '', now()
-    FROM generate_series(1, 11000) n`
-  yield* sql`
-    INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
-    SELECT 'acme', 'd' || n, 'shop', 'e' || n, now(), now() FROM generate_series(1, 11000) n`
-  yield* migrateFrom(yield* copiesUpTo(16))
-  const holder = yield* sql.reserve
-  yield* holder.execute("BEGIN", [], undefined)
-  yield* holder.execute("SELECT FROM deliveries WHERE id IN ('d1', 'd9999') FOR UPDATE", [], undefined)
-  const migrating = yield* Effect.forkChild(migrate)
-  const untyped = Effect.orDie(sql`SELECT id FROM deliveries WHERE event_type IS NULL LIMIT 3`)
-  yield* untilRows(untyped, (rows) => rows.length === 2)
-  yield* holder.execute("ROLLBACK", [], undefined)
-  yield* Fiber.join(migrating)
-  const wrong = yield* sql`
-    SELECT deliveries.id FROM deliveries LEFT JOIN events ON events.project_id = deliveries.project_id AND events.id = event_id
-    WHERE event_type IS DISTINCT FROM type`
-  assert.deepStrictEqual(wrong, [])
+describe("a database whose migrations are not the ones of this version", () => {
+  onDatabase("is refused if an applied migration was changed, and nothing is applied", function* () {
+    const changed = yield* migrations({ "0003_outbox.ts": nothing, "0901_new.ts": nothing })
+    assert.match(differenceOf(yield* Effect.flip(migrateFrom(changed))), /^Migration 0003_outbox was changed after/)
+    const sql = yield* PgClient.PgClient
+    assert.deepStrictEqual(yield* sql`SELECT FROM applied_migrations WHERE name = '0901_new'`, [])
+    yield* sql`UPDATE applied_migrations SET checksum = '' WHERE name = '0002_crm'`
+    assert.match(differenceOf(yield* Effect.flip(assertMigrated)), /^Migration 0002_crm was changed after/)
+  })
+
+  onDatabase("is refused if one was removed, though another has its number", function* () {
+    yield* migrateFrom(yield* migrations({ "0901_first.ts": nothing }))
+    const reused = yield* migrations({ "0901_other.ts": nothing, "0902_second.ts": nothing })
+    assert.match(differenceOf(yield* Effect.flip(migrateFrom(reused))), /^The database has migration 0901_first, which/)
+  })
+
+  onDatabase("is accepted if a newer version has applied more", function* () {
+    yield* migrateFrom(yield* migrations({ "9001_later.ts": nothing }))
+    assert.deepStrictEqual(yield* migrate, [])
+    yield* assertMigrated
+  })
 })
 
-older("migrations count the recipients of older campaigns by state, also those that move meanwhile", function* () {
+/** Replaces the ledger by that of the versions before the baseline. */
+const becomeFormer = Effect.gen(function* () {
   const sql = yield* PgClient.PgClient
-  yield* migrateFrom(yield* copiesUpTo(21))
-  yield* makeProject("acme")
+  yield* sql`DROP TABLE applied_migrations`
   yield* sql`
-    INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
-      consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
-    SELECT 'acme', id, '{}', 6, 6, 0, 0, 0, 0, 0, 0, now() FROM unnest(ARRAY['draft', 'kept', 'moving', 'removed']) id`
+    CREATE TABLE effect_sql_migrations (
+      migration_id integer PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT now(), name text NOT NULL
+    )`
   yield* sql`
-    INSERT INTO campaigns (project_id, id, name, audience_id, recipients_removed, final_progress, created_at, updated_at)
-    SELECT 'acme', id, id, id, id = 'removed',
-      CASE id WHEN 'removed' THEN '{"recipients": 6, "sent": 3, "failed": 2, "unknown": 1, "skipped": 0}'::json END,
-      now(), now() FROM audiences`
-  yield* sql`
-    INSERT INTO campaign_recipients (project_id, audience_id, position, client_id, status)
-    SELECT 'acme', id, position, 'c', CASE id WHEN 'draft' THEN 'pending' ELSE status END FROM audiences,
-      unnest(ARRAY['pending', 'sending', 'sent', 'failed', 'unknown', 'skipped']) WITH ORDINALITY AS each (status, position)
-    WHERE id <> 'removed'`
-  yield* migrateFrom(yield* copiesUpTo(22))
-  const holder = yield* sql.reserve
-  yield* holder.execute("BEGIN", [], undefined)
-  const toSent = "UPDATE campaign_recipients SET status = 'sent' WHERE audience_id = 'moving' AND status = 'sending'"
-  yield* holder.execute(toSent, [], undefined)
-  const migrating = yield* Effect.forkChild(migrate)
-  const counted = Effect.orDie(sql`SELECT id FROM audiences WHERE sent_count IS NOT NULL`)
-  // The migration waits for the statement whose recipients it could not see.
-  yield* untilRows(counted, (rows) => rows.length === 2)
-  yield* holder.execute("COMMIT", [], undefined)
-  yield* Fiber.join(migrating)
-  yield* sql`UPDATE campaign_recipients SET status = 'failed' WHERE audience_id = 'moving' AND status = 'unknown'`
-  assert.deepStrictEqual(
-    yield* sql`
-      SELECT id, sent_count, failed_count, unknown_count, skipped_count FROM audiences ORDER BY id`.values,
-    [
-      ["draft", 0, 0, 0, 0],
-      ["kept", 1, 1, 1, 1],
-      ["moving", 2, 2, 0, 1],
-      ["removed", 3, 2, 1, 0]
-    ]
+    INSERT INTO effect_sql_migrations (migration_id, name)
+    SELECT number, name FROM unnest(ARRAY[
+      'projects', 'crm', 'outbox', 'webhooks', 'messaging', 'imports', 'campaigns', 'operators', 'preview_indexes',
+      'retention', 'ended_campaigns', 'keys_by_age', 'ended_sessions', 'replay_ends', 'replayed_deliveries', 'reads',
+      'pages', 'failing_periods', 'due_by_project', 'failing_endpoints', 'attempt_minutes', 'campaign_messages',
+      'recipient_counts', 'moves', 'moving_projects', 'settled_messages', 'earlier_versions'
+    ]) WITH ORDINALITY AS each (name, number)`
+})
+
+describe("a database from before the baseline", () => {
+  onDatabase(
+    "is adopted, and gets the later migrations only",
+    function* () {
+      yield* becomeFormer
+      assert.strictEqual((yield* Effect.flip(assertMigrated))._tag, "MigrationsPending")
+      assert.deepStrictEqual(
+        (yield* migrate).filter((name) => isBaseline({ name })),
+        []
+      )
+      yield* assertMigrated
+      assert.deepStrictEqual(yield* migrate, [])
+    },
+    "baseline"
+  )
+
+  onDatabase(
+    "is refused if it has another migration under one of its numbers, or lacks one",
+    function* () {
+      const sql = yield* PgClient.PgClient
+      yield* becomeFormer
+      yield* sql`UPDATE effect_sql_migrations SET name = 'other' WHERE migration_id = 9`
+      assert.match(
+        differenceOf(yield* Effect.flip(migrate)),
+        /^The database has migration 0009_other, .* new database$/
+      )
+      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id = 9`
+      const lacking = differenceOf(yield* Effect.flip(migrate))
+      assert.match(lacking, /^The database lacks migration 0009_preview_indexes .* of commit \w+ first$/)
+    },
+    "baseline"
   )
 })

@@ -74,18 +74,19 @@ export const pooler = Effect.gen(function* () {
   Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))
 )
 
-/** Checks that exactly the migrations of this version are applied. */
+/** Checks that exactly the migrations of this version are applied, each as this version has it. */
 export const migrations = Effect.gen(function* () {
   const { migrateOnStart } = yield* Settings
-  const { pending, unknown } = yield* migrationStatus
-  if (unknown > 0) {
-    return failed(`${unknown} applied that this version does not know`, "Run the version that the database is of.")
-  }
-  if (pending === 0) return ok("all applied")
+  const { newer, pending } = yield* migrationStatus
+  if (newer > 0) return failed(`${newer} applied by a newer version`, "Run the version that the database is of.")
+  if (pending.length === 0) return ok("all applied")
   return migrateOnStart
-    ? warning(`${pending} pending`, "The next start applies them.")
-    : failed(`${pending} pending`, `Run \`${cli} migrate\`.`)
-}).pipe(Effect.catchCause(failure("Read the database's log: the table effect_sql_migrations can't be read.")))
+    ? warning(`${pending.length} pending`, "The next start applies them.")
+    : failed(`${pending.length} pending`, `Run \`${cli} migrate\`.`)
+}).pipe(
+  Effect.catchTag("MigrationsDiffer", ({ difference, remedy }) => Effect.succeed(failed(difference, `${remedy}.`))),
+  Effect.catchCause(failure("Read the database's log: the table applied_migrations can't be read."))
+)
 
 /**
  * Maximum differences between the clocks of this host and the database, in milliseconds. A wrong clock gives records wrong

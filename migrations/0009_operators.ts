@@ -1,4 +1,4 @@
-/** Operators: an audit of their actions, and links to the console. */
+/** Operators: an audit of their actions, links to the console, and sessions that a sign-out has ended. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
@@ -21,6 +21,14 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE TABLE console_links (
       digest     bytea PRIMARY KEY,
+      expires_at timestamptz(3) NOT NULL
+    )`
+
+  // Sessions of the console that a sign-out has ended. A row is needed until the cookie of its session expires. A session is
+  // valid for all projects, so no project leads the key.
+  yield* sql`
+    CREATE TABLE console_ended_sessions (
+      session_id uuid PRIMARY KEY,
       expires_at timestamptz(3) NOT NULL
     )`
 })

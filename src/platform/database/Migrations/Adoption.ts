@@ -1,0 +1,53 @@
+/**
+ * Adopts databases from before the baseline. The 27 migrations that made them are one baseline today, which makes the same
+ * catalog. Their ledger is another table, which stays as it is: processes of the earlier version read it.
+ */
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { type Migration, MigrationsDiffer, record } from "./Ledger.ts"
+
+/** Number of the last migration of the baseline, which creates all tables. */
+export const baseline = 9
+
+export const isBaseline = ({ name }: Pick<Migration, "name">) => Number.parseInt(name, 10) <= baseline
+
+/** The last commit whose migrations are not the baseline. */
+const lastBefore = "5fba9982"
+
+/** The names that the former ledger has to have, by their numbers from 1. */
+const former: ReadonlyArray<string> = `
+  projects crm outbox webhooks messaging imports campaigns operators preview_indexes retention ended_campaigns
+  keys_by_age ended_sessions replay_ends replayed_deliveries reads pages failing_periods due_by_project
+  failing_endpoints attempt_minutes campaign_messages recipient_counts moves moving_projects settled_messages
+  earlier_versions
+`
+  .trim()
+  .split(/\s+/)
+
+const nameOf = (id: number, name: string) => `${String(id).padStart(4, "0")}_${name}`
+
+/** Records the baseline as applied if a database has exactly the former migrations. Does nothing without a former ledger. */
+export const adopt = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, known: ReadonlyArray<Migration>) {
+  const [table] = yield* sql<{ isFormer: boolean }>`
+    SELECT to_regclass('effect_sql_migrations') IS NOT NULL AND NOT EXISTS (SELECT FROM applied_migrations) AS "isFormer"`
+  if (table?.isFormer !== true) return
+  const rows = yield* sql<{ id: number; name: string }>`
+    SELECT migration_id AS id, name FROM effect_sql_migrations ORDER BY migration_id`
+  const names = rows.map(({ id, name }) => nameOf(id, name))
+  const wanted = former.map((name, i) => nameOf(i + 1, name))
+  const unknown = names.find((name) => !wanted.includes(name))
+  if (unknown !== undefined) {
+    return yield* new MigrationsDiffer({
+      difference: `The database has migration ${unknown}, which commit ${lastBefore} does not have`,
+      remedy: `Export its projects with the version that made it, and import them into a new database`
+    })
+  }
+  const missing = wanted.find((name) => !names.includes(name))
+  if (missing !== undefined) {
+    return yield* new MigrationsDiffer({
+      difference: `The database lacks migration ${missing} of the versions before the baseline`,
+      remedy: `Run \`npm run --silent cli -- migrate\` of commit ${lastBefore} first`
+    })
+  }
+  yield* sql.withTransaction(Effect.forEach(known.filter(isBaseline), (migration) => record(sql, migration)))
+})
