@@ -4,6 +4,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
 import { Api } from "../api/Api.ts"
+import { paths as docsPaths } from "./pages/Docs.ts"
 import { paths as discoveryPaths } from "./pages/Discovery.ts"
 
 /** Returns the methods of a path (without its query); none if the path is unknown. */
@@ -46,7 +47,7 @@ export const mainRoutes = (mcp: boolean): Methods =>
   methodsOf([
     ...operations,
     ...health,
-    ...["/openapi.json", "/docs", ...discoveryPaths].map(get),
+    ...[...docsPaths, ...discoveryPaths].map(get),
     ...(mcp ? [{ ...get("/mcp"), method: "POST" }] : [])
   ])
 

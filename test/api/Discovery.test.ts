@@ -2,6 +2,7 @@
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { get as httpGet, type IncomingMessage } from "node:http"
+import { createHash } from "node:crypto"
 import { buffer } from "node:stream/consumers"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
 import { type Answer, send } from "../support/ContractHttp.ts"
@@ -140,6 +141,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     for (const path of [
       "/openapi.json",
       "/docs",
+      "/docs/viewer.js",
+      "/docs/openapi.json",
       "/contract.md",
       "/llms.txt",
       "/.well-known/api-catalog",
@@ -172,6 +175,17 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
   })
 })
 
+it.live("a browser keeps the script of the reference, which its page names by its hash", function* () {
+  const { url } = yield* startServer({}, "api")
+  const page = yield* send(url, { path: "/docs" })
+  const [, script = "", version] = /<script src="([^"]+\?v=([^"]+))"/.exec(page.text) ?? []
+  const viewer = yield* send(url, { path: `/${script}` })
+  assert.strictEqual(viewer.headers["cache-control"], "public, max-age=31536000, immutable")
+  assert.strictEqual(createHash("sha256").update(viewer.text).digest("base64url"), version)
+  assert.strictEqual(page.headers["cache-control"], "no-cache")
+  assert.isBelow(page.text.length, 4_000)
+})
+
 it.live("with PUBLIC_URL the documents and the redirect of / lead below it", function* () {
   const publicUrl = "https://api.example.com/crm"
   const { url } = yield* startServer({ PUBLIC_URL: publicUrl }, "api")
@@ -182,7 +196,7 @@ it.live("with PUBLIC_URL the documents and the redirect of / lead below it", fun
   assert.lengthOf(introduced, 4)
   for (const target of introduced) assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   // The reference sends requests to the host of its page, and leads there.
-  assert.include((yield* send(url, { path: "/docs" })).text, "](/crm/contract.md)")
+  assert.include((yield* send(url, { path: "/docs/openapi.json" })).text, "](/crm/contract.md)")
   for (const target of [arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
     assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   }

@@ -197,7 +197,7 @@ describe("/docs", () => {
         yield* Effect.promise(() =>
           page.evaluate(`[...document.querySelectorAll("meta[name$=description]")].map(({ content }) => content)`)
         ),
-        Array(2).fill("The project-scoped developer API: CRM, messaging, campaigns and integrations.")
+        ["The project-scoped developer API: CRM, messaging, campaigns and integrations."]
       )
       assert.deepStrictEqual([...asked], [url])
       assert.deepStrictEqual(failures, [])

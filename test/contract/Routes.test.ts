@@ -10,6 +10,7 @@ const openRoutes = {
   "/readyz": 200,
   "/openapi.json": 200,
   "/docs": 200,
+  "/docs/openapi.json": 200,
   "/contract.md": 200,
   "/llms.txt": 200,
   "/.well-known/api-catalog": 200,

@@ -1,12 +1,12 @@
 /**
- * The OpenAPI document and the interactive reference. Both are rendered at their first request, because the reference contains
- * megabytes of script and most processes never serve it. The content security policy of the reference forbids it to load
- * anything from other hosts.
+ * The OpenAPI document, and the interactive reference: a small page, the script of its viewer, and the document in the viewer's
+ * form. All are rendered at their first request, because the script has megabytes and most processes never serve it. The content
+ * security policy of the page forbids it to load anything from other hosts.
  */
 import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerRequest from "effect/http/HttpServerRequest"
-import type * as HttpApi from "effect/http-api/HttpApi"
+import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
 import * as OpenApi from "effect/http-api/OpenApi"
@@ -15,26 +15,36 @@ import { Api } from "../../api/Api.ts"
 import { completeDocument, isSpec } from "../../api/Document.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 
+const pages = { page: "/docs", viewer: "/docs/viewer.js", document: "/docs/openapi.json" } as const
+
+export const paths: ReadonlyArray<string> = ["/openapi.json", ...Object.values(pages)]
+
 export const layer = (publicUrl: string) =>
   HttpRouter.use((router) =>
     Effect.gen(function* () {
       const api = yield* Effect.cached(
         Effect.sync(() => completeDocument(Api.annotate(OpenApi.Servers, [{ url: publicUrl }])))
       )
-      const document = Effect.map(api, (api): Fixed => ({
-        body: Buffer.from(JSON.stringify(OpenApi.fromApi(api))),
-        contentType: "application/json"
-      }))
-      const reference = Effect.map(
-        Effect.flatMap(api, (api) => pageOf(forViewer(api, new URL(publicUrl).pathname))),
-        (html): Fixed => ({
-          body: Buffer.from(html),
+      const viewer = yield* Effect.cached(viewerScript)
+      const page = Effect.map(viewer, (script): Fixed => {
+        const start = startOf(new URL(publicUrl).pathname)
+        return {
+          body: Buffer.from(pageOf(start, hashOf(script, "base64url"))),
           contentType: "text/html; charset=utf-8",
-          headers: { "content-security-policy": policyOf(html, publicUrl), "referrer-policy": "no-referrer" }
-        })
-      )
-      yield* router.add("GET", "/openapi.json", yield* fixedAnswer(document))
-      yield* router.add("GET", "/docs", yield* fixedAnswer(reference))
+          headers: { "content-security-policy": policyOf(start, publicUrl), "referrer-policy": "no-referrer" }
+        }
+      })
+      const script = Effect.map(viewer, (script): Fixed => ({
+        body: Buffer.from(script),
+        contentType: "text/javascript; charset=utf-8",
+        // The page names the script with its hash, so a browser need not ask for it again, and keeps it compiled.
+        headers: { "cache-control": "public, max-age=31536000, immutable" }
+      }))
+      const document = Effect.map(api, (api) => documentOf(forViewer(api, new URL(publicUrl).pathname)))
+      yield* router.add("GET", "/openapi.json", yield* fixedAnswer(Effect.map(api, documentOf)))
+      yield* router.add("GET", pages.page, yield* fixedAnswer(page))
+      yield* router.add("GET", pages.viewer, yield* fixedAnswer(script))
+      yield* router.add("GET", pages.document, yield* fixedAnswer(document))
     })
   )
 
@@ -99,41 +109,60 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   })
 }
 
-/** Renders the reference as HTML. The framework offers the page only as a route, so the route is run here. */
-const pageOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(api: HttpApi.HttpApi<Id, Groups>) =>
-  Effect.gen(function* () {
-    const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })))
-    return withHead(body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : "")
-  }).pipe(
-    Effect.provideService(
-      HttpServerRequest.HttpServerRequest,
-      HttpServerRequest.fromWeb(new Request("http://localhost/docs"))
-    ),
-    Effect.scoped,
-    Effect.orDie
-  )
+const documentOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(
+  api: HttpApi.HttpApi<Id, Groups>
+): Fixed => ({ body: Buffer.from(JSON.stringify(OpenApi.fromApi(api))), contentType: "application/json" })
+
+const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
+const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
+
+/** The script of the viewer. The framework offers it only as a part of its page, so the page of an empty API is rendered. */
+const viewerScript = Effect.gen(function* () {
+  const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(HttpApi.make("empty"))))
+  const html = body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : ""
+  return /<script>([^]*?)<\/script>/.exec(html)?.[1] ?? ""
+}).pipe(
+  Effect.provideService(
+    HttpServerRequest.HttpServerRequest,
+    HttpServerRequest.fromWeb(new Request("http://localhost/docs"))
+  ),
+  Effect.scoped,
+  Effect.orDie
+)
+
+const hashOf = (script: string, encoding: "base64" | "base64url") =>
+  createHash("sha256").update(script).digest(encoding)
+
+/** The inline script of the page, which starts the viewer. `path` is the path of the service. */
+const startOf = (path: string) =>
+  `Scalar.createApiReference("#reference", ${JSON.stringify({ ...scalar, url: `${path.replace(/\/$/, "")}${pages.document}` })})`
+
+/** Has an empty icon, so that the browser requests none. */
+const pageOf = (start: string, version: string) => `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="description" content="${description}" />
+    <link rel="icon" href="data:," />
+    <title>${title}</title>
+  </head>
+  <body>
+    <div id="reference"></div>
+    <script src="docs/viewer.js?v=${version}"></script>
+    <script>${start}</script>
+  </body>
+</html>
+`
 
 /**
- * Shortens the page's `description` metadata to the first sentence, because it contains the whole introduction. Adds an empty
- * icon, so that the browser requests none.
+ * The content security policy of the reference: it runs only the script of the viewer and its inline script, by its hash, and
+ * sends requests only to the API. Inline styles are allowed, as the reference creates its style sheets in the browser.
  */
-const withHead = (html: string) =>
-  html
-    .replace(/(<meta name="(?:og:)?description" content=")([^".]*\.)[^"]*/g, "$1$2")
-    .replace("<head>", '<head>\n    <link rel="icon" href="data:," />')
-
-/**
- * The content security policy of the reference: it runs only its inline scripts, by their hashes, and sends requests only to
- * the API. Inline styles are allowed, as the reference creates its style sheets in the browser.
- */
-const policyOf = (html: string, publicUrl: string): string => {
-  const hashes = [...html.matchAll(/<script>([^]*?)<\/script>/g)].map(
-    // A browser hashes the parsed script, in which every line break is one line feed.
-    ([, script = ""]) => createHash("sha256").update(script.replace(/\r\n?/g, "\n")).digest("base64")
-  )
-  return [
+const policyOf = (start: string, publicUrl: string): string =>
+  [
     "default-src 'none'",
-    `script-src ${hashes.map((hash) => `'sha256-${hash}'`).join(" ")}`,
+    `script-src 'self' 'sha256-${hashOf(start, "base64")}'`,
     "style-src 'unsafe-inline'",
     "img-src 'self' data: blob:",
     "font-src 'self' data:",
@@ -142,4 +171,3 @@ const policyOf = (html: string, publicUrl: string): string => {
     "form-action 'none'",
     "frame-ancestors 'none'"
   ].join("; ")
-}

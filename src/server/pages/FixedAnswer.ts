@@ -35,13 +35,13 @@ export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
           const bytes = yield* Effect.promise(() => compress[encoding](body))
           const etag = `"${createHash("sha256").update(bytes).digest("base64url").slice(0, 22)}"`
           const common = {
-            ...headers,
             etag,
             vary: "accept-encoding",
             // A cache may store the answer, but must revalidate it each time, because the next version of the service has
             // another body.
             "cache-control": "no-cache",
-            "x-content-type-options": "nosniff"
+            "x-content-type-options": "nosniff",
+            ...headers
           }
           const coding = encoding === "identity" ? {} : { "content-encoding": encoding }
           return {
