@@ -6,6 +6,7 @@ const pages = mutating("platform/requests/Pages.ts", "contract/Walk.pages")
 const token = mutating("platform/requests/auth/Token.ts", "platform/requests/auth/Token")
 const bearer = mutating("platform/requests/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("platform/requests/auth/Credentials.ts", "platform/requests/auth/Credentials")
+const keyReads = mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")
 const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys", "cli/token")
 const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
@@ -65,7 +66,7 @@ export const platform = [
   ),
   credentials("AND k.revoked_at IS NULL", ""),
   credentials("const usageResolution = 60_000", "const usageResolution = 600_000"),
-  credentials("Duration.millis(850)", "Duration.millis(8500)"),
+  keyReads('"850 millis"', '"8500 millis"'),
   keys("least(renewed.expires_at, ${graceEnd}::timestamptz)", "${graceEnd}::timestamptz"),
   keys("coalesce(revoked_at, ${now}::timestamptz)", "${now}::timestamptz"),
   keys("[...new Set(given.scopes)]", "[...given.scopes]"),
@@ -77,15 +78,9 @@ export const platform = [
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
   mutating("platform/database/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
-  mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")("found.has(keyId) ||", "true ||"),
-  mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")(
-    "share >= maxWaiting / shares.size",
-    "false"
-  ),
-  mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")(
-    "`network ${network}`",
-    "`network`"
-  ),
+  keyReads("known !== undefined) return readKnown", "known !== undefined) return readUnknown"),
+  keyReads("known ?? missing.get(keyId)", "known"),
+  keyReads("waiting >= maxWaiting", "false"),
   mutating("platform/database/Database.ts", "platform/database/Database/Timeouts")(
     "timeout - (performance.now() - arrivedAt)",
     "timeout"
@@ -99,10 +94,7 @@ export const platform = [
     "&& own >= capacity / this.waiting.size",
     ""
   ),
-  mutating("platform/mutations/NameHash.ts", "platform/mutations/FairQueue")(
-    "hash = Math.imul(hash ^ 0x10000, prime)",
-    ""
-  ),
+  mutating("platform/NameHash.ts", "platform/mutations/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("platform/secrets/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   listening("isRefused ? 401", "false ? 401"),

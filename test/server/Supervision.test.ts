@@ -124,10 +124,8 @@ layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
 
 it("a fiber of the service is under supervision, or belongs to a request or a command", () => {
   const own = [
-    // The look-up of a credential, which continues for all requests that wait for it.
+    // The note that a key was used, which no request waits for.
     "platform/requests/auth/Credentials.ts",
-    // The read of waiting unknown keys, which continues for all of them.
-    "platform/requests/auth/KeyReads.ts",
     // A reconnect, which ends by itself.
     "platform/requests/rateLimit/RedisStore.ts",
     // The sessions of a move, which a command keeps open.

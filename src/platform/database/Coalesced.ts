@@ -56,15 +56,14 @@ export const coalesce = <Input, Output, E>(
   }
 
   const flush = () => {
-    const calls = waiting.filter(({ interrupted }) => !interrupted)
-    waiting = []
-    lastWasOne = calls.length === 1
-    while (calls.length > 0 && inFlight < maxInFlight) {
-      const batch = calls.splice(0, maxBatch)
+    waiting = waiting.filter(({ interrupted }) => !interrupted)
+    lastWasOne = waiting.length === 1
+    while (inFlight < maxInFlight) {
+      const batch = waiting.splice(0, maxBatch)
       const [first] = batch
-      if (first !== undefined) send(batch, first)
+      if (first === undefined) return
+      send(batch, first)
     }
-    waiting = calls
   }
 
   return (input) =>

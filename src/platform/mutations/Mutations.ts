@@ -6,7 +6,7 @@ import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { coalesce } from "../database/Coalesced.ts"
 import { capacityOf, clients, retryContended } from "../database/Database.ts"
 import { plannedOnce } from "../database/Lookups.ts"
-import { hashOf } from "./NameHash.ts"
+import { hashOf } from "../NameHash.ts"
 
 interface Key {
   readonly projectId: ProjectId

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { capacity, FairQueue, type Queued } from "../../../src/platform/mutations/FairQueue.ts"
-import { hashOf } from "../../../src/platform/mutations/NameHash.ts"
+import { hashOf } from "../../../src/platform/NameHash.ts"
 
 interface Item extends Queued {
   readonly label: string

@@ -1,15 +1,15 @@
-/** Verifies bearer tokens. Keys are cached for less than a second, so that a revocation takes effect within a second. */
-import { Clock, Context, Duration, Effect, Layer, Option } from "effect"
+/** Verifies bearer tokens. Keys are remembered for less than a second, so that a revocation takes effect within a second. */
+import { Clock, Context, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../../api/Access.ts"
 import { defaultRateLimits, type RateLimit } from "../../../api/Authentication.ts"
 import type { KeyId, MemberId, ProjectId } from "../../../api/schema/Ids.ts"
 import { ServiceUnavailable } from "../../../api/Problems.ts"
-import { statement } from "../../database/Database.ts"
-import { cachedFor, monotonicMillis } from "../../MonotonicTime.ts"
+import { retryContended } from "../../database/Database.ts"
+import { monotonicMillis } from "../../MonotonicTime.ts"
 import { isClosed, type State } from "../../Moves.ts"
 import { type Bucket, bucketsOf } from "../rateLimit/RateLimits.ts"
-import { pacedReads } from "./KeyReads.ts"
+import { makeKeyReads } from "./KeyReads.ts"
 import { type Presented, sameHash } from "./Token.ts"
 
 /** A valid API key, with the settings of its project. */
@@ -41,18 +41,13 @@ interface Row extends Omit<Credential, "buckets"> {
 }
 
 interface Entry extends Verified {
+  readonly keyId: KeyId
   /** Whether another database serves the project, or is to serve it. */
   readonly isClosed: boolean
   readonly tokenHash: Uint8Array
   readonly expiresAt: number
   lastUsedAt: number
 }
-
-/**
- * Time for which a key is cached. A revocation, or a change of modules, members or entitlements, has to take effect within a
- * second. The rest of the second is for the statement that reads the key.
- */
-const timeToLive = Duration.millis(850)
 
 /** Minimum time between two writes of `lastUsedAt`, in milliseconds. */
 const usageResolution = 60_000
@@ -69,6 +64,7 @@ export class Credentials extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const scope = yield* Effect.scope
+      const clock = yield* Clock.Clock
 
       const read = (keyIds: ReadonlyArray<KeyId>) => sql<Row>`
         SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
@@ -79,17 +75,8 @@ export class Credentials extends Context.Service<
           JOIN projects p ON p.project_id = k.project_id
           LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
         WHERE k.key_id = ANY(${keyIds}::text[]) AND k.revoked_at IS NULL`
-      const readOne = yield* pacedReads((keyIds) => statement(read(keyIds)))
-
-      const find = yield* cachedFor(
-        Effect.fnUntraced(function* (keyId: KeyId) {
-          // The duration of the read counts as part of the time in the cache.
-          const { row, took } = yield* readOne(keyId)
-          const left = Duration.max(Duration.zero, Duration.subtract(timeToLive, took))
-          const clock = yield* Clock.Clock
-          return { entry: Option.map(row, (row) => toEntry(row, left, clock)), left }
-        }),
-        { capacity: 10_000, timeToLive: ({ left }) => left }
+      const find = makeKeyReads(clock, (keyIds, until) =>
+        Effect.map(retryContended(read(keyIds)), (rows) => rows.map((row) => toEntry(row, until, clock)))
       )
 
       const touch = (entry: Entry, now: number) => {
@@ -112,10 +99,9 @@ export class Credentials extends Context.Service<
 
       return {
         verify: ({ hash, keyId }) =>
-          Effect.flatMap(find(keyId), ({ entry }) => {
-            if (Option.isNone(entry) || !sameHash(entry.value.tokenHash, hash)) return Effect.succeedNone
-            if (entry.value.isClosed) return Effect.fail(moving())
-            return Effect.clockWith((clock) => accept(entry.value, clock.currentTimeMillisUnsafe()))
+          Effect.flatMap(find(keyId), ({ key }) => {
+            if (key === undefined || !sameHash(key.tokenHash, hash)) return Effect.succeedNone
+            return key.isClosed ? Effect.fail(moving()) : accept(key, clock.currentTimeMillisUnsafe())
           })
       }
     })
@@ -125,17 +111,17 @@ export class Credentials extends Context.Service<
 const moving = () =>
   new ServiceUnavailable({ detail: "The project is being moved to another database. Send the request again." })
 
-/** `left` is the rest of `timeToLive` after the read. The entry ends earlier if the key expires earlier. */
+/** `until` is the monotonic time until which the key is remembered. The credential ends earlier if the key expires earlier. */
 const toEntry = (
   { expiresAt, lastUsedAt, moveState, rateLimits, tokenHash, ...credential }: Row,
-  left: Duration.Duration,
+  until: number,
   clock: Clock.Clock
 ): Entry => ({
+  keyId: credential.keyId,
   credential: { ...credential, buckets: bucketsOf(credential.projectId, { ...defaultRateLimits, ...rateLimits }) },
   tokenHash,
   isClosed: isClosed(moveState),
-  until:
-    monotonicMillis(clock) + Math.min(Duration.toMillis(left), expiresAt.getTime() - clock.currentTimeMillisUnsafe()),
+  until: Math.min(until, monotonicMillis(clock) + expiresAt.getTime() - clock.currentTimeMillisUnsafe()),
   expiresAt: expiresAt.getTime(),
   lastUsedAt: lastUsedAt?.getTime() ?? 0
 })

@@ -1,115 +1,91 @@
 /**
- * Reads API keys from the database. A key that this process has found recently is read immediately. All other keys count as
- * unknown, also the keys of invented tokens. Only a burst of unknown keys is read immediately. Beyond the burst, unknown keys
- * wait for the next read, which is one statement for all waiting keys. So invented tokens do not cost a statement each.
- *
- * Each network that callers connect from has its own burst and an equal share of the waiting keys. So invented tokens of one
- * network do not delay or refuse new tokens of other networks. Behind a load balancer, all callers share one address and so one
- * burst, because no header with another address is trusted.
+ * Reads API keys from the database, and remembers for less than a second what it read: the key, or that there is none. The keys
+ * that are asked for in one turn of the event loop are one statement. Keys that were found before and keys that were not have
+ * separate queues and separate memory, so that invented tokens delay no caller whose key is known, and refuse none.
  */
-import { Clock, Deferred, Duration, Effect, Exit, Option, Result, type Scope } from "effect"
-import * as HttpServerRequest from "effect/http/HttpServerRequest"
-import * as NetAddress from "effect/net/NetAddress"
+import { type Clock, Duration, Effect } from "effect"
 import type { KeyId } from "../../../api/schema/Ids.ts"
 import { ServiceUnavailable } from "../../../api/Problems.ts"
+import { coalesce } from "../../database/Coalesced.ts"
 import { monotonicMillis } from "../../MonotonicTime.ts"
-import { RecentSet } from "./RecentSet.ts"
-import { TokenBuckets } from "../rateLimit/TokenBuckets.ts"
+import { hashOf } from "../../NameHash.ts"
 
-interface Found<Row> {
-  readonly row: Option.Option<Row>
-  readonly took: Duration.Duration
+/** What a read found. */
+export interface KeyRead<Key> {
+  readonly keyId: KeyId
+  /** The key; undefined if there is none with this id. */
+  readonly key: Key | undefined
+  /** The monotonic time in milliseconds until which the key need not be read again. */
+  readonly until: number
 }
 
-type Read<Row> = (keyIds: ReadonlyArray<KeyId>) => Effect.Effect<ReadonlyArray<Row>, ServiceUnavailable>
-
-/** The burst of one network: 20 unknown keys are read immediately, then 10 a second. */
-const atOnce = { limit: 20, windowSeconds: 2 }
-
-const atOnceInAll = { limit: 200, windowSeconds: 2 }
-
-/** Time between the first waiting key and the read of all waiting keys. */
-const pause = Duration.millis(50)
-
 /**
- * While this many keys wait, a network that already has its equal share of the waiting keys is refused. Ordinary load brings
- * fewer requests in `pause`, so only a flood reaches the limit.
+ * Time for which a read is remembered. A revocation, or a change of modules, members or entitlements, has to take effect within a
+ * second. The time begins before the statement; the rest of the second is for the answer.
  */
-const maxWaiting = 5_000
+const timeToLive = Duration.toMillis("850 millis")
 
-const tooMany = () =>
-  new ServiceUnavailable({ detail: "Too many unknown tokens are sent from this address. Send the request again." })
+/** Maximum number of keys of a statement, and of statements in flight. */
+const [maxBatch, maxInFlight] = [500, 2]
 
-/**
- * Returns the network of an address: an IPv4 address itself, or the /64 of an IPv6 address, because a single caller may have a
- * whole /64.
- */
-export const networkOf = (address: string): string => {
-  const [host = ""] = address.split("%")
-  const parsed = NetAddress.ipv6FromString(host)
-  return Result.isFailure(parsed) || NetAddress.isIpv4Mapped(parsed.success)
-    ? host
-    : NetAddress.ipv6ToSegments(parsed.success).slice(0, 4).join(":")
+/** Number of requests with an unknown key that wait at most. Further ones are refused. Only a flood reaches the limit. */
+export const maxWaiting = 5_000
+
+const tooMany = () => new ServiceUnavailable({ detail: "Too many unknown tokens are sent. Send the request again." })
+
+/** Number of places in a `RecentReads`. It is a power of two, because the place is found by a bit mask. */
+const places = 16_384
+
+/** The last read of each place. The hash of a key's id determines the place, and a later key with the same place replaces it. */
+class RecentReads<Key> {
+  private readonly reads = Array.from<KeyRead<Key> | undefined>({ length: places })
+
+  get(keyId: KeyId): KeyRead<Key> | undefined {
+    const read = this.reads[hashOf(keyId) & (places - 1)]
+    return read?.keyId === keyId ? read : undefined
+  }
+
+  add(read: KeyRead<Key>): void {
+    this.reads[hashOf(read.keyId) & (places - 1)] = read
+  }
 }
 
-const currentNetwork = Effect.map(Effect.serviceOption(HttpServerRequest.HttpServerRequest), (request) =>
-  Option.match(
-    Option.flatMap(request, ({ remoteAddress }) => remoteAddress),
-    { onNone: () => "", onSome: networkOf }
-  )
-)
+/**
+ * Makes the function that looks up a key by its id. `read` returns the keys that exist, in any order. `until` is the monotonic
+ * time until which they are remembered.
+ */
+export const makeKeyReads = <Key extends { readonly keyId: KeyId }>(
+  clock: Clock.Clock,
+  read: (keyIds: ReadonlyArray<KeyId>, until: number) => Effect.Effect<ReadonlyArray<Key>, ServiceUnavailable>
+): ((keyId: KeyId) => Effect.Effect<KeyRead<Key>, ServiceUnavailable>) => {
+  const found = new RecentReads<Key>()
+  const missing = new RecentReads<Key>()
+  let waiting = 0
 
-export const pacedReads = <Row extends { readonly keyId: KeyId }>(
-  read: Read<Row>
-): Effect.Effect<(keyId: KeyId) => Effect.Effect<Found<Row>, ServiceUnavailable>, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const scope = yield* Effect.scope
-    const found = new RecentSet()
-    const buckets = new TokenBuckets()
-    const waiting = new Map<KeyId, Deferred.Deferred<Found<Row>, ServiceUnavailable>>()
-    /** The number of waiting keys of each network. */
-    const shares = new Map<string, number>()
-
-    const readAll = Effect.fnUntraced(function* (keyIds: ReadonlyArray<KeyId>) {
-      const [took, rows] = yield* Effect.timed(read(keyIds))
-      const byId = new Map(rows.map((row) => [row.keyId, row]))
-      for (const { keyId } of rows) found.add(keyId)
-      return (keyId: KeyId): Found<Row> => ({ row: Option.fromUndefinedOr(byId.get(keyId)), took })
-    })
-
-    const readWaiting = Effect.gen(function* () {
-      yield* Effect.sleep(pause)
-      const batch = [...waiting]
-      waiting.clear()
-      shares.clear()
-      const result = yield* Effect.exit(readAll(batch.map(([keyId]) => keyId)))
-      for (const [keyId, deferred] of batch) {
-        yield* Deferred.done(
-          deferred,
-          Exit.map(result, (foundOf) => foundOf(keyId))
-        )
-      }
-    })
-
-    const wait = (keyId: KeyId, network: string): Effect.Effect<Found<Row>, ServiceUnavailable> => {
-      const other = waiting.get(keyId)
-      if (other !== undefined) return Deferred.await(other)
-      const share = shares.get(network) ?? 0
-      if (waiting.size >= maxWaiting && share >= maxWaiting / shares.size) return Effect.fail(tooMany())
-      shares.set(network, share + 1)
-      const deferred = Deferred.makeUnsafe<Found<Row>, ServiceUnavailable>()
-      waiting.set(keyId, deferred)
-      const begun = waiting.size === 1 ? Effect.forkIn(readWaiting, scope) : Effect.void
-      return Effect.andThen(begun, Deferred.await(deferred))
-    }
-
-    const isWithinBurst = (network: string, now: number) =>
-      buckets.take(`network ${network}`, atOnce, now).allowed && buckets.take("all", atOnceInAll, now).allowed
-
-    return Effect.fnUntraced(function* (keyId) {
-      const network = yield* currentNetwork
-      return found.has(keyId) || isWithinBurst(network, monotonicMillis(yield* Clock.Clock))
-        ? (yield* readAll([keyId]))(keyId)
-        : yield* wait(keyId, network)
+  const readAll = Effect.fnUntraced(function* (keyIds: ReadonlyArray<KeyId>) {
+    const until = monotonicMillis(clock) + timeToLive
+    const keys = new Map((yield* read([...new Set(keyIds)], until)).map((key) => [key.keyId, key]))
+    return keyIds.map((keyId) => {
+      const result = { keyId, key: keys.get(keyId), until }
+      // A key that was revoked stays among the found ones, with this result.
+      const isKnown = result.key !== undefined || found.get(keyId) !== undefined
+      ;(isKnown ? found : missing).add(result)
+      return result
     })
   })
+  const readKnown = coalesce(maxBatch, readAll, maxInFlight)
+  const readUnknown = coalesce(maxBatch, readAll, maxInFlight)
+  const end = Effect.sync(() => {
+    waiting--
+  })
+
+  return (keyId) => {
+    const known = found.get(keyId)
+    const last = known ?? missing.get(keyId)
+    if (last !== undefined && monotonicMillis(clock) < last.until) return Effect.succeed(last)
+    if (known !== undefined) return readKnown(keyId)
+    if (waiting >= maxWaiting) return Effect.fail(tooMany())
+    waiting++
+    return Effect.ensuring(readUnknown(keyId), end)
+  }
+}
