@@ -49,12 +49,29 @@ export const platform = [
   mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
+  mutating("platform/outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
+    "const framingLimit = 65_536",
+    "const framingLimit = Infinity"
+  ),
+  mutating("platform/outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
+    "maxInterim = 3",
+    "maxInterim = 4"
+  ),
+  mutating("platform/outbound/Exchange.ts", "integrations/endpoints/Sender.connections")(": this.served > 0 &&", ": "),
+  mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.connections")(
+    "clientTtl: usedFor",
+    "clientTtl: Infinity"
+  ),
+  mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.answers")(
+    "socket?.writableLength === 0",
+    "true"
+  ),
   mutating("platform/requests/auth/Bearer.ts", "contract/Connections")(
     "last?.authorization === authorization",
     "last !== undefined"
   ),
   mutating("platform/requests/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("platform/MonotonicTime.ts", "integrations/endpoints/Sender/Names")("< entry.until", "< Infinity"),
+  mutating("platform/MonotonicTime.ts", "platform/outbound/Names")("< entry.until", "< Infinity"),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),

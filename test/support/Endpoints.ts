@@ -102,3 +102,30 @@ export const answering = (...lines: ReadonlyArray<string>) => endpoint(({ socket
 /** Returns a complete answer with a status and further header lines. */
 export const answerOf = (status: number, ...headers: ReadonlyArray<string>) =>
   [`HTTP/1.1 ${status} Told so`, "content-length: 2", ...headers, "", "ok"].join("\r\n")
+
+/** Starts an endpoint that answers every request with a beginning, and with the same bytes again and again for as long as it is read. */
+export const pouring = (beginning: string, again: string) =>
+  endpoint(({ socket }) => {
+    const pour = () => {
+      while (!socket.destroyed && socket.write(again));
+    }
+    socket.on("drain", pour).write(beginning)
+    pour()
+  })
+
+const chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+/** Answers without an end, whose bytes are no part of a body or few of it: each with its beginning and what is repeated. */
+export const endless: ReadonlyArray<readonly [what: string, beginning: string, again: string]> = [
+  ["chunk extensions", chunked, `1;${"x".repeat(65_000)}\r\ny\r\n`],
+  ["one chunk extension", `${chunked}1;`, "x".repeat(65_536)],
+  ["leading zeros of a chunk's size", chunked, "0".repeat(65_536)],
+  ["interim answers", "", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000)],
+  ["long interim answers", "", `HTTP/1.1 103 Early Hints\r\nlink: ${"x".repeat(15_000)}\r\n\r\n`],
+  ["empty lines", "", "\r\n".repeat(30_000)],
+  ["a status line", "HTTP/1.1 200 ", "x".repeat(65_536)],
+  ["a header's name", "HTTP/1.1 200 OK\r\n", "x".repeat(65_536)],
+  ["a header's value", "HTTP/1.1 200 OK\r\nx: ", "x".repeat(65_536)],
+  ["space before a header's value", "HTTP/1.1 200 OK\r\nx:", " ".repeat(65_536)],
+  ["trailers", `${chunked}0\r\n`, "x: y\r\n".repeat(10_000)]
+]

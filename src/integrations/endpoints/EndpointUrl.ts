@@ -1,7 +1,7 @@
 /** Checks the URL of a webhook (contract §10). The addresses of a host name may change, so each delivery checks them. */
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
-import { hostOf } from "../../platform/outbound/Host.ts"
+import { hostOf } from "../../platform/outbound/Names.ts"
 import { type AllowedNetworks, classify, type AddressClass } from "./Addresses.ts"
 
 /** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
@@ -31,7 +31,7 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
     return Result.fail(
       "The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS)."
     )
-  if (!mayConnect(url, addressClass)) return Result.fail("The endpoint URL must use https.")
+  if (!mayConnect(url.protocol, addressClass)) return Result.fail("The endpoint URL must use https.")
   return Result.succeed({ url, host, isAddress })
 }
 
@@ -39,5 +39,5 @@ export const endpointFault = (text: string, allowed: AllowedNetworks): Option.Op
   Result.getFailure(checkEndpoint(text, allowed))
 
 /** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */
-export const mayConnect = (url: URL, addressClass: AddressClass): boolean =>
-  addressClass === "allowed" || (addressClass === "public" && url.protocol === "https:")
+export const mayConnect = (protocol: string, addressClass: AddressClass): boolean =>
+  addressClass === "allowed" || (addressClass === "public" && protocol === "https:")

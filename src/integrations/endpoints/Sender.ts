@@ -1,24 +1,26 @@
 /** Sends deliveries over HTTP to endpoints that are not trusted: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
 import {
-  type Destination,
-  destinationOf,
+  ConnectFailed,
+  type FindAddresses,
   freshConnections,
   keptConnections
 } from "../../platform/outbound/Connections.ts"
 import { postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../../platform/outbound/Exchange.ts"
+import { cacheAddresses, type Resolve, resolveName } from "../../platform/outbound/Names.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
-import { checkEndpoint, type Endpoint, mayConnect } from "./EndpointUrl.ts"
+import { checkEndpoint, mayConnect } from "./EndpointUrl.ts"
 import { textOf } from "./Sender/AnswerText.ts"
-import { Names } from "./Sender/Names.ts"
 
 interface SenderConfig {
   /** Maximum duration from the resolution of the name to the end of the answer (`WEBHOOK_TIMEOUT`). */
   readonly timeout: Duration.Duration
   /** Networks that may be called though not public (`WEBHOOK_ALLOWED_NETWORKS`). */
   readonly allowed: AllowedNetworks
+  /** Default: as the system does, cached. */
+  readonly resolve?: Resolve
 }
 
 export interface Delivery {
@@ -29,7 +31,7 @@ export interface Delivery {
 }
 
 /** Why an attempt got no answer. Attempt logs store the codes, so existing codes must not change. */
-type FailureCode = ExchangeFailed["code"] | "timeout" | "address_refused" | "internal"
+type FailureCode = ExchangeFailed["code"] | "internal"
 
 /**
  * `retryAfter` is the delay that the endpoint requests, counted from the end of the attempt. `body` is the part of the answer that the
@@ -43,21 +45,6 @@ export type Outcome =
       readonly body: string | null
     }
   | { readonly _tag: "failed"; readonly code: FailureCode }
-
-/**
- * An allowed URL. `resolved` has the addresses of its host at the last call. `destination` is undefined if none of them may be
- * called.
- */
-interface Target {
-  readonly endpoint: Endpoint
-  /** The host of the URL if the host is an address; undefined if it is a name. */
-  readonly literal: ReadonlyArray<string> | undefined
-  resolved: ReadonlyArray<string>
-  destination: Destination | undefined
-}
-
-/** Maximum number of URLs whose targets are cached. */
-const maxTargets = 10_000
 
 export const isSuccess = (outcome: Outcome): boolean => outcome._tag === "answered" && is2xx(outcome.status)
 
@@ -83,86 +70,44 @@ export class Sender extends Context.Service<
     readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
   }
 >()("developer-api/integrations/endpoints/Sender") {
-  static readonly layerNoDeps = (config: SenderConfig) =>
+  static readonly layer = (config: SenderConfig) =>
     Layer.effect(
       Sender,
       Effect.gen(function* () {
-        const names = yield* Names
-        const kept = yield* keptConnections
+        const { allowed } = config
         const timeout = Duration.toMillis(config.timeout)
+        const find = addressesOf(config.resolve ?? (yield* cacheAddresses(resolveName())), allowed)
+        const kept = yield* keptConnections(find)
+        const fresh = freshConnections(find)
 
-        const targets = new Map<string, Option.Option<Target>>()
-        /** None if the URL may not be called. */
-        const targetOf = (url: string) => {
-          const known = targets.get(url)
-          if (known !== undefined) return known
-          if (targets.size >= maxTargets) targets.clear()
-          const target = Option.map(Result.getSuccess(checkEndpoint(url, config.allowed)), (endpoint): Target => ({
-            endpoint,
-            literal: endpoint.isAddress ? [endpoint.host] : undefined,
-            resolved: [],
-            destination: undefined
-          }))
-          targets.set(url, target)
-          return target
-        }
-
-        /** Undefined if none of the addresses may be called. The same list is not checked again. */
-        const destinationAt = (target: Target, addresses: ReadonlyArray<string>) => {
-          if (target.resolved === addresses) return target.destination
-          const { url } = target.endpoint
-          const checked = addresses.filter((address) => mayConnect(url, classify(address, config.allowed)))
-          target.resolved = addresses
-          target.destination = checked.length === 0 ? undefined : destinationOf(url, checked)
-          return target.destination
-        }
-
-        const post = (target: Target, addresses: ReadonlyArray<string>, { body, headers }: Delivery, until: number) => {
-          const to = destinationAt(target, addresses)
-          if (to === undefined) return Effect.succeed(failed("address_refused"))
-          const post = { to, headers, body, bodyLimit, until }
+        const post = (url: URL, { body, headers }: Delivery) => {
+          const post = { url, headers, body, bodyLimit, until: performance.now() + timeout }
           return Effect.matchEffect(exchange(kept, post), {
             onSuccess: answered,
             onFailure: ({ code, stale }) =>
               stale
-                ? Effect.matchEffect(exchange(freshConnections, post), { onSuccess: answered, onFailure: unanswered })
+                ? Effect.matchEffect(exchange(fresh, post), { onSuccess: answered, onFailure: unanswered })
                 : Effect.succeed(failed(code))
           })
         }
 
-        const resolved = (target: Target, delivery: Delivery, until: number) =>
-          names.resolve(target.endpoint.host).pipe(
-            Effect.timeoutOption(config.timeout),
-            Effect.flatMap(
-              Option.match({
-                onNone: () => Effect.succeed(failed("timeout")),
-                onSome: (addresses) => post(target, addresses, delivery, until)
-              })
-            ),
-            Effect.orElseSucceed(() => failed("dns_failed"))
-          )
-
         return {
           send: (delivery) =>
             Effect.withFiber((fiber) => {
-              const until = performance.now() + timeout
-              const target = Option.getOrUndefined(targetOf(delivery.url))
+              const endpoint = Result.getSuccess(checkEndpoint(delivery.url, allowed))
               // The URL was allowed when it was configured. Since then, the operator has removed its network from the allowed
               // networks.
-              if (target === undefined) return Effect.succeed(failed("address_refused"))
-              const { endpoint, literal } = target
-              const sent =
-                literal === undefined ? resolved(target, delivery, until) : post(target, literal, delivery, until)
+              if (Option.isNone(endpoint)) return Effect.succeed(failed("address_refused"))
+              const { url } = endpoint.value
+              const sent = post(url, delivery)
               // Computing the attributes takes more CPU time than the signature, and only a tracer uses them.
               return fiber.getRef(References.TracerEnabled)
-                ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(endpoint, outcome)))
+                ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(url, outcome)))
                 : sent
             })
         }
       })
     )
-
-  static readonly layer = (config: SenderConfig) => Sender.layerNoDeps(config).pipe(Layer.provide(Names.layer))
 
   static readonly layerOfSettings = Layer.unwrap(
     Effect.map(Settings, ({ webhooks }) =>
@@ -170,6 +115,17 @@ export class Sender extends Context.Service<
     )
   )
 }
+
+/** Finds those addresses of a host that may be called. */
+const addressesOf =
+  (resolve: Resolve, allowed: AllowedNetworks): FindAddresses =>
+  ({ host, protocol }) =>
+    Effect.flatMap(resolve(host), (addresses) => {
+      const callable = addresses.filter((address) => mayConnect(protocol, classify(address, allowed)))
+      return callable.length > 0
+        ? Effect.succeed(callable)
+        : Effect.fail(new ConnectFailed({ code: "address_refused" }))
+    })
 
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
@@ -187,7 +143,7 @@ const answered = ({ body: bytes, retryAfter, status }: Answer): Effect.Effect<Ou
       }))
 }
 
-const attributes = ({ url }: Endpoint, outcome: Outcome) => ({
+const attributes = (url: URL, outcome: Outcome) => ({
   ...postAttributes(url),
   ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : {})
 })

@@ -1,6 +1,6 @@
 import { Effect, Option, References, type Tracer } from "effect"
 import { traceparentOf } from "../telemetry/TraceContext.ts"
-import { hostOf } from "./Host.ts"
+import { hostOf } from "./Names.ts"
 
 /**
  * Returns the attributes of a POST (OpenTelemetry's semantic conventions for HTTP clients). The path and the query are left out,

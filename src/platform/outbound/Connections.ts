@@ -1,202 +1,187 @@
-/** Connections of outbound requests. Each has an `undici` client of its own, and at most one request in flight. */
-import { Effect } from "effect"
+/**
+ * Connections of outbound requests, by undici. The addresses of a host are looked up and checked once for each connection, which is
+ * made to one of them.
+ */
+import { Cause, Data, Effect, Exit, Option } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
-import { Client } from "undici"
-import { hostOf } from "./Host.ts"
-import { skipInterim } from "./Interim.ts"
+import type { NameUnresolved } from "./Names.ts"
+import { Agent, type buildConnector, Client, type Dispatcher, Pool } from "undici"
 
-/** The phase of a connection, named by the error code of a failure in this phase. */
-export type Phase = "connect_failed" | "dns_failed" | "tls_failed" | "connection_lost"
+/** Why there is no connection. */
+export class ConnectFailed extends Data.TaggedError("ConnectFailed")<{
+  readonly code: "address_refused" | "connect_failed" | "dns_failed" | "tls_failed"
+}> {}
 
-/** The target of requests. It is made once for many requests, because the getters of a URL make a new text at each access. */
-export interface Destination {
-  readonly url: URL
-  /** The addresses to connect to, at least one. Undefined: the operating system resolves the host. */
-  readonly addresses: ReadonlyArray<string> | undefined
-  readonly origin: string
-  readonly path: string
-  /** Requests with the same key may share connections. */
-  readonly key: string
+/** The host and port of a URL. */
+export interface Target {
+  /** A name, or an address without brackets. */
+  readonly host: string
+  readonly port: number
+  readonly protocol: string
 }
 
-/** `addresses` are ignored if the host of the URL is an address. */
-export const destinationOf = (url: URL, addresses?: ReadonlyArray<string>): Destination => ({
-  url,
-  addresses,
-  origin: url.origin,
-  path: `${url.pathname}${url.search}`,
-  key: `${url.origin} ${addresses?.join() ?? ""}`
-})
+/** Returns the addresses of a host that may be connected to, at least one, in the order in which they are tried. */
+export type FindAddresses = (target: Target) => Effect.Effect<ReadonlyArray<string>, ConnectFailed | NameUnresolved>
 
-/**
- * A client and its connection. undici opens the connection when a request is dispatched. If the connection has closed, the
- * next request opens another.
- */
-export interface Connection {
-  readonly client: Client
-  readonly key: string
-  /** Whether the connection stays open after the answer. */
-  readonly isKept: boolean
-  readonly state: {
-    socket: Socket | undefined
-    phase: Phase
-    /** Number of requests that were answered on the current connection. */
-    served: number
-    /** Time at which the connection became idle, in milliseconds of `performance.now()`. */
-    idleSince: number
-    /** Makes the socket skip the interim answers of the next request. To be called before each request. */
-    expectAnswer: () => void
+/** A handler of undici that knows the line on which its request is. */
+export interface Call extends Dispatcher.DispatchHandler {
+  line: Line | undefined
+  /** Called when more bytes arrive than the line may read. */
+  readonly overflow: () => void
+}
+
+/** Number of sockets, and of requests that are written to one and are not answered. */
+interface Counts {
+  open: number
+  busy: number
+}
+
+/** A client of undici that has at most one connection, with at most one request in flight. */
+export class Line extends Client {
+  counts: Counts = { open: 0, busy: 0 }
+  /** The connection. It stays here after its end, until there is another one. */
+  socket: Socket | undefined
+  /** Number of requests that were answered on the connection. */
+  served = 0
+  /** Number of bytes that may have been read from the connection at the end of the current request. */
+  readUpTo = 0
+  /** The request in flight. */
+  call: Call | undefined
+  /** Ends a connection that is not established yet. */
+  giveUp = () => {}
+
+  // undici calls it with the handlers of `exchange` only.
+  override dispatch(options: Dispatcher.DispatchOptions, call: Call): boolean {
+    call.line = this
+    return super.dispatch(options, call)
   }
 }
 
 export interface Connections {
-  /** Returns a connection without a request in flight. */
-  readonly take: (to: Destination) => Connection
-  /** Takes back a connection after a complete answer. */
-  readonly keep: (connection: Connection) => void
+  /** Returns what takes the request to an origin. */
+  readonly to: (origin: string) => Dispatcher
+  /** Whether a connection stays open after an answer. */
+  readonly areKept: boolean
 }
 
 /** Maximum size of an answer's header section, and of its trailers, in bytes. */
-const headerLimit = 16_384
+export const headerLimit = 16_384
 
 /** Time in ms that an address has before the next address is tried. The last address has the time until the deadline. */
 const attemptTimeout = 1_000
 
-/** Limits of idle connections: the time in ms, the number for each destination key, and the total number. */
+/** Time in ms after which an idle connection ends. */
 const idleFor = 15_000
-const idlePerOrigin = 8
-const idleInAll = 256
-/** Idle connections beyond these numbers are closed after this delay in ms. */
-const trimAfter = 100
 
-export const destroy = ({ client, state }: Connection): void => {
-  // The socket is destroyed as well, because the client does not know a socket that is still connecting.
-  state.socket?.destroy()
-  void client.destroy()
-}
+/** Time in ms after which a connection takes no further request, so that it does not outlive a change of its host's addresses for long. */
+const usedFor = 30_000
 
-export const freshConnections: Connections = { take: (to) => open(to, false), keep: destroy }
+/** Maximum number of idle connections. */
+const maxIdle = 512
 
-/**
- * Keeps idle connections for later requests to the same origin at the same addresses. All connections are closed with the scope.
- */
-export const keptConnections = Effect.acquireRelease(
-  Effect.sync(() => {
-    const idle = new Map<string, Array<Connection>>()
-    const all = new Set<Connection>()
+/** A new connection for each request. */
+export const freshConnections = (find: FindAddresses): Connections => ({
+  to: (origin) => lineTo(origin, find, { open: 0, busy: 0 }),
+  areKept: false
+})
 
-    const forget = (connection: Connection) => {
-      all.delete(connection)
-      const list = idle.get(connection.key)
-      const index = list?.indexOf(connection) ?? -1
-      if (list === undefined || index < 0) return
-      list.splice(index, 1)
-      if (list.length === 0) idle.delete(connection.key)
-    }
+/** Keeps idle connections for later requests to the same origin. All connections are closed with the scope. */
+export const keptConnections = (find: FindAddresses) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const counts: Counts = { open: 0, busy: 0 }
+      const factory = (origin: URL | string) => lineTo(origin, find, counts)
+      return new Agent({ factory: (origin) => new Pool(origin, { factory, allowH2: false, clientTtl: usedFor }) })
+    }),
+    (agent) => Effect.promise(() => agent.destroy())
+  ).pipe(Effect.map((agent): Connections => ({ to: () => agent, areKept: true })))
 
-    const end = (connection: Connection) => {
-      forget(connection)
-      destroy(connection)
-    }
+/** Whether an answered connection may be kept. If the answer came before the whole request was written, the rest is still in the socket. */
+export const mayKeep = ({ counts, socket }: Line) =>
+  socket?.writableLength === 0 && counts.open - counts.busy <= maxIdle
 
-    /** Closes idle connections beyond the limits. Of each destination, the least recently used connections are closed first. */
-    const trim = () => {
-      trimming = undefined
-      const before = performance.now() - trimAfter
-      const old = [...idle.values()].flatMap((list) => list.slice(0, -idlePerOrigin))
-      for (const connection of old) if (connection.state.idleSince <= before) end(connection)
-      const rest = [...idle.values()].flat()
-      for (const connection of rest.slice(0, Math.max(0, rest.length - idleInAll))) end(connection)
-      if (isSurplus()) trimming = setTimeout(trim, trimAfter).unref()
-    }
-    let trimming: NodeJS.Timeout | undefined
-    const isSurplus = () => idle.values().some((list) => list.length > idlePerOrigin)
-
-    const connections: Connections = {
-      take: (to) => {
-        const list = idle.get(to.key)
-        const kept = list?.pop()
-        if (list !== undefined && kept !== undefined) {
-          if (list.length === 0) idle.delete(to.key)
-          return kept
-        }
-        const connection = open(to, true)
-        all.add(connection)
-        connection.client.on("disconnect", () => forget(connection))
-        return connection
-      },
-      keep: (connection) => {
-        if (!all.has(connection)) return destroy(connection)
-        const list = idle.get(connection.key) ?? []
-        if (list.push(connection) === 1) idle.set(connection.key, list)
-        connection.state.idleSince = performance.now()
-        // Connections beyond the limits are closed later, because answers arrive in bursts and most connections are reused at
-        // once.
-        if (list.length > idlePerOrigin || idle.size * idlePerOrigin > idleInAll) {
-          trimming ??= setTimeout(trim, trimAfter).unref()
-        }
-      }
-    }
-    return { connections, all }
-  }),
-  ({ all }) => Effect.sync(() => all.forEach(destroy))
-).pipe(Effect.map(({ connections }) => connections))
-
-const open = ({ addresses, key, origin, url }: Destination, isKept: boolean): Connection => {
-  const state: Connection["state"] = {
-    socket: undefined,
-    phase: "connect_failed",
-    served: 0,
-    idleSince: 0,
-    expectAnswer: () => {}
-  }
-  const client = new Client(origin, {
+const lineTo = (origin: URL | string, find: FindAddresses, counts: Counts): Line => {
+  const line: Line = new Line(origin, {
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: idleFor,
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: headerLimit,
-    connect: (_, callback) => {
-      const socket = connect(url, addresses)
-      Object.assign(state, { socket, phase: "connect_failed", served: 0, expectAnswer: skipInterim(socket) })
-      let waiting = true
-      socket
-        .once("lookup", (error) => {
-          if (error !== null) state.phase = "dns_failed"
-        })
-        .once("connect", () => {
-          state.phase = url.protocol === "https:" ? "tls_failed" : "connection_lost"
-        })
-        .once(url.protocol === "https:" ? "secureConnect" : "connect", () => {
-          state.phase = "connection_lost"
-          waiting = false
-          callback(null, socket)
-        })
-        // An error after the callback is handled by the client's own listeners.
-        .on("error", (error) => {
-          if (waiting) callback(error, null)
-          waiting = false
-        })
-    }
+    connect: (to, callback) => open(line, find, to, callback)
   })
-  return { client, key, isKept, state }
+  line.counts = counts
+  return line
 }
 
-const connect = (url: URL, addresses: ReadonlyArray<string> | undefined): Socket => {
-  const host = hostOf(url)
+const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callback: buildConnector.Callback) => {
+  const port = Number(to.port || (to.protocol === "https:" ? 443 : 80))
+  const target = { host: to.hostname, port, protocol: to.protocol }
+  line.giveUp = Effect.runCallback(
+    find(target).pipe(
+      Effect.catchTag("NameUnresolved", () => Effect.fail(new ConnectFailed({ code: "dns_failed" }))),
+      Effect.flatMap((addresses) => established(target, addresses))
+    ),
+    {
+      onExit: Exit.match({
+        onFailure: (cause) =>
+          callback(
+            Option.getOrElse(Cause.findErrorOption(cause), () => abandoned),
+            null
+          ),
+        onSuccess: (socket) => {
+          Object.assign(line, { socket, served: 0, readUpTo: headerLimit })
+          line.counts.open++
+          socket
+            .once("close", () => line.counts.open--)
+            // This listener precedes undici's own.
+            .on("readable", () => {
+              if (socket.bytesRead <= line.readUpTo) return
+              if (line.call === undefined) socket.destroy()
+              else line.call.overflow()
+            })
+          callback(null, socket)
+        }
+      })
+    }
+  )
+}
+
+const abandoned = new ConnectFailed({ code: "connect_failed" })
+
+/** Connects, including TLS. */
+const established = (target: Target, addresses: ReadonlyArray<string>) =>
+  Effect.callback<Socket, ConnectFailed>((resume) => {
+    const isSecure = target.protocol === "https:"
+    const socket = connect(target, addresses, isSecure)
+    let code: ConnectFailed["code"] = "connect_failed"
+    const fail = () => resume(Effect.fail(new ConnectFailed({ code })))
+    socket
+      .on("error", fail)
+      .once("connect", () => {
+        if (isSecure) code = "tls_failed"
+      })
+      .once(isSecure ? "secureConnect" : "connect", () => {
+        socket.off("error", fail)
+        resume(Effect.succeed(socket))
+      })
+    return Effect.sync(() => socket.destroy())
+  })
+
+const connect = ({ host, port }: Target, addresses: ReadonlyArray<string>, isSecure: boolean): Socket => {
   const options = {
     host,
+    port,
     noDelay: true,
+    lookup: pinned(addresses),
     autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: attemptTimeout,
-    ...(addresses === undefined ? {} : { lookup: pinned(addresses) })
+    autoSelectFamilyAttemptTimeout: attemptTimeout
   }
-  if (url.protocol === "http:") return overTcp({ ...options, port: Number(url.port || 80) })
+  if (!isSecure) return overTcp(options)
   // A TLS server name has no trailing dot and is not an address (RFC 6066, section 3).
   const servername = isIP(host) === 0 ? host.replace(/\.$/, "") : ""
-  return overTls({ ...options, port: Number(url.port || 443), servername, ALPNProtocols: ["http/1.1"] })
+  return overTls({ ...options, servername, ALPNProtocols: ["http/1.1"] })
 }
 
 const pinned =

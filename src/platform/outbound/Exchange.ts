@@ -4,10 +4,10 @@ import { Headers } from "effect/http"
 import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../../package.json" with { type: "json" }
-import { type Connection, type Connections, type Destination, destroy, type Phase } from "./Connections.ts"
+import { type Call, type Connections, ConnectFailed, headerLimit, type Line, mayKeep } from "./Connections.ts"
 
 export interface Post {
-  readonly to: Destination
+  readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   /** Text is sent as UTF-8, in one write with the headers. */
   readonly body: string | Uint8Array
@@ -27,14 +27,20 @@ export interface Answer {
 
 /** The request got no answer, or an incomplete answer. */
 export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
-  readonly code: Phase | "invalid_response" | "timeout"
+  readonly code: ConnectFailed["code"] | "connection_lost" | "invalid_response" | "timeout"
   /** Whether a reused connection ended before the answer began. The request may succeed on a new connection. */
   readonly stale: boolean
 }> {}
 
+/** Bytes that are read beyond headers and body: chunk sizes, trailers, interim answers and what precedes the answer. */
+const framingLimit = 65_536
+
+/** Maximum number of interim answers. */
+const maxInterim = 3
+
 /**
- * Sends the request on a connection of `connections`. An interruption destroys the connection. `onReady` is called when the
- * connection is established, including TLS. Before that, no part of the request is written.
+ * Sends the request on a connection of `connections`. An interruption ends the connection. `onReady` is called when the connection is
+ * established, including TLS. Before that, no part of the request is written.
  */
 export const exchange = (
   connections: Connections,
@@ -42,8 +48,8 @@ export const exchange = (
   onReady: () => void = () => {}
 ): Effect.Effect<Answer, ExchangeFailed> =>
   Effect.callback((resume) => {
-    const running = new Exchange(connections, post, onReady, resume)
-    running.start()
+    const running = new Exchange(post, onReady, resume)
+    running.start(connections)
     return Effect.sync(() => running.abandon())
   })
 
@@ -53,57 +59,61 @@ const noBytes = Buffer.alloc(0)
  * A request in flight. The object is also the handler that undici calls, because a closure for each event would cost more than
  * the work of the event. The caller is resumed once.
  */
-class Exchange implements Dispatcher.DispatchHandler {
-  readonly connections: Connections
+class Exchange implements Call {
   readonly post: Post
-  readonly connection: Connection
-  readonly onRequestStart: () => void
+  readonly onReady: () => void
   readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
+  line: Line | undefined
+  /** Defined once the request is written. */
+  controller: Dispatcher.DispatchController | undefined
   /** The number of answered requests and of received bytes of the connection, before the request. */
-  readonly served: number
-  readonly bytesBefore: number
+  served = 0
+  bytesBefore = 0
   timer: NodeJS.Timeout | undefined
   over = false
+  interim = 0
   status = 0
   retryAfter: Option.Option<string> = Option.none()
-  chunks: Array<Uint8Array> = []
+  body = noBytes
   read = 0
 
-  constructor(
-    connections: Connections,
-    post: Post,
-    onReady: () => void,
-    resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
-  ) {
-    const connection = connections.take(post.to)
-    this.connections = connections
+  constructor(post: Post, onReady: () => void, resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void) {
     this.post = post
-    this.connection = connection
-    this.onRequestStart = onReady
+    this.onReady = onReady
     this.resume = resume
-    this.served = connection.state.served
-    this.bytesBefore = connection.state.socket?.bytesRead ?? 0
   }
 
-  start() {
-    const { client, isKept, state } = this.connection
-    const { body, headers, to, until } = this.post
+  start({ areKept, to }: Connections) {
+    const { body, headers, until, url } = this.post
     if (until !== undefined) {
       this.timer = setTimeout(timeOut, Math.max(0, Math.ceil(until - performance.now())), this)
     }
-    state.expectAnswer()
-    client.dispatch(
+    const { origin } = url
+    to(origin).dispatch(
       {
-        origin: to.origin,
+        origin,
         method: "POST",
-        path: to.path,
+        path: `${url.pathname}${url.search}`,
         // The answer must not be compressed, because the limit counts received bytes.
         headers: { ...headers, "accept-encoding": "identity" },
         body,
-        reset: !isKept
+        reset: !areKept
       },
       this
     )
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController) {
+    const { line } = this
+    // Abandoned while the connection was being established.
+    if (this.over || line?.socket === undefined) return controller.abort(abandoned)
+    this.controller = controller
+    this.served = line.served
+    this.bytesBefore = line.socket.bytesRead
+    line.readUpTo = this.bytesBefore + headerLimit + this.post.bodyLimit + framingLimit
+    line.call = this
+    line.counts.busy++
+    this.onReady()
   }
 
   onRequestUpgrade(controller: Dispatcher.DispatchController) {
@@ -112,73 +122,106 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(_: Dispatcher.DispatchController, statusCode: number, headers: IncomingHttpHeaders) {
-    // Interim answers have a status below 200. The final answer follows them.
-    if (statusCode < 200) return
+    // The final answer follows interim answers, which have a status below 200.
+    if (statusCode < 200) {
+      if (++this.interim > maxInterim) this.fail("invalid_response")
+      return
+    }
     this.status = statusCode
     const header = headers["retry-after"]
     if (header !== undefined) this.retryAfter = Option.fromUndefinedOr(Array.isArray(header) ? header[0] : header)
   }
 
   onResponseData(_: Dispatcher.DispatchController, chunk: Uint8Array) {
-    this.chunks.push(chunk)
-    this.read += chunk.byteLength
+    this.keep(chunk.subarray(0, this.post.bodyLimit - this.read))
     if (this.read >= this.post.bodyLimit) this.answer(false)
+  }
+
+  /** Copies a chunk, because a view of it would hold all that was read from the socket with it. */
+  keep(chunk: Uint8Array) {
+    if (this.body.byteLength < this.read + chunk.byteLength) {
+      const larger = Buffer.allocUnsafe(Math.max(2 * this.body.byteLength, this.read + chunk.byteLength))
+      larger.set(this.body.subarray(0, this.read))
+      this.body = larger
+    }
+    this.body.set(chunk, this.read)
+    this.read += chunk.byteLength
   }
 
   onResponseEnd() {
     this.answer(true)
   }
 
-  onResponseError(_: Dispatcher.DispatchController, error: Error) {
-    const { state } = this.connection
-    // A connection is stale if it served earlier requests, was not opened anew for this one, and has received nothing of the
+  onResponseError(_: unknown, error: Error) {
+    // A connection is stale if it broke before the request was written, or served earlier requests and has received nothing of the
     // answer.
-    const stale = this.served > 0 && state.served > 0 && (state.socket?.bytesRead ?? 0) === this.bytesBefore
-    this.fail(codeOf(error, this.connection), stale)
+    const stale =
+      this.controller === undefined
+        ? !(error instanceof ConnectFailed)
+        : this.served > 0 && this.line?.socket?.bytesRead === this.bytesBefore
+    this.fail(codeOf(error), stale)
+  }
+
+  overflow() {
+    if (this.status > 0) this.answer(false)
+    else this.fail("invalid_response")
   }
 
   answer(isWhole: boolean) {
-    const { chunks, connection, connections, read, retryAfter, status } = this
+    const { line, read, retryAfter, status } = this
     if (!this.ends()) return
-    if (isWhole) connection.state.served++
-    // If the answer came before the whole request was written, the rest of the request is still in the socket. Such a connection
-    // is not kept.
-    if (isWhole && connection.state.socket?.writableLength === 0) connections.keep(connection)
-    else destroy(connection)
-    this.resume(Effect.succeed({ status, retryAfter, body: read === 0 ? noBytes : Buffer.concat(chunks), isWhole }))
+    if (!isWhole) this.cut()
+    else if (line !== undefined) {
+      line.served++
+      if (!mayKeep(line)) line.socket?.destroy()
+    }
+    this.resume(Effect.succeed({ status, retryAfter, body: this.body.subarray(0, read), isWhole }))
   }
 
-  fail(code: ExchangeFailed["code"], stale: boolean) {
+  fail(code: ExchangeFailed["code"], stale = false) {
     if (!this.ends()) return
-    destroy(this.connection)
+    this.cut()
     this.resume(Effect.fail(new ExchangeFailed({ code, stale })))
   }
 
   /** Ends without a result, because the caller is interrupted. */
   abandon() {
-    if (this.ends()) destroy(this.connection)
+    if (this.ends()) this.cut()
+  }
+
+  /** Ends the connection, also if it is not established yet. */
+  cut() {
+    if (this.controller === undefined) this.line?.giveUp()
+    else this.controller.abort(abandoned)
   }
 
   ends() {
     if (this.over) return false
     this.over = true
     clearTimeout(this.timer)
+    if (this.controller !== undefined && this.line !== undefined) {
+      this.line.call = undefined
+      this.line.counts.busy--
+    }
     return true
   }
 }
 
-const timeOut = (exchange: Exchange) => exchange.fail("timeout", false)
+const abandoned = new Error("The request has ended")
+
+const timeOut = (exchange: Exchange) => exchange.fail("timeout")
 
 /** undici's error codes for a malformed answer. */
 const invalid = new Set(["UND_ERR_HEADERS_OVERFLOW", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"])
 
-const codeOf = (error: Error, { state }: Connection): ExchangeFailed["code"] => {
+const codeOf = (error: Error): ExchangeFailed["code"] => {
+  if (error instanceof ConnectFailed) return error.code
   const code = Predicate.hasProperty(error, "code") ? String(error.code) : ""
   if (error.name === "HTTPParserError" || invalid.has(code) || /^bad (?:response|upgrade)$/.test(error.message)) {
     return "invalid_response"
   }
   // TLS can still fail after the handshake. For example, a TLS 1.3 server may then reject the client by an alert.
-  return code.startsWith("ERR_SSL_") ? "tls_failed" : state.phase
+  return code.startsWith("ERR_SSL_") ? "tls_failed" : "connection_lost"
 }
 
 export const userAgent = `developer-api/${manifest.version}`

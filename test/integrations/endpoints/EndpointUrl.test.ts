@@ -213,14 +213,13 @@ describe("an endpoint's URL", () => {
 })
 
 it("a connection with plain http is made to allowed networks only", () => {
-  const [http, https] = [new URL("http://example.com"), new URL("https://example.com")]
   const judgements = ["public", "allowed", "refused"] as const
   assert.deepStrictEqual(
-    judgements.map((judgement) => mayConnect(http, judgement)),
+    judgements.map((judgement) => mayConnect("http:", judgement)),
     [false, true, false]
   )
   assert.deepStrictEqual(
-    judgements.map((judgement) => mayConnect(https, judgement)),
+    judgements.map((judgement) => mayConnect("https:", judgement)),
     [true, true, false]
   )
 })

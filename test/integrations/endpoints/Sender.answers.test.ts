@@ -1,6 +1,6 @@
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Option } from "effect"
-import { answering, answerOf, endpoint, type Endpoint } from "../../support/Endpoints.ts"
+import { answering, answerOf, endless, endpoint, type Endpoint, pouring } from "../../support/Endpoints.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { resultOf, send, sender } from "./Sender.support.ts"
 import { until } from "../../support/Waiting.ts"
@@ -53,7 +53,7 @@ describe("a delivery's request", () => {
       ["HTTP/1.1 304 Not Modified", "content-length: 1000", "", ""],
       ["HTTP/1.1 200 OK", "content-length: 0", "", ""],
       ["HTTP/1.1 200", "transfer-encoding: chunked", "trailer: x", "", "2", "ok", "0", "x: y", "", ""],
-      ["HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "link: x", "", answerOf(201)]
+      [...Array.from({ length: 3 }, () => "HTTP/1.1 103 Early Hints\r\nlink: x\r\n"), answerOf(201)]
     ]
     const outcomes = []
     for (const answer of answers) outcomes.push(resultOf(yield* send(url(yield* answering(...answer)))))
@@ -110,6 +110,27 @@ describe("an endpoint's answer", () => {
     assert.strictEqual(resultOf(yield* send(url(huge))), 202)
     yield* until(() => endless.closed() === 1 && huge.closed() === 1)
   })
+
+  providing(sender({ timeout: "8 seconds" }))(
+    "without an end is read no further than its bound, whatever it consists of",
+    function* () {
+      for (const [what, beginning, again] of endless) {
+        const hook = yield* pouring(beginning, again)
+        const before = process.memoryUsage().arrayBuffers
+        let peak = 0
+        const watch = setInterval(() => (peak = Math.max(peak, process.memoryUsage().arrayBuffers - before)), 5)
+        const [took, outcomes] = yield* Effect.timed(
+          Effect.forEach([1, 2, 3, 4], () => send(url(hook)), { concurrency: "unbounded" })
+        ).pipe(Effect.ensuring(Effect.sync(() => clearInterval(watch))))
+        // What was an answer until then counts, as with a body that is too long.
+        for (const outcome of outcomes) assert.include([200, "invalid_response"], resultOf(outcome), what)
+        assert.isBelow(Duration.toMillis(took), 7_000, what)
+        assert.isBelow(peak / 2 ** 20, 32, what)
+        yield* until(() => hook.closed() === 4)
+      }
+    },
+    90_000
+  )
 
   test("that is a failure is kept as text of at most 1,024 bytes without secrets", function* () {
     const secret = `whsec_${"A".repeat(44)}`
@@ -176,7 +197,7 @@ describe("an endpoint's answer", () => {
       "HTTP/1.1 200 OK\r\ncontent-",
       "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",
       "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nshort",
-      "HTTP/1.1 100 Continue\r\n\r\n"
+      "HTTP/1.1 103 Early Hints\r\n\r\n"
     ]
     for (const text of broken) {
       for (const cut of ["end", "resetAndDestroy"] as const) {
@@ -201,7 +222,10 @@ describe("an endpoint's answer", () => {
       `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(10_000)}`,
       `HTTP/1.1 200 OK\r\nx: ${"y".repeat(20_000)}`,
       `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n${"x: y\r\n".repeat(10_000)}`,
-      "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+      "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+      // No request asks for it.
+      "HTTP/1.1 100 Continue\r\n\r\n",
+      `${"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(4)}${answerOf(200)}`
     ]
     for (const text of invalid) {
       const hook = yield* answering(text)
@@ -222,7 +246,7 @@ describe("an endpoint's answer", () => {
         socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         drip("1\r\nx\r\n")(socket)
       }),
-      yield* endpoint(({ socket }) => drip("HTTP/1.1 100 Continue\r\n\r\n")(socket))
+      yield* endpoint(({ socket }) => drip("HTTP/1.1 103 Early Hints\r\n\r\n")(socket))
     ]
     const [duration, outcomes] = yield* Effect.timed(
       Effect.forEach(slow, (hook) => send(url(hook)), { concurrency: "unbounded" })

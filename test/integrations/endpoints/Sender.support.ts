@@ -1,33 +1,36 @@
 /** Senders that resolve names to the endpoints of a test. */
-import { Duration, Effect, Layer } from "effect"
+import { Duration, Effect } from "effect"
+import { isIP } from "node:net"
+import { setImmediate } from "node:timers/promises"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
 import { type Delivery, type Outcome, Sender } from "../../../src/integrations/endpoints/Sender.ts"
-import { Names, NameUnresolved } from "../../../src/integrations/endpoints/Sender/Names.ts"
+import type { Resolve } from "../../../src/platform/outbound/Names.ts"
 
 /** Resolves every name to the same addresses. */
-export const at = (...addresses: ReadonlyArray<string>) => names(() => Effect.succeed(addresses))
-
-export const names = (resolve: Names["Service"]["resolve"]) => Layer.succeed(Names, { resolve })
-
-export const unknown = Effect.fail(new NameUnresolved({ code: "ENOTFOUND" }))
+export const at =
+  (...addresses: ReadonlyArray<string>): Resolve =>
+  (host) =>
+    Effect.succeed(isIP(host) === 0 ? addresses : [host])
 
 export interface SenderOptions {
   readonly timeout?: Duration.Input
   readonly allowed?: ReadonlyArray<string>
-  readonly names?: Layer.Layer<Names>
+  readonly resolve?: Resolve
 }
 
 /** Creates a sender that may call loopback, and resolves every name to it by default. */
-export const sender = (options: SenderOptions = {}) =>
-  Sender.layerNoDeps({
-    timeout: Duration.fromInputUnsafe(options.timeout ?? "10 seconds"),
-    allowed: networksOf(options.allowed ?? ["127.0.0.0/8"])
-  }).pipe(Layer.provide(options.names ?? at("127.0.0.1")))
+export const sender = ({ allowed = ["127.0.0.0/8"], resolve = at("127.0.0.1"), timeout }: SenderOptions = {}) =>
+  Sender.layer({
+    timeout: Duration.fromInputUnsafe(timeout ?? "10 seconds"),
+    allowed: networksOf(allowed),
+    resolve
+  })
 
+/** Sends; returns the outcome in a later turn of the event loop, when the connection is free again. */
 export const send = (url: string, delivery: Partial<Delivery> = {}): Effect.Effect<Outcome, never, Sender> =>
   Effect.flatMap(Sender, (sender) =>
     sender.send({ url, body: Buffer.from("{}"), headers: { "content-type": "application/json" }, ...delivery })
-  )
+  ).pipe(Effect.tap(Effect.promise(() => setImmediate().then(() => setImmediate()))))
 
 /** Returns the status of an outcome, or its error code. */
 export const resultOf = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)

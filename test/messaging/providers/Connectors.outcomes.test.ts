@@ -1,8 +1,8 @@
 /** Outcomes of calls with and without an answer (contract §8), and the delay that a busy provider requests. */
 import { assert, describe, providing } from "../../support/Vitest.ts"
-import { Effect, Fiber } from "effect"
+import { Duration, Effect, Fiber } from "effect"
 import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
-import { answering, answerOf, endpoint } from "../../support/Endpoints.ts"
+import { answering, answerOf, endless, endpoint, pouring } from "../../support/Endpoints.ts"
 import {
   accepted,
   both,
@@ -175,6 +175,19 @@ test("an answer of any provider is read up to 64 KiB, and a longer one is classi
   })
   yield* expectOfBoth(endless, unreadable)
 })
+
+providing(connectors({ PROVIDER_TIMEOUT: "8s" }))(
+  "an answer of any provider without an end is read no further than its bound, whatever it consists of",
+  function* () {
+    for (const [what, beginning, again] of endless) {
+      const provider = yield* pouring(beginning, again)
+      const [took] = yield* Effect.timed(expectOfBoth(provider, unreadable, { what }))
+      assert.isBelow(Duration.toMillis(took), 14_000, what)
+      yield* until(() => provider.closed() === 2)
+    }
+  },
+  90_000
+)
 
 describe("the delay that a provider requests", () => {
   // The test clock starts at the beginning of 1970.

@@ -1,9 +1,10 @@
 /** One provider call over HTTP, with its own connection, deadline and span. */
 import { Clock, type Duration, Effect, Option, Schema } from "effect"
 import type { MessageId } from "../../../api/schema/Ids.ts"
-import { destinationOf, freshConnections } from "../../../platform/outbound/Connections.ts"
+import { freshConnections } from "../../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../../platform/outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../platform/outbound/Exchange.ts"
+import { resolveName } from "../../../platform/outbound/Names.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
 
 export interface Call {
@@ -25,6 +26,10 @@ export interface Reply {
 /** Maximum number of bytes read of an answer: one more than the allowed 64 KiB, to recognize a longer body. */
 const bodyLimit = 64 * 1024 + 1
 
+const resolve = resolveName()
+
+const connections = freshConnections(({ host }) => resolve(host))
+
 /**
  * Calls the provider once. The operator has chosen the URL, so its host may have any address. Interruption destroys the
  * connection.
@@ -36,14 +41,14 @@ export const call = (
   Effect.gen(function* () {
     const { body, headers } = yield* request
     const post = {
-      to: destinationOf(url),
+      url,
       headers: { "content-type": "application/json", "user-agent": userAgent, ...headers },
       body,
       bodyLimit
     }
     let mayBeWritten = false
     // A new connection each time: if a reused one is stale, it is unknown whether the request was processed.
-    return yield* exchange(freshConnections, post, () => (mayBeWritten = true)).pipe(
+    return yield* exchange(connections, post, () => (mayBeWritten = true)).pipe(
       Effect.flatMap(({ body: bytes, isWhole, retryAfter, status }) =>
         Effect.gen(function* () {
           yield* Effect.annotateCurrentSpan("http.response.status_code", status)
@@ -63,6 +68,7 @@ const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined :
 
 const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure => {
   if (code === "invalid_response") return "unreadable_answer"
+  if (code === "address_refused") return "connect_failed"
   // TLS can also fail after the request was written. Then the request may have been processed.
   return mayBeWritten ? "connection_lost" : code
 }
