@@ -1,4 +1,4 @@
-/** The commands with which operators pause, resume and cancel campaigns (contract §13). */
+/** The commands with which operators list, pause, resume and cancel campaigns (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { campaigns } from "../api/campaigns/States.ts"
@@ -8,19 +8,43 @@ import { command } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookupOne } from "../platform/database/Lookups.ts"
-import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../platform/outbox/Outbox.ts"
 import { requireProject } from "../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../platform/operators/Refused.ts"
-import { details, type Listed } from "./CampaignList.ts"
+import { pageOf, type Range } from "../platform/operators/Search.ts"
+import { details, list, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 
 export const operations = ["pause", "resume", "cancel"] as const
 export type Operation = (typeof operations)[number]
 
+export const operationLabels = {
+  pause: "Pause the campaign",
+  resume: "Resume the campaign",
+  cancel: "Cancel the campaign"
+} as const satisfies Record<Operation, string>
+
 /** Returns the commands that would change a campaign in this state. */
 export const operationsIn = (status: Listed["status"]): ReadonlyArray<Operation> =>
   operations.filter((operation) => (campaigns.moves[operation][status] ?? status) !== status)
+
+/** Lists campaigns, newest first. */
+export const listCampaigns = Effect.fn("listCampaigns")(function* (
+  projectId: ProjectId,
+  status: Listed["status"] | null,
+  { after, limit }: Range
+) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  const rows = yield* list(
+    sql,
+    projectId,
+    sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity'
+      ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM campaigns WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
+      ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int`
+  )
+  return pageOf(rows, limit, ({ id }) => id)
+})
 
 export const showCampaign = Effect.fn("showCampaign")(function* (projectId: ProjectId, id: string) {
   const sql = yield* SqlClient.SqlClient
@@ -29,11 +53,12 @@ export const showCampaign = Effect.fn("showCampaign")(function* (projectId: Proj
   return found ?? (yield* lacks(projectId, "campaign", id))
 })
 
-/** Pauses, resumes or cancels a campaign. If the campaign changes, the same statement writes the audit entry. */
+/** Pauses, resumes or cancels a campaign. If the campaign changes, the same statement writes the audit entry. `once` is the key of the command. */
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
   projectId: ProjectId,
   id: string,
-  operation: Operation
+  operation: Operation,
+  once: string
 ) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
@@ -44,7 +69,7 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
     ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
   const request = command(projectId, {
     endpoint: { identifier: `operator.${operation}` },
-    headers: { "idempotency-key": yield* newId("opr") },
+    headers: { "idempotency-key": `opr_${once}` },
     params: { id }
   })
   yield* mutate(yield* Mutations, request, { ...changed, effect }).pipe(

@@ -11,6 +11,7 @@ const modules = {
   listen: async () => (await import("./commands/listen.ts")).listen,
   deliveries: async () => (await import("./commands/deliveries.ts")).deliveries,
   messages: async () => (await import("./commands/messages.ts")).messages,
+  campaigns: async () => (await import("./commands/messages.ts")).campaigns,
   audit: async () => (await import("./commands/audit.ts")).audit,
   console: async () => (await import("./commands/console.ts")).consoleLink,
   cells: async () => (await import("./commands/cells.ts")).cells,

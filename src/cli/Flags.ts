@@ -5,7 +5,7 @@ import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
-import { DurationText } from "../platform/Settings/Formats.ts"
+import { DurationText, integer as integerText } from "../platform/Settings/Formats.ts"
 
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withoutNegation, Flag.withDefault(false), Flag.withDescription(description))
@@ -25,17 +25,17 @@ export const decodedFlag = <A>(
   name: string,
   schema: Schema.Codec<A, string>,
   given: Flag.Flag<string> = Flag.String(name)
-): Flag.Flag<A> => {
-  const decode = Schema.decodeUnknownEffect(schema)
-  return given.pipe(
-    Flag.mapEffect((value) =>
-      Effect.mapError(decode(value), ({ issue }) => {
-        const faults = faultsOf(issue).map(({ message }) => message.replace(/^must be /, ""))
-        return new CliError.InvalidValue({ option: name, value, expected: faults.join(", "), kind: "flag" })
-      })
-    )
-  )
-}
+): Flag.Flag<A> => given.pipe(Flag.mapEffect((value) => decodeFlag(name, schema, value)))
+
+const decodeFlag = <A>(name: string, schema: Schema.Codec<A, string>, value: string) =>
+  Effect.mapError(Schema.decodeUnknownEffect(schema)(value), ({ issue }) => {
+    const faults = faultsOf(issue).map(({ message }) => message.replace(/^must be /, ""))
+    return new CliError.InvalidValue({ option: name, value, expected: faults.join(", "), kind: "flag" })
+  })
+
+/** A flag whose value stays a text, once the schema accepts it. */
+export const checkedFlag = (name: string, schema: Schema.Codec<unknown, string>): Flag.Flag<string> =>
+  Flag.String(name).pipe(Flag.mapEffect((value) => Effect.as(decodeFlag(name, schema, value), value)))
 
 export const time = (name: string, description: string): Flag.Flag<Date> =>
   decodedFlag(name, Instant).pipe(
@@ -44,17 +44,8 @@ export const time = (name: string, description: string): Flag.Flag<Date> =>
     Flag.map((text) => new Date(text))
   )
 
-export const integer = (name: string, min: number, max: number) => {
-  const expected = `an integer from ${min} to ${max}`
-  return Flag.String(name).pipe(
-    Flag.withMetavar("NUMBER"),
-    Flag.mapEffect((value) =>
-      /^[0-9]{1,9}$/.test(value) && Number(value) >= min && Number(value) <= max
-        ? Effect.succeed(Number(value))
-        : Effect.fail(new CliError.InvalidValue({ option: name, value, expected, kind: "flag" }))
-    )
-  )
-}
+export const integer = (name: string, min: number, max: number) =>
+  decodedFlag(name, integerText(min, max)).pipe(Flag.withMetavar("NUMBER"))
 
 /** The flags that select a page of a list. The value of `flag` is the `next` of the previous page. */
 const rangeWith = <Name extends "before" | "after">(flag: Name, description: string) => ({

@@ -12,14 +12,21 @@ export const answer = (json: boolean, document: object, text: string): Effect.Ef
   return Console.log(lines.map(withEscapes).join("\n"))
 }
 
-/** Prints a page of a list. On a terminal, the text ends with the flag that gets the next page. */
-export const answerPage = Effect.fnUntraced(function* (
+/**
+ * Prints a page of a list of `what`. The text is a table with the members of the items as columns. On a terminal, it ends with
+ * the flag that gets the next page.
+ */
+export const answerPage = Effect.fnUntraced(function* <Item extends object>(
   json: boolean,
-  { items, next }: { readonly items: ReadonlyArray<object>; readonly next: string | null },
-  text: string,
-  flag: "--before" | "--after" = "--before"
+  { items, next }: { readonly items: ReadonlyArray<Item>; readonly next: string | null },
+  what: string,
+  {
+    columnsOf = (item) => item,
+    flag = "--before"
+  }: { readonly columnsOf?: (item: Item) => object; readonly flag?: "--before" | "--after" } = {}
 ) {
   const { stdoutIsTerminal } = yield* Stdio.Stdio
+  const text = items.length === 0 ? `No ${what}` : tableOf(items.map(columnsOf))
   const rest = next !== null && (yield* stdoutIsTerminal) ? `\n\nThere are more: add ${flag} ${oneLine(next)}` : ""
   yield* answer(json, { items, next }, `${text}${rest}`)
 })
@@ -33,6 +40,12 @@ export const confirm = Effect.fnUntraced(function* (question: string) {
   const answered = yield* Effect.orDie(Stream.runHead(lines))
   return Option.exists(answered, (line) => /^y(es)?$/i.test(line.trim()))
 })
+
+/** A table of rows with the same members: the names of the members are the head. */
+export const tableOf = (rows: ReadonlyArray<object>): string => {
+  const head = Object.keys(rows[0] ?? {}).map((name) => name.replaceAll(/[A-Z]/g, " $&").toUpperCase())
+  return table([head, ...rows.map((row) => Object.values(row).map(cellOf))])
+}
 
 /** The first row is the head. */
 export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
@@ -48,6 +61,13 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
         .trimEnd()
     )
     .join("\n")
+}
+
+const cellOf = (value: unknown): string => {
+  if (value === null) return "-"
+  if (Array.isArray(value)) return value.join(",")
+  if (value instanceof Date) return value.toISOString()
+  return typeof value === "object" ? JSON.stringify(value) : String(value)
 }
 
 /** Replaces line breaks, invisible characters, and others that could control a terminal. */

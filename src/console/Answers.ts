@@ -1,11 +1,13 @@
-/** Responses that are not pages of their own: confirmations of actions, and errors. */
+/** Responses that are not pages of their own: confirmations and results of actions, and errors. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
+import { faultsOf } from "../api/schema/Faults.ts"
 import type { OperatorSessions, Session } from "../platform/requests/auth/OperatorSessions.ts"
-import type { ActionError, ActionResult } from "./Actions.ts"
+import { type Action, type ActionName, actions, newOnce } from "../project/Actions.ts"
 import { action as submit, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
+import { recordPage } from "./Records.ts"
 
 export const errorPage = (title: string, message: string, status: number, session?: Session) =>
   pageResponse({ title, session }, [html`<p>${message}</p>`], status)
@@ -23,34 +25,43 @@ export const foreignSignIn = errorPage(
 )
 
 interface Parts {
-  readonly path: string
+  readonly name: ActionName
   readonly form: URLSearchParams
   readonly session: Session
   readonly notify: OperatorSessions["Service"]["notify"]
 }
 
 /**
- * Asks for a confirmation, or redirects to the page of the action, which says what was done. Without the redirect, reloading the
- * page would send the form again.
+ * Asks for a confirmation, or carries out the action and redirects to the page of its record, which says what was done. Without
+ * the redirect, reloading the page would send the form again. `once` is a field of the confirmation, so that an action that was
+ * confirmed twice is carried out once.
  */
-export const actionResponse = <R>(
-  { form, notify, path, session }: Parts,
-  action: Effect.Effect<ActionResult, ActionError, R>
-) => {
+export const actionResponse = ({ form, name, notify, session }: Parts) => {
+  const { on, target }: Action = actions[name]
   const notDone = (message: string) => errorPage("Not done", message, 409, session)
-  return Effect.flatMap(action, ({ ask, done, hidden, page }) => {
-    if (ask === undefined) {
-      const response = HttpServerResponse.redirect(page, { status: 303 })
-      return Effect.succeed(done === undefined ? response : notify(response, page, done))
+  const { confirmed, once, project = "", ...texts } = Object.fromEntries(form)
+  return Effect.gen(function* () {
+    const { question, run } = yield* on(project, once ?? (yield* newOnce), texts)
+    const page = recordPage(target, { projectId: project, id: texts[target] ?? "" }) ?? "/console"
+    if (question === undefined || confirmed === "yes") {
+      const { message, title } = yield* run
+      return notify(HttpServerResponse.redirect(page, { status: 303 }), page, { title, message })
     }
-    const fields = { ...Object.fromEntries(form), ...hidden, confirmed: "yes" }
-    return pageResponse({ session, project: form.get("project") ?? undefined, title: ask.title }, [
-      html`<p>${ask.message}</p>`,
-      html`<div class="actions">${submit(path, session.csrf, fields, ask.label)}</div>`,
+    const { label, message, title } = yield* question
+    const hidden = { ...texts, project, once: yield* newOnce, confirmed: "yes" }
+    return yield* pageResponse({ session, project, title }, [
+      html`<p>${message}</p>`,
+      html`<div class="actions">${submit(name, session.csrf, hidden, label)}</div>`,
       html`<p><a href="${page}">Back, without a change</a></p>`
     ])
   }).pipe(
     Effect.catchTag(["ProjectUnknown", "Refused"], ({ message }) => notDone(message)),
-    Effect.catchTag("SchemaError", () => notDone("A field of the form is missing or invalid."))
+    Effect.catchTag("SchemaError", ({ issue }) =>
+      notDone(
+        faultsOf(issue)
+          .map(({ message, path }) => `"${path.join("")}" ${message}.`)
+          .join(" ")
+      )
+    )
   )
 }

@@ -1,18 +1,16 @@
 /** The operators' console: pages on the admin port, rendered by the server, without JavaScript. */
-import { Context, Effect, Layer, Option } from "effect"
+import { Context, Effect, Layer, Option, Record } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { LongRunning } from "../platform/mutations/LongRunning.ts"
-import { Mutations } from "../platform/mutations/Mutations.ts"
 import { Operator } from "../platform/operators/Audit.ts"
 import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
-import { Notifier } from "../platform/outbox/Notifier.ts"
-import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { clients, once, statement } from "../platform/database/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/UnsafeText.ts"
-import { type ActionError, actions, type ActionResult } from "./Actions.ts"
+import { actions, type ActionServices } from "../project/Actions.ts"
+import { actionPath } from "./Html.ts"
 import { actionResponse, errorPage, foreignForm, foreignSignIn, unavailable } from "./Answers.ts"
 import { pageResponse } from "./Layout.ts"
 import { signInPath } from "../platform/requests/auth/SignInLinks.ts"
@@ -33,21 +31,11 @@ import { webhook } from "./pages/Webhook.ts"
 import { OperatorSessions, type Session, withoutCookie } from "../platform/requests/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
-type Services =
-  | SqlClient.SqlClient
-  | Mutations
-  | LongRunning
-  | Notifier
-  | Sender
-  | SecretBox
-  | ApiKeys
-  | Settings
-  | Operator
+type Services = ActionServices | LongRunning | ApiKeys | Settings
 type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest
 ) => Effect.Effect<Content, PageError | SqlError.SqlError, Services>
-type Action = (form: URLSearchParams) => Effect.Effect<ActionResult, ActionError, Services>
 type Response = HttpServerResponse.HttpServerResponse
 
 const pages = {
@@ -72,7 +60,7 @@ const signOutPath = "/console/sign-out"
 
 export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string]> = [
   ...[...Object.keys(pages), signInPath, styleSheet].map((path) => ["GET", path] as const),
-  ...[...Object.keys(actions), signInPath, signOutPath].map((path) => ["POST", path] as const)
+  ...[...Object.keys(actions).map(actionPath), signInPath, signOutPath].map((path) => ["POST", path] as const)
 ]
 
 const routes = HttpRouter.use(
@@ -126,12 +114,19 @@ const routes = HttpRouter.use(
     )
     for (const [path, page] of Object.entries(pages))
       yield* router.add("GET", `/${path.slice(1)}`, pageRoute(path, page))
-    for (const [path, action] of Object.entries<Action>(actions)) {
+    // An action may count millions of rows, so it has the pool for long statements.
+    const { mutations } = yield* LongRunning
+    for (const name of Record.keys(actions)) {
       yield* router.add(
         "POST",
-        `/${path.slice(1)}`,
+        actionPath(name),
         formRoute((form, session) =>
-          once(provideServices(actionResponse({ path, form, session, notify: sessions.notify }, action(form)))).pipe(
+          once(
+            actionResponse({ name, form, session, notify: sessions.notify }).pipe(
+              Effect.provideService(SqlClient.SqlClient, mutations.sql),
+              provideServices
+            )
+          ).pipe(
             Effect.catchTags({
               Contended: () =>
                 errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session),

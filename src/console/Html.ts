@@ -1,6 +1,7 @@
 /** The elements of pages. `html` escapes every interpolated value, except the results of `html`. */
 import { Record } from "effect"
 import { html, raw } from "hono/html"
+import type { ActionName } from "../project/Actions.ts"
 import { plural } from "../platform/operators/Search.ts"
 
 export { html }
@@ -145,17 +146,21 @@ interface Failing {
 export const failureOf = ({ lastFailure }: Failing): Cell =>
   lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
 
+/** The form of an action. */
 export const action = (
-  path: string,
+  name: ActionName,
   csrf: string,
   hidden: Readonly<Record<string, string>>,
   label: string,
   fields: ReadonlyArray<Html> = []
 ): Html =>
-  html`<form method="post" action="${path}" class="action">
+  html`<form method="post" action="${actionPath(name)}" class="action">
     ${hiddenFields({ ...hidden, csrf })} ${fields}
     <button>${label}</button>
   </form>`
+
+/** The path to which the forms of an action are sent. */
+export const actionPath = (name: string): `/${string}` => `/console/${name}`
 
 export const hiddenFields = (fields: Readonly<Record<string, string>>) =>
   Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)
@@ -173,10 +178,5 @@ export const select = (label: string, name: string, options: Options, chosen: st
     </select></label
   >`
 
-/** A text field. If its value is faulty, `fault` says what is expected. */
-export const input = (label: string, name: string, value: string | null, placeholder = "", fault?: string): Html =>
-  html`<label>
-    ${label}
-    <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" />
-    ${fault === undefined ? "" : html`<small class="bad" role="alert">${fault}</small>`}</label
-  >`
+export const input = (label: string, name: string, value: string | null, placeholder = ""): Html =>
+  html`<label>${label} <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" /></label>`

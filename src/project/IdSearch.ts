@@ -16,8 +16,10 @@ const kinds = {
   deal: ["deals", "id", "title"]
 } as const
 
+export type Kind = keyof typeof kinds
+
 export interface Found {
-  readonly kind: keyof typeof kinds
+  readonly kind: Kind
   readonly projectId: string
   readonly id: string
   readonly name: string

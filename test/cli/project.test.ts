@@ -41,7 +41,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       assert.deepStrictEqual(stdout.split("\n"), [
         "Project table is as the file says.",
         "",
-        "         CREATED  UPDATED  UNCHANGED",
+        "MEMBER   CREATED  UPDATED  UNCHANGED",
         "project  1        0        0",
         "members  1        0        0",
         ""
@@ -60,7 +60,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
         next: "list-2"
       })
       const rest = yield* list("--after", "list-2")
-      assert.match(rest.stdout, /^PROJECT +NAME +CREATED\nlist-3 +Acme +\d{4}-.*Z\n/)
+      assert.match(rest.stdout, /^PROJECT ID +NAME +CREATED AT\nlist-3 +Acme +\d{4}-.*Z\n/)
       assert.include((yield* list("--after", "\u{10ffff}")).stdout, "No projects")
     })
 

@@ -100,7 +100,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the command `token`", 
     assert.deepStrictEqual(
       stdout.split("\n").map((line) => line.split(/ {2,}/)),
       [
-        ["KEY", "NAME", "STATE", "EXPIRES", "LAST USED", "MEMBER", "SCOPES"],
+        ["KEY ID", "NAME", "STATE", "EXPIRES AT", "LAST USED AT", "MEMBER ID", "SCOPES"],
         [one.keyId, "ci", "active", one.expiresAt, "never", "anna", "crm.clients.read"],
         [all.keyId, "ci", "expired", all.expiresAt, "never", "-", "all"],
         [""]

@@ -95,7 +95,7 @@ const wrong: ReadonlyArray<Row> = [
   ],
   invalid("listen", "listen --forward-to", "127.0.0.1:4000", "Expected: a URL that starts with http:// or https://"),
   invalid("serve", "serve --role", "boss", oneOf("all", "api", "worker")),
-  invalid("messages settle", "messages settle --project p --message m --as", "unknown", oneOf("sent", "failed")),
+  invalid("messages settle", "messages settle --project p --message m --as", "unknown", 'Expected: "sent" or "failed"'),
   invalid("task create", create, "", size),
   invalid("task create", create, "😀".repeat(161), size),
   // Refused: nothing, a word, a date alone, a time without an offset, and a day that the calendar lacks.
@@ -128,6 +128,9 @@ const helps: ReadonlyArray<readonly [command: string, words: string]> = [
   ["task", "create complete"],
   ["task create", "--project --title --deal --client --due RFC_3339 --json EXAMPLES crm.task.created.v1"],
   ["task complete", "--project --task --json EXAMPLES crm.task.completed.v1"],
+  ["campaigns", "list pause resume cancel"],
+  ["campaigns list", "--project --status running --json EXAMPLES"],
+  ["campaigns cancel", "--project --campaign --yes --dry-run --json EXAMPLES"],
   ["webhooks", "list test enable disable"],
   ["webhooks test", "--installation webhook.test.v1 --json EXAMPLES"],
   ["cells", "map"],

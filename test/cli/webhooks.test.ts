@@ -89,7 +89,9 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms,1h", WEBHOOK_TIMEOUT: "60s" })("the comm
       const items = expected.map(({ item }) => item).toReversed()
       assert.deepStrictEqual(documentOf(yield* deliveries("list", projectId, "--json")), { items, next: null })
       const list = yield* deliveries("list", projectId)
-      const [, ...lines] = cellsOf(list)
+      const [head = [], ...lines] = cellsOf(list)
+      assert.deepStrictEqual(head.slice(0, 2), ["DELIVERY ID", "INSTALLATION ID"])
+      assert.lengthOf(lines, items.length)
       const texts = [list.stdout]
       for (const { attemptLog, item } of expected) {
         const one = ["--delivery", item.deliveryId]
@@ -98,18 +100,10 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms,1h", WEBHOOK_TIMEOUT: "60s" })("the comm
         const text = yield* deliveries("show", projectId, ...one)
         texts.push(text.stdout)
         const [, line = [], , , ...attempts] = cellsOf(text)
-        const last = item.lastStatusCode ?? item.lastErrorCode ?? "-"
-        const { attempts: count, createdAt, eventType, nextAttemptAt, status } = item
-        assert.deepStrictEqual(
-          [line[0], ...line.slice(2)],
-          [item.deliveryId, eventType, status, String(count), nextAttemptAt ?? "-", String(last), createdAt]
-        )
-        assert.deepInclude(lines, line)
+        assert.deepInclude(lines, line.slice(0, -1))
         assert.deepStrictEqual(
           attempts,
-          attemptLog.map(({ durationMs, errorCode, number, startedAt, statusCode }) =>
-            [number, startedAt, statusCode ?? "-", errorCode ?? "-", `${durationMs} ms`].map(String)
-          )
+          attemptLog.map((attempt) => Object.values(attempt).map((value) => String(value ?? "-")))
         )
       }
       for (const text of texts) {
@@ -258,7 +252,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
       yield* created()
       const asked = (stdin: string) =>
         run(["webhooks", "disable", "--project", projectId, "--installation", "shop"], { env, stdin, terminal: true })
-      const question = "Disable the webhook of shop, and end its 1 pending delivery? [y/N]"
+      const question = `Disable the webhook of shop? Nothing more is sent to ${to.url}, 1 pending delivery will be dead-lettered, and events that occur while it is disabled make no deliveries. [y/N]`
       assert.deepStrictEqual(yield* asked("n\n"), failure(1, question, "Nothing was changed"))
       assert.deepStrictEqual(yield* asked(""), failure(1, question, "Nothing was changed"))
       assert.deepInclude(yield* switched("disable"), {

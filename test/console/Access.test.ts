@@ -3,6 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { inspect } from "node:util"
 import { inReadTransaction } from "../../src/console/Page.ts"
+import { actions } from "../../src/project/Actions.ts"
 import { run } from "../cli/Cli.support.ts"
 import { untilRows } from "../support/Waiting.ts"
 import {
@@ -26,7 +27,7 @@ const confirmedOf = (text: string) =>
     ])
   )
 
-const period = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z", type: "", pace: "1000" }
+const period = { since: "2026-01-01T00:00:00Z", until: "2099-01-01T00:00:00Z", status: "delivered", pace: "1000" }
 
 const overview = (server: Console, cookie: string) =>
   Effect.map(request(server, "/console", { headers: { cookie } }), ({ status }) => status)
@@ -43,8 +44,8 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
         assert.notInclude(text, project.projectId)
       }
     }
-    for (const path of ["retry", "test", "enable", "disable", "replay", "cancel-replay", "settle", "sign-out"]) {
-      const body = new URLSearchParams({ project: project.projectId, installation: "shop", id: project.dead.id })
+    for (const path of [...Object.keys(actions), "sign-out"]) {
+      const body = new URLSearchParams({ project: project.projectId, installation: "shop", delivery: project.dead.id })
       const { status } = yield* request(server, `/console/${path}`, { method: "POST", body })
       assert.strictEqual(status, 401, path)
     }
@@ -120,7 +121,7 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     const { projectId } = project
     const [one, other] = [yield* sessionOf(server, projectId), yield* sessionOf(server, projectId)]
     const disable = (session: typeof one, csrf: string, more = {}) =>
-      session.post("disable", { installation: "shop", csrf, ...more })
+      session.post("webhook.disable", { installation: "shop", csrf, ...more })
     assert.strictEqual((yield* disable(one, "")).status, 403)
     assert.strictEqual((yield* disable(other, one.csrf)).status, 403)
     assert.include((yield* disable(one, one.csrf)).text, "Disable the webhook of shop?")
@@ -187,7 +188,7 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     yield* server.sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${projectId}`
     for (const path of pagesOf(project)) {
       const { status, text } = yield* get(path)
-      const isService = /keys|audit|replays/.test(path)
+      const isService = /keys|audit|replays|campaigns\?/.test(path)
       assert.deepStrictEqual([status, text.includes("There is no project")], [isService ? 404 : 200, isService], path)
     }
     const { text: moved } = yield* get(`/console/project?project=${projectId}`)
@@ -213,7 +214,7 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     for (const [table, send] of [
       ["attempt_minutes", get(`/console/project?project=${projectId}`)],
       ["audit_entries", get(`/console/audit?project=${projectId}`)],
-      ["webhooks", post("enable", { installation: "shop", confirmed: "yes" })]
+      ["webhooks", post("webhook.enable", { installation: "shop" })]
     ] as const) {
       const { status, text } = yield* server.sql`LOCK TABLE ${server.sql(table)}`.pipe(
         Effect.andThen(send),
@@ -236,51 +237,31 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     const server = yield* Shared
     const { finished, projectId, to } = yield* fillProject(server)
     const { post } = yield* sessionOf(server, projectId)
-    const asked = yield* post("replay", { installation: "shop", ...period, status: "delivered" })
+    const asked = yield* post("replay.start", { installation: "shop", ...period })
     const form = confirmedOf(asked.text)
     const before = to.hits.length
-    const answers = yield* Effect.all([post("replay", form), post("replay", form)], { concurrency: "unbounded" })
+    const answers = yield* Effect.all([post("replay.start", form), post("replay.start", form)], {
+      concurrency: "unbounded"
+    })
     assert.deepStrictEqual(
       answers.map(({ headers, status }) => [status, headers.get("location")]),
-      answers.map(() => [303, `/console/replays?project=${projectId}`])
+      answers.map(() => [303, `/console/webhook?project=${projectId}&installation=shop`])
     )
     const replays = server.sql<{ id: string; state: string }>`
       SELECT id, state FROM replays WHERE project_id = ${projectId}`.pipe(Effect.orDie)
     yield* untilRows(replays, (rows) => rows.every(({ state }) => state === "completed"))
     yield* finished
-    assert.deepStrictEqual(yield* replays, [{ id: form["replayId"] ?? "", state: "completed" }])
+    assert.deepStrictEqual(yield* replays, [{ id: `rpl_${form["once"]}`, state: "completed" }])
     assert.lengthOf(to.hits, before + 1)
     const started = yield* server.sql`
       SELECT target FROM audit_entries WHERE project_id = ${projectId} AND action = 'replay.start'`
-    assert.deepStrictEqual(started, [{ target: form["replayId"] }])
+    assert.deepStrictEqual(started, [{ target: `rpl_${form["once"]}` }])
 
-    for (const replay of ["", "rpl_1", `dlv_${"0".repeat(32)}`, `rpl_${"0".repeat(33)}`, `rpl_${"0".repeat(31)}G`]) {
-      const refused = yield* post("replay", { ...form, replayId: replay })
-      assert.deepStrictEqual([refused.status, refused.text.includes("missing or invalid")], [409, true], replay)
+    for (const once of ["", "1", "0".repeat(33), `${"0".repeat(31)}G`]) {
+      const refused = yield* post("replay.start", { ...form, once })
+      assert.deepStrictEqual([refused.status, refused.text.includes("<h1>Not done</h1>")], [409, true], once)
     }
     assert.lengthOf(yield* replays, 1)
-  })
-
-  it.effect("retries a delivery once, and says of the second form that the delivery is pending already", function* () {
-    const server = yield* Shared
-    const { dead, projectId, setHealth } = yield* fillProject(server)
-    const { post } = yield* sessionOf(server, projectId)
-    // The webhook rests, so that the delivery stays pending.
-    yield* setHealth("parked_until = now() + interval '1 hour'")
-    const form = confirmedOf((yield* post("retry", { id: dead.id })).text)
-    const answers = yield* Effect.all([post("retry", form), post("retry", form)], { concurrency: "unbounded" })
-    const page = `/console/delivery?project=${projectId}&id=${dead.id}`
-    assert.deepStrictEqual(
-      answers.map(({ headers, status }) => [status, headers.get("location")]),
-      answers.map(() => [303, page])
-    )
-    const shown = yield* Effect.forEach(answers, ({ headers }) =>
-      request(server, page, { headers: { cookie: cookieOf(headers) } })
-    )
-    assert.deepStrictEqual(shown.map(({ text }) => /<h2>(The delivery .*)<\/h2>/.exec(text)?.[1]).toSorted(), [
-      "The delivery is pending already",
-      "The delivery is retried"
-    ])
   })
 
   it.effect("says once what was done, on the page of the record alone, so that a reload repeats nothing", function* () {
@@ -288,7 +269,7 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     const { projectId, to } = yield* fillProject(server)
     const { cookie, post } = yield* sessionOf(server, projectId)
     const before = to.hits.length
-    const done = yield* post("test", { installation: "shop", confirmed: "yes" })
+    const done = yield* post("webhook.test", { installation: "shop" })
     const page = `/console/webhook?project=${projectId}&installation=shop`
     assert.deepStrictEqual([done.status, done.headers.get("location")], [303, page])
     const shownOn = (path: string, sent: string, kept = sent) =>
@@ -324,27 +305,22 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
       CREATE FUNCTION count_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(4); RETURN NEW; END $$`)
       yield* Effect.orDie(server.sql`
       CREATE TRIGGER count_long BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION count_long()`)
-      const form = confirmedOf((yield* post("disable", { installation: "shop" })).text)
-      assert.strictEqual((yield* post("disable", form)).status, 303)
+      const form = confirmedOf((yield* post("webhook.disable", { installation: "shop" })).text)
+      assert.strictEqual((yield* post("webhook.disable", form)).status, 303)
       yield* server.sql`DROP FUNCTION count_long CASCADE`
     }
   )
 
-  it.effect("takes a pace of digits alone, and names a campaign that does not exist in its own words", function* () {
+  it.effect("names every invalid field of a form, and a record that does not exist", function* () {
     const server = yield* Shared
     const { projectId } = yield* fillProject(server)
     const { post } = yield* sessionOf(server, projectId)
-    const paced = (pace: string) => post("replay", { installation: "shop", ...period, status: "all", pace })
-    for (const pace of ["0x10", "1e3", " 5", "5 ", "+5", "1.0", "", "0", "1001", "9".repeat(400)]) {
-      const { headers: answered, status } = yield* paced(pace)
-      const query = new URLSearchParams(answered.get("location")?.split("?")[1])
-      assert.deepStrictEqual([status, query.get("faulty"), query.get("pace") ?? ""], [303, "pace", pace])
-    }
-    for (const pace of ["1", "1000", "007"]) assert.include((yield* paced(pace)).text, "Start this replay?", pace)
-
-    const lost = yield* post("campaign-command", { id: "cmp_none", operation: "pause" })
+    const faulty = yield* post("replay.start", { installation: "shop", ...period, since: "yesterday", pace: "0x10" })
+    assert.strictEqual(faulty.status, 409)
+    assert.include(faulty.text, "&quot;since&quot; must be an instant of RFC 3339")
+    assert.include(faulty.text, "&quot;pace&quot; must be an integer from 1 to 1000.")
+    const lost = yield* post("campaign.pause", { campaign: "cmp_none" })
     assert.strictEqual(lost.status, 409)
     assert.include(lost.text, `Project &quot;${projectId}&quot; has no campaign &quot;cmp_none&quot;`)
-    assert.notInclude(lost.text, "GET ")
   })
 })

@@ -10,14 +10,12 @@ import { brokenIn, faultsOf, signedIn } from "./Browser.support.ts"
 import { type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
 /** Performs every action as an operator does. */
-const act = async (page: Page, { dead, projectId, to }: FilledProject) => {
+const act = async (page: Page, { dead, projectId }: FilledProject) => {
   const webhook = `/console/webhook?project=${projectId}&installation=shop`
   await page.goto(webhook)
   const press = (name: string) => page.getByRole("button", { name, exact: true }).click()
   const shows = (heading: string | RegExp) => page.getByRole("heading", { name: heading }).waitFor()
   await press("Send a test event")
-  await page.getByText(`One signed event without data is sent to ${to.url} now.`).waitFor()
-  await press("Send the test event")
   await shows("The test event was delivered")
   await page.getByText("The endpoint answered with status 200").waitFor()
   await page.reload()
@@ -30,38 +28,24 @@ const act = async (page: Page, { dead, projectId, to }: FilledProject) => {
   await shows("The webhook is enabled")
   await page.getByRole("button", { name: "Disable" }).waitFor()
 
-  await page.getByLabel("Created since").fill("yesterday")
   await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
   await page.getByLabel("State").selectOption("all")
-  await page.getByLabel("Deliveries per second").fill("0")
-  await press("Count and continue")
-  assert.deepStrictEqual(await page.locator("label", { has: page.getByRole("alert") }).allInnerTexts(), [
-    "Created since \nA time such as 2026-11-20T00:00:00Z.",
-    "Deliveries per second \nA whole number from 1 to 1000."
-  ])
-  assert.strictEqual(await page.getByLabel("and before").inputValue(), "2099-01-01T00:00:00Z")
-  assert.strictEqual(await page.getByLabel("State").inputValue(), "all")
   await page.getByLabel("Created since").fill("2026-01-01T00:00:00Z")
   await page.getByLabel("Deliveries per second").fill("1")
   await press("Count and continue")
-  await page.getByText("2 deliveries match and are sent again, at most 1 a second").waitFor()
+  await page
+    .getByText(/^2 deliveries match and are sent again to http.*, at most 1 a second: all, created since/)
+    .waitFor()
   await press("Start the replay")
-  await shows(/^Replays of/)
+  await shows("The replay is started")
+  await page.goto(`/console/replays?project=${projectId}`)
   await press("Cancel")
   await press("Cancel the replay")
-  await page
-    .getByText(/cancelling|cancelled/)
-    .first()
-    .waitFor()
+  await shows("The replay is cancelled")
 
   await page.goto(`/console/deliveries?project=${projectId}&status=dead`)
   await page.getByRole("link", { name: dead.id }).click()
   await press("Retry this delivery")
-  await shows(`Retry the delivery ${dead.id}?`)
-  await page
-    .getByText(`Its event ${dead.type} is sent to the webhook of shop again. It has had ${dead.log.length} attempts.`)
-    .waitFor()
-  await press("Retry the delivery")
   await shows("The delivery is retried")
   await shows(`Delivery ${dead.id}`)
 

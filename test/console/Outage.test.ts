@@ -165,7 +165,6 @@ const end = async (page: Page, projectId: string, installation: string, counts: 
   const { pending } = counts.endpoint(installation)
   await page.goto(`/console/webhook?project=${projectId}&installation=${installation}`)
   await press("Send a test event")
-  await press("Send the test event")
   await page.getByRole("heading", { name: "The test event was not delivered" }).waitFor()
   await page.getByText("The endpoint answered with status 500").waitFor()
   await press("Disable")

@@ -30,9 +30,10 @@ const walk = async (page: Page, take: (name: string) => Promise<unknown>) => {
   await page.getByLabel("Created since").fill("2026-01-01T00:00:00Z")
   await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
   await press("Count and continue")
-  await page.getByRole("heading", { name: "Start this replay?" }).waitFor()
+  await page.getByRole("heading", { name: /^Replay dead deliveries to/ }).waitFor()
   await take("4-replay")
   await press("Start the replay")
+  await page.getByRole("link", { name: "Replays" }).click()
   await page.getByRole("heading", { name: /^Replays of/ }).waitFor()
   await take("5-progress")
 }

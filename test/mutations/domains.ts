@@ -83,7 +83,7 @@ export const domains = [
   ),
   mutating("console/Console.ts", "console/Access")("if (isCrossSite(request))", "if (false)"),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
-  mutating("console/Actions.ts", "console/Access")('text("confirmed") === "yes"', "true"),
+  mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/MessageList.ts", "console/Outage")("AND messages.available_at IS NULL", ""),
   mutating("campaigns/CampaignControl.ts", "console/Browser")("claim WHERE claim.changed", "claim WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),

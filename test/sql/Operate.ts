@@ -1,7 +1,7 @@
 /** Runs everything that operators can do once: every page and action of the console, and their commands. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
-import type { actions } from "../../src/console/Actions.ts"
+import type { ActionName } from "../../src/project/Actions.ts"
 import { documentOf, run } from "../cli/Cli.support.ts"
 import { type Console, type FilledProject, fillProject, pagesOf, sessionOf } from "../console/Console.support.ts"
 import { type Hit, open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
@@ -24,18 +24,17 @@ const untilReplay = (project: FilledProject, state: string) =>
   untilRows(latestReplay(project), ([replay]) => replay?.state === state)
 
 /** Returns a form for each action, in the order in which they are sent. */
-const formsOf = (
-  { dead }: FilledProject,
-  replay: string
-): Readonly<Record<keyof typeof actions, Record<string, string>>> => ({
-  "/console/cancel-replay": { replay },
-  "/console/test": { installation: "shop", confirmed: "yes" },
-  "/console/disable": { installation: "shop" },
-  "/console/enable": { installation: "shop" },
-  "/console/replay": { installation: "shop", ...always, status: "all", type: "", pace: "1", mode: "count only" },
-  "/console/retry": { id: dead.id, confirmed: "yes" },
-  "/console/settle": { id: "msg_reply_1", as: "sent" },
-  "/console/campaign-command": { id: "cmp_running", operation: "pause", confirmed: "yes" }
+const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<ActionName, Record<string, string>>> => ({
+  "replay.cancel": { replay, confirmed: "yes" },
+  "webhook.test": { installation: "shop" },
+  "webhook.disable": { installation: "shop" },
+  "webhook.enable": { installation: "shop" },
+  "replay.start": { installation: "shop", ...always, status: "all", type: "", pace: "1" },
+  "delivery.retry": { delivery: dead.id },
+  "message.settle": { message: "msg_reply_1", as: "sent" },
+  "campaign.pause": { campaign: "cmp_running", confirmed: "yes" },
+  "campaign.resume": { campaign: "cmp_running" },
+  "campaign.cancel": { campaign: "cmp_running" }
 })
 
 /** Opens every page of the console, and sends every form. */
@@ -48,9 +47,9 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
     `/console/campaigns?${of}&cursor=cmp`
   ]
   for (const path of pages) assert.strictEqual((yield* get(path)).status, 200, path)
-  for (const [path, fields] of Object.entries(formsOf(project, replay))) {
-    const { status, text } = yield* post(path.replace("/console/", ""), fields)
-    assert.isBelow(status, 400, `${path}: ${text}`)
+  for (const [name, fields] of Object.entries(formsOf(project, replay))) {
+    const { status, text } = yield* post(name, fields)
+    assert.isBelow(status, 400, `${name}: ${text}`)
   }
   yield* post("sign-out")
 })

@@ -3,7 +3,7 @@ import { Command } from "effect/cli"
 import { listActions } from "../../platform/operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answerPage, cli, table } from "../Output.ts"
+import { answerPage, cli } from "../Output.ts"
 
 const list = Command.make(
   "list",
@@ -11,8 +11,7 @@ const list = Command.make(
   Effect.fn(function* ({ json, project, ...range }) {
     const found = yield* listActions(yield* Flags.projectId(project), range)
     const items = found.items.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
-    const rows = items.map((item) => [item.at, item.actor, item.action, item.target, JSON.stringify(item.detail)])
-    yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No actions" : table([head, ...rows]))
+    yield* answerPage(json, { items, next: found.next }, "actions")
   }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the actions of operators in a project, the newest first"),
@@ -23,5 +22,3 @@ export const audit = Command.make("audit").pipe(
   Command.withDescription("List the actions of operators, in commands and in the console"),
   Command.withSubcommands([list])
 )
-
-const head = ["AT", "ACTOR", "ACTION", "TARGET", "DETAIL"]

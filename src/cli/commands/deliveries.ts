@@ -2,14 +2,15 @@ import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { eventTypes } from "../../api/integrations/Events.ts"
-import { listDeliveries, retryDelivery, showDelivery } from "../../integrations/deliveries/Deliveries.ts"
+import { listDeliveries, showDelivery } from "../../integrations/deliveries/Deliveries.ts"
 import { attemptsOf } from "../../integrations/deliveries/DeliveryDetails.ts"
 import type { Delivery } from "../../integrations/deliveries/DeliveryList.ts"
+import { listReplays } from "../../integrations/deliveries/Replays.ts"
 import { states } from "../../integrations/deliveries/States.ts"
+import { actionCommand } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, table } from "../Output.ts"
-import * as Replays from "./deliveries/replays.ts"
+import { answer, answerPage, cli, tableOf } from "../Output.ts"
 
 const list = Command.make(
   "list",
@@ -36,8 +37,7 @@ const list = Command.make(
       until: Option.getOrNull(until)
     }
     const page = yield* listDeliveries(yield* Flags.projectId(project), filter, { after, limit })
-    const text = page.items.length === 0 ? "No deliveries" : table([head, ...page.items.map(row)])
-    yield* answerPage(json, { items: page.items.map(itemOf), next: page.next }, text)
+    yield* answerPage(json, { items: page.items.map(itemOf), next: page.next }, "deliveries")
   }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the deliveries of a project, the newest first"),
@@ -53,21 +53,10 @@ const show = Command.make(
   { json: Flags.json, project: Flags.project, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
     const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
-    const attempts = attemptsOf(found)
-    const lines = attempts.map(({ durationMs, errorCode, number, startedAt, statusCode }) => [
-      String(number),
-      startedAt,
-      String(statusCode ?? "-"),
-      errorCode ?? "-",
-      durationMs === null ? "-" : `${durationMs} ms`
-    ])
-    const log = table([["ATTEMPT", "STARTED", "STATUS", "ERROR", "TOOK"], ...lines])
-    const replay = found.replayOf === null ? "" : `\nReplay of ${found.replayOf}`
-    yield* answer(
-      json,
-      { ...itemOf(found), replayOf: found.replayOf, attemptLog: attempts.map(entryOf) },
-      `${table([head, row(found)])}${replay}\n\n${attempts.length === 0 ? "No attempts yet" : log}`
-    )
+    const attempts = attemptsOf(found).map(entryOf)
+    const item = { ...itemOf(found), replayOf: found.replayOf }
+    const log = attempts.length === 0 ? "No attempts yet" : tableOf(attempts)
+    yield* answer(json, { ...item, attemptLog: attempts }, `${tableOf([item])}\n\n${log}`)
   }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("Show a delivery and its attempts"),
@@ -76,26 +65,38 @@ const show = Command.make(
   ])
 )
 
-const retry = Command.make(
-  "retry",
-  { json: Flags.json, project: Flags.project, delivery },
-  Effect.fn(function* ({ delivery, json, project }) {
-    yield* retryDelivery(yield* Flags.projectId(project), delivery)
-    yield* answer(json, { deliveryId: delivery, status: "pending" }, `Delivery ${delivery} is pending again`)
+const retry = actionCommand("retry", "delivery.retry", {
+  description: "Return a dead delivery to the queue, with a new retry schedule",
+  example: "deliveries retry --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8"
+})
+
+const replay = actionCommand("replay", "replay.start", {
+  description: "Send stored events to a webhook again. Live events are sent first",
+  example:
+    "deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --status all --pace 10"
+})
+
+const cancelReplay = actionCommand("cancel-replay", "replay.cancel", {
+  description: "Cancel a replay: deliveries that are not queued yet are not sent",
+  example: "deliveries cancel-replay --project demo --replay rpl_0193f0cbd4e57f70819203a4b5c6d7e8"
+})
+
+const replays = Command.make(
+  "replays",
+  { json: Flags.json, project: Flags.project, ...Flags.range },
+  Effect.fn(function* ({ json, project, ...range }) {
+    const page = yield* listReplays(yield* Flags.projectId(project), range)
+    yield* answerPage(json, page, "replays")
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("Return a dead delivery to the queue, with a new retry schedule"),
-  Command.withExamples([
-    { command: `${cli} deliveries retry --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }
-  ])
+  Command.withDescription("List the replays of a project, the newest first"),
+  Command.withExamples([{ command: `${cli} deliveries replays --project demo` }])
 )
 
 export const deliveries = Command.make("deliveries").pipe(
   Command.withDescription("List, show, retry and replay the deliveries of a project"),
-  Command.withSubcommands([list, show, retry, Replays.replay, Replays.list, Replays.cancel])
+  Command.withSubcommands([list, show, retry, replay, replays, cancelReplay])
 )
-
-const head = ["DELIVERY", "INSTALLATION", "EVENT", "STATUS", "ATTEMPTS", "NEXT", "LAST", "CREATED"]
 
 /** A delivery as `--json` shows it. */
 const itemOf = (delivery: Delivery) => ({
@@ -119,14 +120,3 @@ const entryOf = ({ durationMs, errorCode, finishedAt, number, startedAt, statusC
   errorCode,
   durationMs
 })
-
-const row = (delivery: Delivery) => [
-  delivery.id,
-  delivery.installationId,
-  delivery.eventType,
-  delivery.status,
-  String(delivery.attempts),
-  itemOf(delivery).nextAttemptAt ?? "-",
-  String(delivery.lastStatusCode ?? delivery.lastErrorCode ?? "-"),
-  delivery.createdAt
-]

@@ -1,10 +1,14 @@
+/** `messages` and `campaigns`: lists them and carries out the actions of operators. */
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
+import { campaignStatuses } from "../../api/campaigns/States.ts"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
-import { listMessages, settleMessage } from "../../messaging/Messages.ts"
+import { listCampaigns } from "../../campaigns/CampaignControl.ts"
+import { listMessages } from "../../messaging/Messages.ts"
+import { actionCommand } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, table } from "../Output.ts"
+import { answerPage, cli } from "../Output.ts"
 
 const list = Command.make(
   "list",
@@ -25,8 +29,7 @@ const list = Command.make(
       deliveryStatus,
       createdAt
     }))
-    const rows = items.map((item) => [item.messageId, item.conversationId ?? "-", item.deliveryStatus, item.createdAt])
-    yield* answerPage(json, { items, next: found.next }, items.length === 0 ? "No messages" : table([head, ...rows]))
+    yield* answerPage(json, { items, next: found.next }, "messages")
   }, onMigratedDatabase)
 ).pipe(
   Command.withDescription("List the messages of a project, the newest first"),
@@ -35,28 +38,56 @@ const list = Command.make(
   ])
 )
 
-const settle = Command.make(
-  "settle",
-  {
-    json: Flags.json,
-    project: Flags.project,
-    message: Flags.id("message", "The message's id (required)"),
-    as: Flag.Literals("as", ["sent", "failed"]).pipe(Flag.withDescription("The outcome of the message (required)"))
-  },
-  Effect.fn(function* ({ as, json, message, project }) {
-    yield* settleMessage(yield* Flags.projectId(project), message, as)
-    yield* answer(json, { messageId: message, deliveryStatus: as }, `Message ${message} is ${as}`)
-  }, onMigratedDatabase)
-).pipe(
-  Command.withDescription("Record the outcome of a message whose outcome is unknown, after checking at the provider"),
-  Command.withExamples([
-    { command: `${cli} messages settle --project demo --message msg_0193f0cd92c37d5e8b2c3d4e5f607182 --as sent` }
-  ])
-)
+const settle = actionCommand("settle", "message.settle", {
+  description: "Record the outcome of a message whose outcome is unknown, after checking at the provider",
+  example: "messages settle --project demo --message msg_0193f0cd92c37d5e8b2c3d4e5f607182 --as sent"
+})
 
 export const messages = Command.make("messages").pipe(
   Command.withDescription("List messages, and settle those whose outcome is unknown"),
   Command.withSubcommands([list, settle])
 )
 
-const head = ["MESSAGE", "CONVERSATION", "STATUS", "CREATED"]
+const listOfCampaigns = Command.make(
+  "list",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    ...Flags.range,
+    status: Flag.Literals("status", campaignStatuses).pipe(
+      Flag.withDescription("Only campaigns of this status"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ json, project, status, ...range }) {
+    const found = yield* listCampaigns(yield* Flags.projectId(project), Option.getOrNull(status), range)
+    const items = found.items.map(({ createdAt, id, name, progress, status }) => {
+      const { failed, pending, recipients, sent, skipped, unknown } = progress
+      return { campaignId: id, name, status, recipients, pending, sent, failed, unknown, skipped, createdAt }
+    })
+    yield* answerPage(json, { items, next: found.next }, "campaigns")
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription("List the campaigns of a project with their progress, the newest first"),
+  Command.withExamples([{ command: `${cli} campaigns list --project demo --status running` }])
+)
+
+const [pause, resume, cancel] = [
+  actionCommand("pause", "campaign.pause", {
+    description: "Pause a campaign: its remaining recipients wait until it is resumed",
+    example: "campaigns pause --project demo --campaign cmp_spring"
+  }),
+  actionCommand("resume", "campaign.resume", {
+    description: "Resume a paused campaign",
+    example: "campaigns resume --project demo --campaign cmp_spring"
+  }),
+  actionCommand("cancel", "campaign.cancel", {
+    description: "Cancel a campaign: its remaining recipients do not get the message",
+    example: "campaigns cancel --project demo --campaign cmp_spring"
+  })
+] as const
+
+export const campaigns = Command.make("campaigns").pipe(
+  Command.withDescription("List, pause, resume and cancel the campaigns of a project"),
+  Command.withSubcommands([listOfCampaigns, pause, resume, cancel])
+)

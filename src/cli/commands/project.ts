@@ -16,7 +16,7 @@ import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, table, withProgress } from "../Output.ts"
+import { answer, answerPage, cli, tableOf, withProgress } from "../Output.ts"
 import { whyOf, writeDocument } from "../OutputFile.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
@@ -54,9 +54,7 @@ const list = Command.make(
   { json: Flags.json, ...Flags.rangeById },
   Effect.fn(function* ({ json, ...range }) {
     const page = yield* listProjects(range)
-    const rows = page.items.map(({ createdAt, name, projectId }) => [projectId, name, createdAt])
-    const text = rows.length === 0 ? "No projects" : table([["PROJECT", "NAME", "CREATED"], ...rows])
-    yield* answerPage(json, page, text, "--after")
+    yield* answerPage(json, page, "projects", { flag: "--after" })
   }, onMigratedDatabase)
 ).pipe(Command.withDescription("List all projects by id"), Command.withExamples([{ command: `${cli} project list` }]))
 
@@ -113,8 +111,8 @@ const remove = Command.make(
       withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
       onMigratedDatabase
     )
-    const tables = Object.entries(removal.deleted).map(([name, rows]) => [name, String(rows)])
-    yield* answer(json, removal, [`Project ${project} is deleted.`, "", table([["", "ROWS"], ...tables])].join("\n"))
+    const tables = Object.entries(removal.deleted).map(([table, rows]) => ({ table, rows }))
+    yield* answer(json, removal, [`Project ${project} is deleted.`, "", tableOf(tables)].join("\n"))
   })
 ).pipe(
   Command.withDescription(
@@ -249,18 +247,22 @@ const exportReport = (file: string, { projectId, records }: ExportReport) =>
   [
     `Project ${projectId} is in ${file}.`,
     "",
-    table([["", "RECORDS"], ...Object.entries(records).map(([name, count]) => [name, String(count)])])
+    tableOf(Object.entries(records).map(([member, records]) => ({ member, records })))
   ].join("\n")
 
 const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
   const kinds = [...new Set([created, updated, unchanged].flatMap((counts) => Object.keys(counts)))]
-  const count = (of: Record<string, number>, kind: string) => String(of[kind] ?? 0)
+  const count = (of: Record<string, number>, kind: string) => of[kind] ?? 0
   return [
     `Project ${projectId} is as the file says.`,
     "",
-    table([
-      ["", "CREATED", "UPDATED", "UNCHANGED"],
-      ...kinds.map((kind) => [kind, count(created, kind), count(updated, kind), count(unchanged, kind)])
-    ])
+    tableOf(
+      kinds.map((member) => ({
+        member,
+        created: count(created, member),
+        updated: count(updated, member),
+        unchanged: count(unchanged, member)
+      }))
+    )
   ].join("\n")
 }

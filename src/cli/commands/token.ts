@@ -13,7 +13,7 @@ import {
 } from "../../platform/requests/auth/ApiKeys.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, table } from "../Output.ts"
+import { answer, answerPage, cli } from "../Output.ts"
 
 const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(ApiKeys.layer), onMigratedDatabase)
@@ -67,7 +67,7 @@ const list = Command.make(
     const keys = yield* ApiKeys
     const page = yield* keys.list(yield* Flags.projectId(project), range)
     const now = new Date(yield* Clock.currentTimeMillis)
-    yield* answerPage(json, page, page.items.length === 0 ? "No keys" : listed(page.items, now))
+    yield* answerPage(json, page, "keys", { columnsOf: columnsAt(now) })
   }, onKeys)
 ).pipe(
   Command.withDescription("List the keys of a project, the newest first"),
@@ -146,16 +146,13 @@ const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) =>
     "Keep the token now: it is not shown again."
   ].join("\n")
 
-const listed = (items: ReadonlyArray<ApiKey>, now: Date) =>
-  table([
-    ["KEY", "NAME", "STATE", "EXPIRES", "LAST USED", "MEMBER", "SCOPES"],
-    ...items.map((key) => [
-      key.keyId,
-      key.name,
-      key.revokedAt !== null ? "revoked" : key.expiresAt <= now ? "expired" : "active",
-      key.expiresAt.toISOString(),
-      key.lastUsedAt?.toISOString() ?? "never",
-      key.memberId ?? "-",
-      key.scopes.length === scopes.length ? "all" : key.scopes.join(",")
-    ])
-  ])
+/** The columns of the list, of which the state depends on the time. */
+const columnsAt = (now: Date) => (key: ApiKey) => ({
+  keyId: key.keyId,
+  name: key.name,
+  state: key.revokedAt !== null ? "revoked" : key.expiresAt <= now ? "expired" : "active",
+  expiresAt: key.expiresAt,
+  lastUsedAt: key.lastUsedAt ?? "never",
+  memberId: key.memberId,
+  scopes: key.scopes.length === scopes.length ? "all" : key.scopes
+})

@@ -1,32 +1,23 @@
 /** The campaigns of a project, filtered by state, and the page of a campaign. */
 import { Effect } from "effect"
 import { campaignStatuses } from "../../api/campaigns/States.ts"
-import { operationsIn } from "../../campaigns/CampaignControl.ts"
-import { details, list, type Listed } from "../../campaigns/CampaignList.ts"
-import { pageOf } from "../../platform/operators/Search.ts"
-import { campaignLabels } from "../Actions.ts"
+import { listCampaigns, operationLabels, operationsIn } from "../../campaigns/CampaignControl.ts"
+import { details, type Listed } from "../../campaigns/CampaignList.ts"
 import { action, badge, facts, html, idLink, idOf, link, progress, select } from "../Html.ts"
-import { choiceOf, listOf, pageSize, projectPage, recordOf } from "../Page.ts"
+import { choiceOf, listOf, orNotFound, projectPage, recordOf } from "../Page.ts"
 
 const path = "/console/campaigns"
 
 export const campaigns = projectPage(
-  Effect.fnUntraced(function* ({ project, range: { after }, request, sql, time }) {
+  Effect.fnUntraced(function* ({ project, range, request, time }) {
     const status = yield* choiceOf(request, "status", campaignStatuses)
     const of = { project: project.id }
-    const rows = yield* list(
-      sql,
-      project.id,
-      sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity'
-        ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM campaigns WHERE project_id = ${project.id} AND id = ${after}), ${after})`}
-        ORDER BY created_at DESC, id DESC LIMIT ${pageSize + 1}::int`
-    )
     return listOf(request, {
       title: `Campaigns of ${project.name}`,
       filter: [select("State", "status", campaignStatuses, status)],
       caption: "Campaigns, newest first",
       empty: "No campaigns.",
-      found: pageOf(rows, pageSize, ({ id }) => id),
+      found: yield* orNotFound(listCampaigns(project.id, status, range)),
       columns: {
         Campaign: ({ id }) => idLink("/console/campaign", { ...of, id }, id),
         Name: ({ name }) => name,
@@ -56,7 +47,7 @@ export const campaign = projectPage(
     const { project, request, time } = parts
     const row = yield* recordOf(parts, details, "campaign")
     const { failed, pending, recipients, sent, skipped, unknown } = row.progress
-    const of = { project: project.id, id: row.id }
+    const of = { project: project.id, campaign: row.id }
     return {
       title: `Campaign ${row.name}`,
       body: [
@@ -72,7 +63,7 @@ export const campaign = projectPage(
         }),
         html`<div class="actions">
           ${operationsIn(row.status).map((operation) =>
-            action("/console/campaign-command", request.session.csrf, { ...of, operation }, campaignLabels[operation])
+            action(`campaign.${operation}`, request.session.csrf, of, operationLabels[operation])
           )}
         </div>`,
         html`<h2>Recipients</h2>`,

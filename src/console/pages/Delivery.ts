@@ -27,7 +27,7 @@ export const delivery = projectPage(
           Trace: traceLink(yield* traceUrlOf(row.traceparent))
         }),
         ...(row.status === "dead"
-          ? [action("/console/retry", request.session.csrf, { ...of, id: row.id }, "Retry this delivery")]
+          ? [action("delivery.retry", request.session.csrf, { ...of, delivery: row.id }, "Retry this delivery")]
           : []),
         html`<h2>Attempts</h2>`,
         table(

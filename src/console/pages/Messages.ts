@@ -43,7 +43,7 @@ export const message = projectPage(
     const { project, request, time } = parts
     const row = yield* recordOf(parts, details, "message")
     const settle = (as: "sent" | "failed") =>
-      action("/console/settle", request.session.csrf, { project: project.id, id: row.id, as }, `Settle as ${as}`)
+      action("message.settle", request.session.csrf, { project: project.id, message: row.id, as }, `Settle as ${as}`)
     return {
       title: `Message ${row.id}`,
       body: [

@@ -33,7 +33,7 @@ export const replays = projectPage(
         Installation: ({ installationId: id }) => idLink("/console/webhook", { ...of, installation: id }, id),
         State: ({ endReason, replayId, state }) =>
           html`${badge(state)} ${endReason === "webhook_disabled" ? "its webhook was disabled" : ""}
-          ${state === "running" ? action("/console/cancel-replay", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,
+          ${state === "running" ? action("replay.cancel", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,
         Progress: ({ matched, pace, queued, skipped, state }) =>
           html`${progress(queued, matched, "Queued deliveries")}${skipped === 0 ? "" : `, ${skipped} skipped`}, at most
           ${pace} a

@@ -2,21 +2,11 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.ts"
-import { href, html, idLink, idOf, link, table } from "../Html.ts"
+import { html, idLink, idOf, link, table } from "../Html.ts"
 import { type PageRequest, textOf } from "../Page.ts"
+import { recordPage } from "../Records.ts"
 
-const pages: Readonly<Partial<Record<Found["kind"], (found: Found) => string>>> = {
-  project: ({ id }) => href("/console/project", { project: id }),
-  delivery: ({ id, projectId: project }) => href("/console/delivery", { project, id }),
-  event: ({ name: id, projectId: project }) => href("/console/delivery", { project, id }),
-  message: ({ id, projectId: project }) => href("/console/message", { project, id }),
-  campaign: ({ id, projectId: project }) => href("/console/campaign", { project, id }),
-  installation: ({ id, projectId: project }) => href("/console/webhook", { project, installation: id }),
-  replay: ({ projectId: project }) => href("/console/replays", { project }),
-  key: ({ projectId: project }) => href("/console/keys", { project })
-}
-
-const pageOf = (found: Found) => pages[found.kind]?.(found)
+const pageOf = (found: Found) => recordPage(found.kind, found)
 
 export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const project = textOf(request, "project")

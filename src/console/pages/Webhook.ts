@@ -5,9 +5,8 @@ import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { filterNames, usualPace } from "../../integrations/deliveries/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
-import { replayFields } from "../Actions.ts"
 import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
-import { projectPage, recordOf, textOf } from "../Page.ts"
+import { projectPage, recordOf } from "../Page.ts"
 import { deliveryColumns } from "./Deliveries.ts"
 
 /** Number of latest deliveries on the page. */
@@ -28,8 +27,6 @@ export const webhook = projectPage(
     const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
     const of = { project: project.id, installation: row.installationId }
     const { csrf } = request.session
-    const faulty = (textOf(request, "faulty") ?? "").split(",")
-    const fault = (name: keyof typeof replayFields) => (faulty.includes(name) ? replayFields[name] : undefined)
     return {
       title: `Webhook of ${row.name}`,
       body: [
@@ -73,16 +70,16 @@ export const webhook = projectPage(
         ),
         html`<h2>Actions</h2>`,
         html`<div class="actions">
-          ${action("/console/test", csrf, of, "Send a test event")}
-          ${row.enabled ? action("/console/disable", csrf, of, "Disable") : action("/console/enable", csrf, of, "Enable")}
+          ${action("webhook.test", csrf, of, "Send a test event")}
+          ${row.enabled ? action("webhook.disable", csrf, of, "Disable") : action("webhook.enable", csrf, of, "Enable")}
         </div>`,
         html`<h2>Replay</h2>`,
-        action("/console/replay", csrf, of, "Count and continue", [
-          input("Created since", "since", textOf(request, "since"), "2026-11-20T00:00:00Z", fault("since")),
-          input("and before", "until", textOf(request, "until"), "2026-11-21T00:00:00Z", fault("until")),
-          select("State", "status", filterNames, textOf(request, "status") ?? "dead", ""),
-          select("Event", "type", eventTypes, textOf(request, "type"), "all"),
-          input("Deliveries per second", "pace", textOf(request, "pace") ?? String(usualPace), "", fault("pace"))
+        action("replay.start", csrf, of, "Count and continue", [
+          input("Created since", "since", null, "2026-11-20T00:00:00Z"),
+          input("and before", "until", null, "2026-11-21T00:00:00Z"),
+          select("State", "status", filterNames, "dead", ""),
+          select("Event", "type", eventTypes, null, "all"),
+          input("Deliveries per second", "pace", String(usualPace))
         ]),
         html`<h2>Deliveries</h2>`,
         table("Latest deliveries, newest first", deliveryColumns(project.id, time), found.items, "No deliveries."),

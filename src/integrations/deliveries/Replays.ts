@@ -2,12 +2,12 @@
  * Replays (contract §13): stored events of a period are delivered to a webhook again. A replay is a row of `replays`. The
  * `Replayer` creates its deliveries. Each has the `webhook-id` of the delivery that it repeats.
  */
-import { Clock, Effect, Schema } from "effect"
+import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
 import { Operator } from "../../platform/operators/Audit.ts"
-import { firstIdAt, newId } from "../../platform/NewId.ts"
+import { firstIdAt } from "../../platform/NewId.ts"
 import { ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../../platform/operators/Refused.ts"
 import { pageOf, type Range } from "../../platform/operators/Search.ts"
@@ -15,9 +15,6 @@ import { cancel, list, start, webhook } from "./Replays/Repo.ts"
 import { count, type Selection } from "./Replays/Selection.ts"
 
 export { filterNames } from "./Replays/Selection.ts"
-
-export const ReplayId = Schema.String.check(Schema.isPattern(/^rpl_[0-9a-f]{32}$/))
-export const newReplayId = newId("rpl")
 
 /** Deliveries that a replay makes per second: the default and the maximum. */
 export const usualPace = 50
@@ -29,8 +26,8 @@ export interface Request extends Omit<Selection, "installationId" | "eventTypes"
   readonly eventTypes: ReadonlyArray<EventType>
   readonly pace: number
   readonly dryRun: boolean
-  /** The id of the replay, from `newReplayId`; by default a new one. A replay with this id is not started a second time. */
-  readonly replayId?: string | undefined
+  /** The id of the replay. A replay with this id is not started a second time. */
+  readonly replayId: string
 }
 
 /**
@@ -65,11 +62,10 @@ export const startReplay = Effect.fn("startReplay")(function* ({
   }
   const matched = yield* countAll(sql, selection)
   if (dryRun) return { replayId: null, matched, queued: 0 }
-  const id = replayId ?? (yield* newReplayId)
-  const started = yield* start(sql, { ...selection, id, pace, matched, actor })
+  const started = yield* start(sql, { ...selection, id: replayId, pace, matched, actor })
   // The project may have been moved or deleted during the count.
   if (started.length === 0) return yield* new ProjectUnknown(request)
-  return { replayId: id, matched, queued: matched }
+  return { replayId, matched, queued: matched }
 })
 
 /** Counts the selected deliveries in portions, so that no statement takes long. */

@@ -157,6 +157,18 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
+/** A webhook as commands print it (contract §13). */
+export const itemOf = (webhook: Listed) => ({
+  installationId: webhook.installationId,
+  endpointUrl: webhook.endpointUrl,
+  eventTypes: webhook.eventTypes,
+  enabled: webhook.enabled,
+  disabledReason: webhook.disabledReason,
+  consecutiveFailures: webhook.failures,
+  lastSuccessAt: webhook.lastSuccessAt,
+  version: webhook.version
+})
+
 export const webhookOf = ({ lastFailure, ...details }: Details): Webhook => ({
   installationId: details.installationId,
   endpointUrl: details.endpointUrl,

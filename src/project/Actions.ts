@@ -1,0 +1,306 @@
+/**
+ * The actions of operators (contract §13). Each entry of the table says what the action needs, asks, does and reports. The
+ * commands and the console render the same entries.
+ */
+import { Effect, Schema, SchemaGetter } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import { eventTypes } from "../api/integrations/Events.ts"
+import { pendingMax } from "../api/integrations/WebhookHealth.ts"
+import { ProjectId } from "../api/schema/Ids.ts"
+import { Instant } from "../api/schema/Instant.ts"
+import { commandCampaign, type Operation, operationLabels, showCampaign } from "../campaigns/CampaignControl.ts"
+import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
+import { cancelReplay, filterNames, highestPace, startReplay, usualPace } from "../integrations/deliveries/Replays.ts"
+import { itemOf } from "../integrations/endpoints/WebhookList.ts"
+import type { Sender } from "../integrations/endpoints/Sender.ts"
+import { sendTestEvent } from "../integrations/TestEvents.ts"
+import { disableWebhook, enableWebhook, showWebhook } from "../integrations/WebhookControl.ts"
+import { settleMessage } from "../messaging/Messages.ts"
+import { newId } from "../platform/NewId.ts"
+import type { Mutations } from "../platform/mutations/Mutations.ts"
+import type { Operator } from "../platform/operators/Audit.ts"
+import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
+import type { Refused } from "../platform/operators/Refused.ts"
+import { plural } from "../platform/operators/Search.ts"
+import type { Notifier } from "../platform/outbox/Notifier.ts"
+import type { SecretBox } from "../platform/secrets/SecretBox.ts"
+import { integer } from "../platform/Settings/Formats.ts"
+import type { Kind } from "./IdSearch.ts"
+
+/** What an action will do, shown before it is carried out. */
+export interface Question {
+  readonly title: string
+  readonly message: string
+  readonly label: string
+  /** The document of a dry run. */
+  readonly document?: object
+}
+
+/** What an action has done. */
+export interface Outcome {
+  readonly title: string
+  readonly message: string
+  /** The document that the command prints with `--json`. */
+  readonly document: object
+  /** The action was carried out, and its result is a failure, such as the answer 500 to a test event. */
+  readonly isFailure?: boolean
+}
+
+export type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
+export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox
+
+type Asked = Effect.Effect<Question, ActionError, ActionServices>
+type Done = Effect.Effect<Outcome, ActionError, ActionServices>
+type Texts = Readonly<Record<string, Schema.Codec<unknown, string>>>
+
+interface Definition<Fields extends Texts> {
+  /** The kind of the record on whose page the console shows the outcome. A field of this name has the id of the record. */
+  readonly target: Kind
+  readonly fields: Fields
+  readonly descriptions: { readonly [Name in keyof Fields]: string }
+  readonly defaults?: { readonly [Name in keyof Fields]?: string }
+  /** Present if the action ends or sends something that cannot be taken back. */
+  readonly question?: (given: Given<Fields>) => Asked
+  readonly run: (given: Given<Fields>) => Done
+}
+
+type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {
+  readonly projectId: ProjectId
+  /** 32 hexadecimal digits, equal if the confirmation of one question is sent twice. */
+  readonly once: string
+}
+
+export interface Action {
+  readonly target: Kind
+  readonly asks: boolean
+  /** The fields in order. A field without a default is required. */
+  readonly fields: ReadonlyArray<{
+    readonly name: string
+    readonly description: string
+    readonly schema: Schema.Codec<unknown, string>
+    readonly default: string | undefined
+  }>
+  /** Reads the texts of the fields. Fails with `SchemaError` if one is missing or invalid. */
+  readonly on: (
+    projectId: string,
+    once: string,
+    texts: Readonly<Record<string, string>>
+  ) => Effect.Effect<{ readonly question: Asked | undefined; readonly run: Done }, ProjectUnknown | Schema.SchemaError>
+}
+
+const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/)))
+
+const action = <const Fields extends Texts>(definition: Definition<Fields>): Action => {
+  const { defaults, descriptions, fields, question, run, target } = definition
+  const decode = Schema.decodeUnknownEffect(Schema.Struct(fields), { errors: "all" })
+  return {
+    target,
+    asks: question !== undefined,
+    fields: Object.entries(fields).map(([name, schema]) => ({
+      name,
+      schema,
+      description: descriptions[name] ?? "",
+      default: defaults?.[name]
+    })),
+    on: Effect.fnUntraced(function* (project, once, texts) {
+      const projectId = yield* Schema.decodeEffect(ProjectId)(project).pipe(
+        Effect.mapError(() => new ProjectUnknown({ projectId: project }))
+      )
+      const given = { ...(yield* decode({ ...defaults, ...texts })), projectId, once: yield* decodeOnce(once) }
+      return { question: question?.(given), run: Effect.suspend(() => run(given)) }
+    })
+  }
+}
+
+const installation = {
+  fields: { installation: Schema.String },
+  descriptions: { installation: "The installation's id" }
+}
+
+/** Event types, separated by commas; all of them if empty. */
+const EventTypes = Schema.String.pipe(
+  Schema.decodeTo(Schema.Array(Schema.String), {
+    decode: SchemaGetter.transform((text) => text.split(",").filter((type) => type !== "")),
+    encode: SchemaGetter.transform((types) => types.join(","))
+  }),
+  Schema.decodeTo(Schema.Array(Schema.Literals(eventTypes)))
+)
+
+const replayFields = {
+  installation: Schema.String,
+  since: Instant,
+  until: Instant,
+  type: EventTypes,
+  status: Schema.Literals(filterNames),
+  pace: integer(1, highestPace)
+}
+
+/** For each command of a campaign: its label, the result, and what happens to the recipients that have no final state yet. */
+const campaignCommand = (operation: Operation, result: string, effect: string) =>
+  action({
+    target: "campaign",
+    fields: { campaign: Schema.String },
+    descriptions: { campaign: "The campaign's id" },
+    question: Effect.fnUntraced(function* ({ campaign, projectId }) {
+      const { eligible, name, progress } = yield* showCampaign(projectId, campaign)
+      const { failed, pending, recipients, sent, skipped } = progress
+      const left = plural(recipients === 0 ? (eligible ?? 0) : pending, "recipient", "recipients")
+      const message = `Of its recipients ${sent} were sent to, ${failed} failed and ${skipped} were skipped. The remaining ${left} ${effect}.`
+      const label = operationLabels[operation]
+      return { title: `${label} ${name}?`, message, label }
+    }),
+    run: Effect.fnUntraced(function* ({ campaign, once, projectId }) {
+      yield* commandCampaign(projectId, campaign, operation, once)
+      const { name, status } = yield* showCampaign(projectId, campaign)
+      const message = `The campaign ${name} is ${status}.`
+      return { title: `The campaign is ${result}`, message, document: { campaignId: campaign, status } }
+    })
+  })
+
+/** Returns a new `once` of an action. */
+export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
+
+export const actions = {
+  "delivery.retry": action({
+    target: "delivery",
+    fields: { delivery: Schema.String },
+    descriptions: { delivery: "The delivery's id" },
+    run: ({ delivery, projectId }) =>
+      Effect.as(retryDelivery(projectId, delivery), {
+        title: "The delivery is retried",
+        message: `Delivery ${delivery} is pending again. It is sent as soon as its endpoint may get one.`,
+        document: { deliveryId: delivery, status: "pending" }
+      })
+  }),
+  "webhook.test": action({
+    target: "installation",
+    ...installation,
+    run: Effect.fnUntraced(function* ({ installation, projectId }) {
+      const answer = yield* sendTestEvent(projectId, installation)
+      const { durationMs, errorCode, status } = answer
+      const isFailure = status === null || status < 200 || status > 299
+      const result =
+        status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
+      return {
+        title: `The test event was ${isFailure ? "not " : ""}delivered`,
+        message: `${result}, after ${durationMs} ms.`,
+        document: answer,
+        isFailure
+      }
+    })
+  }),
+  "webhook.enable": action({
+    target: "installation",
+    ...installation,
+    run: ({ installation, projectId }) =>
+      Effect.map(enableWebhook(projectId, installation), (webhook) => ({
+        title: "The webhook is enabled",
+        message: `Its endpoint ${webhook.endpointUrl} is tried at once. Replay the time in which the webhook was disabled to send what it missed.`,
+        document: itemOf(webhook)
+      }))
+  }),
+  "webhook.disable": action({
+    target: "installation",
+    ...installation,
+    question: Effect.fnUntraced(function* ({ installation, projectId }) {
+      const { endpointUrl, pending } = yield* showWebhook(projectId, installation)
+      const count = `${pending < pendingMax ? "" : "at least "}${plural(pending, "pending delivery", "pending deliveries")}`
+      const message = `Nothing more is sent to ${endpointUrl}, ${count} will be dead-lettered, and events that occur while it is disabled make no deliveries.`
+      return { title: `Disable the webhook of ${installation}?`, message, label: "Disable the webhook" }
+    }),
+    run: ({ installation, projectId }) =>
+      Effect.map(disableWebhook(projectId, installation), ({ deadLettered, webhook }) => ({
+        title: "The webhook is disabled",
+        message: `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Events make no deliveries until the webhook is enabled.`,
+        document: { ...itemOf(webhook), deadLettered }
+      }))
+  }),
+  "message.settle": action({
+    target: "message",
+    fields: { message: Schema.String, as: Schema.Literals(["sent", "failed"]) },
+    descriptions: { message: "The message's id", as: "The outcome of the message: sent or failed" },
+    question: ({ as, message }) =>
+      Effect.succeed({
+        title: `Settle the message ${message} as ${as}?`,
+        message: "This is final: the message is not sent again, and its callers see this state.",
+        label: `Settle as ${as}`
+      }),
+    run: ({ as, message, projectId }) =>
+      Effect.as(settleMessage(projectId, message, as), {
+        title: `The message is settled as ${as}`,
+        message: `Callers see the message ${message} as ${as} now.`,
+        document: { messageId: message, deliveryStatus: as }
+      })
+  }),
+  "campaign.pause": campaignCommand(
+    "pause",
+    "paused",
+    "wait until the campaign is resumed; attempts that were begun go on"
+  ),
+  "campaign.resume": campaignCommand("resume", "resumed", "get the message, at the pace of the campaign"),
+  "campaign.cancel": campaignCommand(
+    "cancel",
+    "cancelled",
+    "do not get the message; a cancelled campaign cannot be resumed"
+  ),
+  "replay.start": action({
+    target: "installation",
+    fields: replayFields,
+    descriptions: {
+      installation: "The installation's id",
+      since: "Only deliveries that were created at this time or later, such as 2026-12-01T09:00:00Z",
+      until: "Only deliveries that were created before this time",
+      type: "Only events of this type: repeat the flag for each type; all types if not given",
+      status: `Only deliveries in this state: ${filterNames.join(", ")}`,
+      pace: "Maximum number of deliveries per second"
+    },
+    defaults: { type: "", status: "dead", pace: String(usualPace) },
+    question: Effect.fnUntraced(function* (given) {
+      const { endpointUrl, state } = yield* showWebhook(given.projectId, given.installation)
+      const { matched } = yield* startReplay({ ...replayOf(given), dryRun: true })
+      const count = plural(matched, "delivery matches and is", "deliveries match and are")
+      const period = `created since ${given.since} and before ${given.until}`
+      const held = state === "parked" || state === "resting" ? ` Its endpoint is ${state}, so they wait.` : ""
+      return {
+        title: `Replay ${given.status} deliveries to ${given.installation}?`,
+        message: `${count} sent again to ${endpointUrl}, at most ${given.pace} a second: ${given.status}, ${period}.${held}`,
+        label: "Start the replay",
+        document: { replayId: null, matched, queued: 0 }
+      }
+    }),
+    run: Effect.fnUntraced(function* (given) {
+      const started = yield* startReplay({ ...replayOf(given), dryRun: false })
+      const message = `Replay ${started.replayId}: ${plural(started.queued, "delivery", "deliveries")} will be sent again. The list of replays shows its progress.`
+      return { title: "The replay is started", message, document: started }
+    })
+  }),
+  "replay.cancel": action({
+    target: "replay",
+    fields: { replay: Schema.String },
+    descriptions: { replay: "The replay's id" },
+    question: ({ replay }) =>
+      Effect.succeed({
+        title: `Cancel the replay ${replay}?`,
+        message: "Its deliveries that were not sent yet are dead-lettered. A cancelled replay cannot be resumed.",
+        label: "Cancel the replay"
+      }),
+    run: Effect.fnUntraced(function* ({ projectId, replay }) {
+      const cancelled = yield* cancelReplay(projectId, replay)
+      const message = `Replay ${replay} has made ${cancelled.queued} of ${plural(cancelled.matched, "delivery", "deliveries")}.`
+      return { title: "The replay is cancelled", message, document: cancelled }
+    })
+  })
+} as const satisfies Readonly<Record<string, Action>>
+
+export type ActionName = keyof typeof actions
+
+const replayOf = ({ installation, once, pace, projectId, since, status, type, until }: Given<typeof replayFields>) => ({
+  projectId,
+  installationId: installation,
+  since: new Date(since),
+  until: new Date(until),
+  eventTypes: type,
+  filter: status,
+  pace,
+  replayId: `rpl_${once}`
+})
