@@ -45,7 +45,6 @@ describe("code that runs for each request", () => {
     "server/Http.ts",
     "server/Lifecycle.ts",
     "platform/mutations/Pruner.ts",
-    "platform/requests/rateLimit/RedisConnection.ts",
     "platform/requests/rateLimit/RedisStore.ts"
   ])
   for (const file of perRequest.filter((file) => !once.has(file))) {

@@ -1,5 +1,6 @@
 /**
- * `/healthz`: the process runs. `/readyz`: the database and the rate limiter answer, and background work goes on (contract §15).
+ * `/healthz`: the process runs. `/readyz`: the database answers, and background work goes on (contract §15). Redis is not part of it:
+ * requests answer for it themselves, and the sends of messages go on without it.
  */
 import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
@@ -7,14 +8,12 @@ import { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
-import { RateLimits } from "../platform/requests/rateLimit/RateLimits.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const sql = yield* SqlClient.SqlClient
-    const limits = yield* RateLimits
     const supervisor = yield* Supervisor
 
     const progress = Effect.suspend(() => {
@@ -24,13 +23,10 @@ export const layer = HttpRouter.use(
         : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
     })
 
-    const ready = Effect.all([statement(sql`SELECT 1`), limits.ping], { concurrency: 2, discard: true }).pipe(
+    const ready = statement(sql`SELECT 1`).pipe(
       Effect.andThen(progress),
       Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
-      Effect.catchTags({
-        service_unavailable: (problem) => unready(problem),
-        LimiterUnavailable: () => unready(new ServiceUnavailable({ detail: "The rate limiter does not answer." }))
-      })
+      Effect.catchTag("service_unavailable", (problem) => unready(problem))
     )
 
     yield* router.add("GET", "/healthz", HttpServerResponse.jsonUnsafe({ status: "ok" }))

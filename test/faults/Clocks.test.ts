@@ -9,7 +9,7 @@ import { eventually } from "../support/Waiting.ts"
 import { requires } from "../support/Programs.ts"
 import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
 import { makeRedis } from "./Redis.support.ts"
-import { expectProblem, isReady, listClients } from "./Requests.support.ts"
+import { expectProblem, listClients } from "./Requests.support.ts"
 import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
@@ -112,7 +112,10 @@ describe("a replica whose clock is 30 s ahead, and that shares rate limits in Re
       startAhead("api", env)
     ])
     const [own, replica] = services
-    await Promise.all(services.map(isReady))
+    const other = await project(databaseUrl)
+    for (const { url } of services) {
+      await eventually(async () => assert.strictEqual((await listClients(url, other)).status, 200))
+    }
     for (const _ of [1, 2, 3]) assert.strictEqual((await listClients(own.url, token)).status, 200)
     expectProblem(await listClients(replica.url, token), 429, "rate_limit_exceeded")
   })

@@ -8,7 +8,7 @@ import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
-import { expectProblem, isDraining, isReady, listClients } from "./Requests.support.ts"
+import { expectProblem, isDraining, listClients } from "./Requests.support.ts"
 import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -24,6 +24,9 @@ describe("sends without Redis", () => {
   beforeAll(async () => {
     databaseUrl = await database()
   })
+  /** Waits until a service reaches Redis. */
+  const isLimited = (token: string) => (service: Api) =>
+    eventually(async () => assert.strictEqual((await listClients(service.url, token)).status, 200))
   const startOn = ({ url }: Redis) => startHere(databaseUrl, { REDIS_URL: url }, "all")
 
   /** Asserts that a process allows exactly the bucket, while other requests are refused because the limiter is unavailable. */
@@ -47,8 +50,8 @@ describe("sends without Redis", () => {
     const redis = await makeRedis()
     await redis.start()
     const services = await Promise.all([startOn(redis), startOn(redis)])
-    await Promise.all(services.map(isReady))
     const { provider, token } = await openProject(databaseUrl, taken, bucket(3))
+    await Promise.all(services.map(isLimited(token)))
     const [one, two] = services
     // While Redis is there, they have three sends together.
     for (const service of [one, two, one])
@@ -62,7 +65,7 @@ describe("sends without Redis", () => {
     assert.lengthOf(lost.provider.hits, 6)
 
     await redis.start()
-    await Promise.all(services.map(isReady))
+    await Promise.all(services.map(isLimited(lost.token)))
     for (const service of [two, one, two]) {
       expectSent(await sendMessage(service.url, lost.token, `again-${lost.provider.hits.length}`), false)
     }
@@ -79,8 +82,8 @@ describe("sends without Redis", () => {
     const redis = await makeRedis()
     await redis.start()
     const service = await startOn(redis)
-    await isReady(service)
     const { token } = await openProject(databaseUrl, taken, bucket(2))
+    await isLimited(token)(service)
     redis.signal("SIGSTOP")
     await expectBucket(service, token, 2)
     redis.signal("SIGCONT")

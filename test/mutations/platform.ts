@@ -89,7 +89,7 @@ export const platform = [
   keys("[...new Set(given.scopes)]", "[...given.scopes]"),
   keys("Duration.isGreaterThan(expiresIn, maxLifetime)", "false"),
   keys("WHERE ${member}::text IS NULL OR (SELECT active FROM member)", "WHERE true"),
-  limits("${encodeURIComponent(projectId)}:${policy}:", "${policy}:"),
+  limits("${projectId}:${policy}:", "${policy}:"),
   buckets("if (allowed) bucket.tokens--", ""),
   throttle("Math.ceil(millis", "Math.floor(millis"),
   throttle("(left * windowSeconds) / limit", "windowSeconds"),

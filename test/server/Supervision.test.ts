@@ -126,8 +126,6 @@ it("a fiber of the service is under supervision, or belongs to a request or a co
   const own = [
     // The note that a key was used, which no request waits for.
     "platform/requests/auth/Credentials.ts",
-    // A reconnect, which ends by itself.
-    "platform/requests/rateLimit/RedisStore.ts",
     // The sessions of a move, which a command keeps open.
     "cells/Sides.ts",
     // The line of a command's progress.

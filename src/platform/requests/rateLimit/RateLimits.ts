@@ -1,6 +1,7 @@
 /**
- * Token buckets per project and policy (contract §4). If `REDIS_URL` is set, all processes share the buckets through Redis.
- * Otherwise each process has its own buckets.
+ * Token buckets per project and policy (contract §4), not by Effect's `RateLimiter`, whose store in memory forgets no key and whose
+ * store in Redis counts by the clocks of the callers, which differ. If `REDIS_URL` is set, all processes share the buckets through
+ * one Redis. Otherwise each process has its own buckets.
  */
 import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
 import type { Policy } from "../../../api/Access.ts"
@@ -32,8 +33,8 @@ export const bucketsOf = (
     windowSeconds,
     policy,
     // The key contains the limit, so that a lowered limit starts a new bucket without the tokens of the old one. In Redis, each
-    // bucket has a second key, which ends with `:refill`. The braces put both keys into one slot of a Redis cluster.
-    key: `{${encodeURIComponent(projectId)}:${policy}:${limit}/${windowSeconds}}`,
+    // bucket has a second key, which ends with `:refill`.
+    key: `${projectId}:${policy}:${limit}/${windowSeconds}`,
     description: `"${policy}";q=${limit};w=${windowSeconds}`
   }))
 
@@ -48,6 +49,7 @@ export class RateLimits extends Context.Service<
      * buckets in memory while the shared store does not answer.
      */
     readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
+    /** Succeeds if the shared store answers. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
 >()("developer-api/platform/requests/rateLimit/RateLimits") {
@@ -72,7 +74,7 @@ const limitsOf = (take: Take, fallback?: Take) => {
   return RateLimits.of({
     take: (bucket, now) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now),
     ping: Effect.clockWith((clock) =>
-      Effect.asVoid(take({ key: "{ping}", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock)))
+      Effect.asVoid(take({ key: "ping", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock)))
     )
   })
 }

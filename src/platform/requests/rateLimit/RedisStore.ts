@@ -1,43 +1,88 @@
-/** Token buckets in Redis, shared by all processes of the service. Without a connection, taking a token fails at once. */
-import { Data, type Duration, Effect, Latch, type Redacted } from "effect"
+/** Token buckets in one Redis, shared by all processes of the service. Without a connection, taking a token fails at once. */
+import { Data, type Duration, Effect, Redacted } from "effect"
+import { setTimeout } from "node:timers/promises"
+import { createClient, defineScript } from "redis"
 import type { RateLimit } from "../../../api/Authentication.ts"
-import { connect } from "./RedisConnection.ts"
 import type { Decision } from "./TokenBuckets.ts"
 
 class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 
+const options = {
+  // While there is no connection, commands fail at once instead of waiting in a queue.
+  disableOfflineQueue: true,
+  pingInterval: 1_000,
+  socket: {
+    connectTimeout: 1_000,
+    // A connection on which pings get no answer is closed, even if TCP has not detected the loss.
+    socketTimeout: 3_000,
+    reconnectStrategy: (retries: number) => Math.min(50 * 2 ** retries, 1_000)
+  }
+}
+
 /**
- * Connects in the background and retries without a limit, so that the process can start before Redis. After a failover, the
- * connected server may be a read-only replica, which keeps the connection open. `makeTake` then connects again, because the name
- * in the URL leads to the new primary. `timeout` is the maximum time for an answer of Redis.
+ * Takes one token of a bucket if there is one. The first key has the number of tokens, the second key the time of the last
+ * refill in milliseconds. The time is from the clock of Redis, because the clocks of the service's hosts differ and can be set
+ * back. If the clock of Redis was set back, the current time replaces the time of the last refill. Returns whether a token was
+ * taken, the number of tokens left, and the milliseconds until the next token.
+ */
+const takeToken = defineScript({
+  NUMBER_OF_KEYS: 2,
+  SCRIPT: `
+local time = redis.call("TIME")
+local now = time[1] * 1000 + time[2] / 1000
+local limit = tonumber(ARGV[1])
+local per_token = tonumber(ARGV[2])
+local tokens = tonumber(redis.call("GET", KEYS[1])) or limit
+local refilled = math.min(tonumber(redis.call("GET", KEYS[2])) or now, now)
+
+local returned = math.floor((now - refilled) / per_token)
+tokens = math.min(limit, tokens + returned)
+refilled = refilled + returned * per_token
+if tokens >= limit then refilled = now end
+
+local taken = tokens >= 1 and 1 or 0
+tokens = tokens - taken
+local next_after = math.max(0, refilled + per_token - now)
+local ttl = math.max(1, math.ceil((limit - tokens - 1) * per_token + next_after))
+redis.call("SET", KEYS[1], tokens, "PX", ttl)
+redis.call("SET", KEYS[2], refilled, "PX", ttl)
+return { taken, tokens, string.format("%.17g", next_after) }
+`,
+  parseCommand: (parser, key: string, limit: number, perToken: number) => {
+    parser.pushKeys([`ratelimiter:${key}`, `ratelimiter:${key}:refill`])
+    parser.push(String(limit), String(perToken))
+  },
+  transformReply: (reply: readonly [taken: number, left: number, nextAfter: string]) => reply
+})
+
+/**
+ * Maximum time in milliseconds for closing the client. Closing waits for outstanding answers, and a Redis that hangs or is gone
+ * sends none.
+ */
+const closeTimeout = 500
+
+/**
+ * Makes the function that takes a token. The client connects in the background and retries without a limit, so that the process
+ * can start before Redis. `timeout` is the maximum time for an answer of Redis.
  */
 export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, timeout: Duration.Duration) {
-  let take: Effect.Success<ReturnType<typeof connect>> | undefined
-  const demoted = yield* Latch.make()
-
-  const session = Effect.gen(function* () {
-    take = yield* connect(url)
-    yield* demoted.close
-    yield* demoted.await
-    take = undefined
-    yield* Effect.logWarning("Redis is a read-only replica: connects again")
-  })
-  yield* Effect.scoped(session).pipe(
-    Effect.catchCause((cause) => Effect.logError("The connection to Redis failed", cause)),
-    Effect.andThen(Effect.sleep("1 second")),
-    Effect.forever,
-    Effect.forkScoped
+  const client = createClient({ ...options, url: Redacted.value(url), scripts: { takeToken } })
+  const log = Effect.runSyncWith(yield* Effect.context<never>())
+  client.on("error", (cause: unknown) => log(Effect.logWarning("The connection to Redis failed", cause)))
+  // A client that is closed before it was connected rejects.
+  client.connect().catch(() => {})
+  yield* Effect.addFinalizer(() =>
+    Effect.promise(() => Promise.race([client.close(), setTimeout(closeTimeout, undefined, { ref: false })])).pipe(
+      Effect.ignoreCause,
+      Effect.andThen(Effect.ignoreCause(Effect.sync(() => client.destroy())))
+    )
   )
 
   return ({ key, limit, windowSeconds }: RateLimit & { readonly key: string }) =>
     Effect.tryPromise({
-      try: async () => {
-        if (take === undefined) throw new Error("Redis is not connected")
-        return await take(key, limit, (windowSeconds * 1_000) / limit)
-      },
+      try: () => client.takeToken(key, limit, (windowSeconds * 1_000) / limit),
       catch: (cause) => new RedisFailed({ cause })
     }).pipe(
-      Effect.tapError(({ cause }) => (String(cause).includes("READONLY") ? demoted.open : Effect.void)),
       Effect.timeout(timeout),
       Effect.map(([taken, remaining, nextAfter]): Decision => ({
         allowed: taken === 1,
