@@ -25,13 +25,16 @@ const onEveryAnswer: Headers = {
   "x-request-id": header("The id of the request: its own `x-request-id` if that is well formed, otherwise a new one.")
 }
 
-const behindTheLimiter: Headers = {
-  "ratelimit-policy": header('The bucket: `"read";q=1200;w=60` is 1200 requests per 60 s.'),
-  ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.')
-}
+const limits = (required: boolean): Headers => ({
+  "ratelimit-policy": header('The bucket: `"read";q=1200;w=60` is 1200 requests per 60 s.', required),
+  ratelimit: header('The state of the bucket: `"read";r=1199;t=60` is 1199 requests left for the next 60 s.', required)
+})
+
+const behindTheLimiter = limits(true)
 
 /** The headers of 429, and of statuses that can be answered before the rate limiter runs. */
 const byStatus: Readonly<Record<string, Headers>> = {
+  400: limits(false),
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
   429: { ...behindTheLimiter, "retry-after": header("Whole seconds after which one more request succeeds.") },

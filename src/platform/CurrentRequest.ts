@@ -6,9 +6,7 @@ import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems
 export interface CurrentRequestShape {
   /** The caller's `x-request-id` if it is well formed, otherwise a new UUID. Empty outside a request. */
   readonly id: string
-  /**
-   * Path and query as they were sent. The router gets a copy, in which malformed and excessive parts are replaced or left out.
-   */
+  /** Path and query as they were sent. */
   readonly target: string
   /** Headers of the answer that do not depend on the handler's result. */
   readonly headers: Record<string, string>

@@ -11,7 +11,6 @@ import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { Drain } from "./listening/Drain.ts"
 import { outcomeUnknown, type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
-import { hasEmptySegment, routable, splitTarget } from "./decoding/RequestTarget.ts"
 import { isSend, type Methods } from "./Routes.ts"
 
 type Request = HttpServerRequest.HttpServerRequest
@@ -51,13 +50,12 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
             request.url
           )
           const started = monotonicMillis(clock)
-          const url = routable(request.url, methods)
-          fiber.setContext(contextOf(fiber.context, request, current, url))
+          fiber.setContext(contextOf(fiber.context, current))
 
-          const [path] = splitTarget(request.url)
+          const path = pathOf(request.url)
           const draining = drain.draining() && path !== liveness
           if (draining && isSend(request.method, path)) current.unavailable = outcomeUnknown
-          const refused = draining ? undefined : refusalOf(request, path, url, serves)
+          const refused = draining ? undefined : refusalOf(request, serves)
           const answered = draining
             ? Effect.succeed(goingAway(current))
             : refused !== undefined
@@ -92,20 +90,15 @@ const closedByCaller = HttpServerResponse.empty({ status: 499 })
 /** This probe succeeds while the process drains, so that no supervisor restarts the process. */
 const liveness = "/healthz"
 
-/**
- * `url` is the URL that the router reads. It differs from `request.url` if `routable` has replaced parts that the router would
- * misread.
- */
-const contextOf = (
-  context: Context.Context<never>,
-  request: Request,
-  current: CurrentRequestShape,
-  url = request.url
-) => {
-  const own = Context.add(Context.add(context, CurrentRequest, current), References.CurrentLogAnnotations, {
+const contextOf = (context: Context.Context<never>, current: CurrentRequestShape) =>
+  Context.add(Context.add(context, CurrentRequest, current), References.CurrentLogAnnotations, {
     requestId: current.id
   })
-  return url === request.url ? own : Context.add(own, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+
+/** The router ends a path at the same characters. */
+const pathOf = (target: string): string => {
+  const end = target.search(/[?;#]/)
+  return end === -1 ? target : target.slice(0, end)
 }
 
 /** Turns a failure of the routes into an answer. The failure is a problem, an unknown route, an interruption or a defect. */
@@ -117,7 +110,7 @@ const recover = <E>(
 ): Effect.Effect<Response, E> => {
   const error: unknown = Cause.squash(cause)
   if (error instanceof HttpServerError.HttpServerError && error.reason._tag === "RouteNotFound") {
-    return Effect.succeed(unrouted(methods(splitTarget(request.url)[0]), current))
+    return Effect.succeed(unrouted(methods(pathOf(request.url)), current))
   }
   // The process is ending, and the caller still waits.
   if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(goingAway(current))
@@ -140,13 +133,30 @@ const notFound = (): Problem =>
       "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
   })
 
+/**
+ * Finds percent-encoding that is malformed or not UTF-8. The router would find no route for such a path, and each such parameter
+ * of a query would cost it an exception.
+ */
+const targetFault = (target: string): readonly [location: string, fault: string] | undefined =>
+  isEncoded(target) ? undefined : [isEncoded(pathOf(target)) ? "query" : "path", "must be percent-encoded UTF-8"]
+
+const isEncoded = (text: string): boolean => {
+  if (!text.includes("%")) return true
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
 /** Headers that a request may have only once. If one is repeated, Node reads its first value, and a proxy may read another. */
-const single = ["host", "content-type", "authorization"]
+const single = ["host", "authorization"]
 const lengths = new Set(single.map(({ length }) => length))
 
 /**
- * Returns the first fault of the headers on which routing, authentication and reading the body depend. HTTP/1.1 requires a
- * `Host` (RFC 9112, section 3.2). `chunked` is the only accepted transfer coding, because Node's parser decodes no other.
+ * Returns the first fault of the headers on which routing and authentication depend. HTTP/1.1 requires a `Host` (RFC 9112,
+ * section 3.2).
  */
 const headerFault = (request: Request): readonly [location: string, fault: string] | undefined => {
   const { headers, httpVersion, rawHeaders } = NodeHttpServerRequest.toIncomingMessage(request)
@@ -158,22 +168,11 @@ const headerFault = (request: Request): readonly [location: string, fault: strin
     if ((seen & (1 << at)) !== 0) return [`header/${single[at]}`, "must not be repeated"]
     seen |= 1 << at
   }
-  if (headers.host === undefined && httpVersion !== "1.0") return ["header/host", "is required"]
-  const coding = headers["transfer-encoding"]
-  return coding === undefined || coding.toLowerCase() === "chunked"
-    ? undefined
-    : ["header/transfer-encoding", "must be chunked, without another coding"]
+  return headers.host === undefined && httpVersion !== "1.0" ? ["header/host", "is required"] : undefined
 }
 
-/** `url` is the URL that the router reads; undefined if no route can match. */
-const refusalOf = (
-  request: Request,
-  path: string,
-  url: string | undefined,
-  serves: ((host: string) => boolean) | undefined
-): Problem | undefined => {
-  if (url === undefined || hasEmptySegment(path)) return notFound()
-  const fault = headerFault(request)
+const refusalOf = (request: Request, serves: ((host: string) => boolean) | undefined): Problem | undefined => {
+  const fault = targetFault(request.url) ?? headerFault(request)
   if (fault !== undefined) {
     const [location, message] = fault
     return new ValidationFailed({ detail: `See errors: ${location}.`, errors: { [location]: [message] } })
@@ -195,14 +194,14 @@ const goingAway = (current: CurrentRequestShape) =>
  * path.
  */
 const operationalRoute = ({ url }: Request, methods: Methods) => {
-  const [path] = splitTarget(url)
+  const path = pathOf(url)
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path
 }
 
 /** Marks the span of a failed request, and writes the access log. */
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
   const { call, outage, problem, route } = current
-  const name = call === undefined ? `${request.method} ${splitTarget(request.url)[0]}` : `MCP ${call.method} ${route}`
+  const name = call === undefined ? `${request.method} ${pathOf(request.url)}` : `MCP ${call.method} ${route}`
   const line = `${name} ${status} ${problem === undefined ? "" : `${problem} `}${Math.round(millis)} ms`
   const reason = outage === undefined ? [] : ["The database can't be used", outage]
   const log =

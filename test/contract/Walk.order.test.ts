@@ -24,10 +24,10 @@ const tooLarge: Change = { body: `{${" ".repeat(300 * 1024)}}`, headers: { "cont
 /** Returns changes with one fault each, all of which are found after the limiter. */
 const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
   { query: "surprise=1" },
-  { query: "%00=%zz" },
+  { query: "%00=1" },
   ...(sample.params === undefined
     ? []
-    : ["%00", "%zz", "x".repeat(161)].map((id) => ({
+    : ["%00", "x".repeat(161)].map((id) => ({
         params: Object.fromEntries(Object.keys(sample.params ?? {}).map((name) => [name, id]))
       }))),
   ...(sample.key === undefined ? [] : [{ key: undefined }]),
@@ -201,11 +201,10 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   walkBodies("checks size and type of the body before the shape of the request", function* (sample, { own, send }) {
     const shapes: ReadonlyArray<Change> = [
       { query: "surprise=1" },
-      { query: "surprise=%zz" },
       { query: "surprise=1&surprise=%00" },
       { key: undefined },
       ...Object.keys(sample.params ?? {}).flatMap((name) =>
-        ["%00", "%zz", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
+        ["%00", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
       )
     ]
     const test = Effect.fnUntraced(function* (change: Change) {

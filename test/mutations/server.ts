@@ -3,9 +3,8 @@ import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("server/pages/Discovery.ts", "api/Discovery")
 const workflows = mutating("server/pages/Workflows.ts", "judges/Workflows")
-const target = mutating("server/decoding/RequestTarget.ts", "server/decoding/RequestTarget")
 const extent = mutating("server/decoding/JsonExtent.ts", "server/decoding/JsonExtent")
-const refusals = mutating("server/listening/Refusals.ts", "contract/Connections")
+const listening = mutating("server/listening/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("server/Lifecycle.ts", "contract/Connections")
 const loopback = mutating("server/listening/Loopback.ts", "server/listening/Loopback")
 const mcp = mutating("server/Mcp.ts", "contract/Mcp")
@@ -21,23 +20,18 @@ export const server = [
   discovery('headers: { link: `<${publicUrl}/.well-known/api-catalog>; rel="api-catalog"` }', "headers: {}"),
   workflows("statuses: [200, 409]", "statuses: [200]"),
   workflows('operation: "duplicate"', 'operation: "rename", name: "Renamed", expectedVersion: 1'),
-  target("segment.length > longestSegment ||", ""),
-  target("if (isEscaped && methods(path).length === 0) return undefined", ""),
-  target('if (!target.startsWith("/")) return undefined', ""),
-  target("hasTooMany(query) ? query.split", "false ? query.split"),
   extent("if (count > maxEntries && leavingOut === 0) {", "if (leavingOut < 0) {"),
   mutating("server/decoding/JsonExtent.ts", "contract/Walk.bodies")("omitsMembers ||= isList[depth] === false", ""),
-  refusals("findLast(({ req }) => req.complete)", "findLast(() => false)"),
-  refusals("|| pending.some(({ headersSent }) => headersSent)", "|| pending.length > 0"),
-  refusals("answeredEarly.get(socket)?.complete === false", "false"),
-  refusals("?.complete === false", " !== undefined"),
+  listening("socket.pause().end(refusalOf(code))", "socket.end(refusalOf(code))"),
+  listening('case "HPE_HEADER_OVERFLOW":', 'case "ERR_HEADER_OVERFLOW":'),
+  mutating("server/listening/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
+  mutating("server/middleware/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
+  mutating("server/middleware/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
+  lifecycle('isEncoded(pathOf(target)) ? "query" : "path"', '"path"'),
+  lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
   lifecycle("seen |= 1 << at", ""),
-  lifecycle('coding.toLowerCase() === "chunked"', 'coding.endsWith("chunked")'),
-  lifecycle('if (headers.host === undefined && httpVersion !== "1.0")', "if (seen < 0)"),
   mutating("server/decoding/JsonLosses.ts", "server/decoding/JsonExtent")("members === membersOf(value)", "true"),
-  mutating("server/listening/NodeServer.ts", "contract/Connections")("httpAllowHalfOpen: true", ""),
-  refusals("socket.readableEnded ||", "", "faults/Database"),
   mutating("server/Http.ts", "server/listening/Loopback")(
     "isOnLoopback(address) ? isLoopbackHost : undefined",
     "isLoopbackHost"

@@ -10,7 +10,6 @@ import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 import type { Body } from "../decoding/JsonBody.ts"
 import type { Parts } from "../decoding/RequestFaults.ts"
-import { maxParameters, tooManyParameters } from "../decoding/RequestTarget.ts"
 
 export interface ToolCall {
   readonly arguments: Readonly<Record<string, unknown>>
@@ -52,13 +51,8 @@ export const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call
       const value = given[name]
       if (typeof value === "string" && isUnsafe(value)) faults.push([`path/${name}`, unsafeMessage])
     }
-    let parameters = 0
     for (const [name, value] of Object.entries(given)) {
       if (name === "body" || (name === "idempotencyKey" && takesKey) || inPath.includes(name)) continue
-      if (++parameters > maxParameters) {
-        faults.push(tooManyParameters)
-        break
-      }
       if (isUnsafe(name)) {
         faults.push(["query", `has a parameter whose name ${unsafeMessage}`])
         continue

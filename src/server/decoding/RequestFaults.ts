@@ -24,7 +24,6 @@ export const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
   const known = memberNames(bodySchemas)
-  const parameters = memberNames([endpoint.query])
 
   /**
    * Lists the faults that the decoders do not see: `faults`, query parameters of an operation that takes none, and `bodyFaults`.
@@ -44,11 +43,7 @@ export const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
-      // If there are too many parameters, `raw.query` has only the first 100. A required parameter may be among the others, so
-      // only unknown parameters are reported.
-      ...(located.has("query")
-        ? unknownMembers("query", raw.query, parameters)
-        : faultsOfSlot("query", query, raw.query, strict)),
+      ...faultsOfSlot("query", query, raw.query, strict),
       ...(decoded === undefined || body === undefined
         ? []
         : body.extent.omitsMembers

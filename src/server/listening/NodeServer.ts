@@ -1,26 +1,45 @@
-/**
- * Node's HTTP server on one address, with timeouts, a count of requests in flight, and problems instead of Node's own error
- * answers.
- */
+/** Node's HTTP server on one address, with timeouts and a count of requests in flight. */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpServer, HttpServerRequest } from "effect/http"
-import { createServer, ServerResponse } from "node:http"
+import { createServer, ServerResponse, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
+import { newRequestState } from "../../platform/CurrentRequest.ts"
 import { PublicUrl } from "../../platform/requests/Responses.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
+import { renderProblem } from "../ProblemResponse.ts"
 import { Drain } from "./Drain.ts"
-import { endedTimeout, headersTimeout, makeRefusals, requestTimeout, stallTimeout } from "./Refusals.ts"
 
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
   readonly cause: unknown
 }> {}
 
+/**
+ * Maximum times for a header section and for a whole request, in milliseconds (contract §1). Without these limits, connections
+ * that send slowly or nothing would accumulate. A body of 256 KiB arrives in time at 70 kbit/s.
+ */
+const headersTimeout = 15_000
+const requestTimeout = 30_000
+
+/**
+ * Time in milliseconds without traffic after which a connection ends (contract §1), for example because its answers are not
+ * read. It is longer than any operation takes to answer.
+ */
+const inactivityTimeout = 60_000
+
 /** In ms. Load balancers close idle connections after 60 s. This time is longer, so that the load balancer closes first. */
 const keepAliveTimeout = 75_000
 
 /** Interval in ms at which Node checks `headersTimeout` and `requestTimeout`. */
 const connectionsCheckingInterval = 2_000
+
+/**
+ * Milliseconds for which a refused connection stays open after its answer is sent. If it closed at once, the answer might be
+ * lost.
+ */
+const lingering = 1_000
 
 /**
  * Writes header and body with one system call. Effect's adapter for Node sets `strictContentLength`, which makes Node compare
@@ -41,27 +60,14 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
     requireHostHeader: false,
     shouldUpgradeCallback: () => false
   })
-  const refusals = makeRefusals()
-  const count = (_: unknown, response: ServerResponse) => {
-    const leave = drain.enter()
-    refusals.enter(response)
-    response.once("close", () => {
-      refusals.leave(response)
-      leave()
-    })
-  }
+  const count = (_: unknown, response: ServerResponse) => void response.once("close", drain.enter())
   server.on("request", count)
   server.on("checkContinue", count)
   // Unknown expectations are ignored (RFC 9110, section 10.1.1), as are offers to switch the protocol (as by curl --http2). Node
   // would answer an unknown expectation without problem details.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
-  server.on("clientError", refusals.onClientError)
-  server.on("connect", refusals.onConnect)
-  server.setTimeout(stallTimeout, refusals.onTimeout)
-  // A caller may end its side of the connection after its last request (RFC 9112, section 9.6). By default, Node then sends no
-  // answer. Node's types do not declare `httpAllowHalfOpen`, hence `Object.assign`.
-  Object.assign(server, { httpAllowHalfOpen: true })
-  server.on("connection", (socket) => socket.once("end", () => socket.setTimeout(endedTimeout)))
+  server.on("clientError", onClientError)
+  server.setTimeout(inactivityTimeout)
   const listening = yield* Effect.mapError(
     NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
     ({ cause }) =>
@@ -78,6 +84,50 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
       withRoomForRequests(middleware === undefined ? listening.serve(app) : listening.serve(app, middleware))
   })
 })
+
+/**
+ * Answers bytes that Node's parser does not accept and requests that do not arrive in time, and ends the connection. Nothing
+ * more is read from it.
+ */
+const onClientError = ({ code }: NodeJS.ErrnoException, socket: Duplex): void => {
+  if (!socket.writable || code === "ECONNRESET") {
+    socket.destroy()
+    return
+  }
+  socket.pause().end(refusalOf(code))
+  setTimeout(() => socket.destroy(), lingering).unref()
+}
+
+/** Returns the answer for the code of Node's error. */
+const refusalOf = (code: string | undefined): string => {
+  const current = newRequestState(undefined, "")
+  const { body, status } = renderProblem(refusedAs(code), current)
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    "content-type: application/problem+json",
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${current.id}`,
+    "connection: close",
+    "",
+    body
+  ].join("\r\n")
+}
+
+const refusedAs = (code: string | undefined) => {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new RequestTimeout({
+        detail: `A header section has to arrive within ${headersTimeout / 1_000} s, a request within ${requestTimeout / 1_000} s.`
+      })
+    default:
+      return new ValidationFailed({
+        detail: "See errors: request.",
+        errors: { request: ["must be well-formed HTTP/1.1"] }
+      })
+  }
+}
 
 /** Closes open connections when the scope closes. */
 export const layer = (host: string, port: number) =>

@@ -4,7 +4,7 @@
  * checks first what decoding does not see, and gathers all faults of all parts (contract §1) once one is found.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Context, Effect, type Fiber, Layer } from "effect"
+import { Context, Effect, type Fiber, JsonPointer, Layer } from "effect"
 import { HttpRouter, HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
@@ -12,9 +12,9 @@ import { JsonBody, RequestShape } from "../../api/Requests.ts"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 import { type Body, readBody } from "../decoding/JsonBody.ts"
 import { concatenate, faultsOf, none, type Parts } from "../decoding/RequestFaults.ts"
-import { targetFaults } from "../decoding/RequestTarget.ts"
 
 /** The parts of a request that are not read from HTTP: the arguments of a tool call. */
 export const GivenParts = Context.Reference<Parts | undefined>("developer-api/server/GivenParts", {
@@ -68,7 +68,7 @@ const partsOf = (
   const incoming = NodeHttpServerRequest.toIncomingMessage(request)
   const { headers } = incoming
   const faults = concatenate(
-    targetFaults(fiber.getRef(CurrentRequest).target, endpoint.path),
+    request.url.includes("%") ? [...unsafeValues("path", params), ...unsafeValues("query", query)] : none,
     endpoint.headers === undefined ? none : repeatedKey(incoming),
     endpoint.payload.size > 0 ? none : surplusBody(incoming)
   )
@@ -78,6 +78,12 @@ const partsOf = (
 /** Gives a request the text of its body, which the builder parses. A request with another prototype would cost all its uses time. */
 const setText = (request: HttpServerRequest.HttpServerRequest, text: string) =>
   Object.defineProperty(request, "text", { value: Effect.succeed(text) })
+
+/** Reports names and values with unsafe characters, which only percent-encoding can contain. */
+const unsafeValues = (slot: "path" | "query", values: Readonly<Record<string, unknown>>): ReadonlyArray<LocatedFault> =>
+  Object.entries(values)
+    .filter(([name, value]) => isUnsafe(`${name} ${String(value)}`))
+    .map(([name]) => [isUnsafe(name) ? slot : `${slot}/${JsonPointer.escapeToken(name)}`, unsafeMessage])
 
 type Incoming = ReturnType<typeof NodeHttpServerRequest.toIncomingMessage>
 
