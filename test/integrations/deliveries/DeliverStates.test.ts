@@ -12,7 +12,7 @@ import { deliveries, type Move, type State, states } from "../../../src/integrat
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { recordAll } from "../../support/Claims.ts"
 import { enable } from "../../support/Events.ts"
-import { changedMeanwhile } from "../../support/Locks.ts"
+import { changedMeanwhile, holding } from "../../support/Locks.ts"
 import { put } from "../../support/Rows.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { openDue, worker, workerId } from "./Due.support.ts"
@@ -287,6 +287,27 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       assert.strictEqual(states.filter((status) => status === "delivered").length, delivered)
       assert.strictEqual((yield* shop.health()).inFlight, 0)
     }
+  })
+
+  it.effect("are taken over, but for what another transaction has locked, which a later run takes over", function* () {
+    const [shop, neighbour] = [yield* openDue(3), yield* openDue(1)]
+    const { projectId, sql } = shop
+    assert.strictEqual((yield* shop.claimed()).length, 3)
+    assert.strictEqual((yield* neighbour.claimed()).length, 1)
+    const dead: Worker["Service"] = { ...worker, isDead: (sql, column) => sql`${column} = ${workerId}::bigint` }
+    const pending = (project: Shop) =>
+      Effect.map(project.deliveries(), (rows) => rows.filter(({ status }) => status === "pending").length)
+    const { release } = yield* holding(
+      sql,
+      sql`SELECT FROM deliveries WHERE project_id = ${projectId} ORDER BY id LIMIT 1 FOR UPDATE`
+    )
+    yield* reclaim(sql, dead, minute)
+    assert.deepStrictEqual([yield* pending(shop), yield* pending(neighbour)], [2, 1])
+    assert.strictEqual((yield* shop.health()).inFlight, 1)
+    yield* release
+    yield* reclaim(sql, dead, minute)
+    assert.strictEqual(yield* pending(shop), 3)
+    assert.strictEqual((yield* shop.health()).inFlight, 0)
   })
 
   it.effect("keep everything in flight to an endpoint with one worker", function* () {

@@ -14,11 +14,13 @@ const endpointsPerStatement = 5_000
 /**
  * Makes the deliveries of dead workers and of expired leases pending again, and adds an entry to the attempt log. A later result
  * of the former worker is not recorded, because its lease is gone. All endpoints with leases are read. Only endpoints of dead
- * workers or with expired leases are locked. Returns the changed endpoints.
+ * workers or with expired leases are locked. Returns the changed endpoints. Rows that another statement has locked are skipped;
+ * the next run reads them.
  *
  * `deliveries` is read from the statement's snapshot. Each claim and each recorded result of a delivery also changes the row of
  * its endpoint. If this row has changed since the snapshot, the deliveries of the endpoint may have changed too. `gate` leaves
- * such endpoints out; the next run reads them.
+ * such endpoints out; the next run reads them. It looks up each endpoint by its key: a LATERAL subquery with a lock is not
+ * planned as a join of all endpoints.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
   const { from, to } = literalsOf(sql, "lease_lost")
@@ -33,33 +35,39 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
     ORDER BY project_id, installation_id LIMIT ${endpointsPerStatement}::int
   ),
   gate AS MATERIALIZED (
-    SELECT project_id, installation_id, in_flight, dead FROM seen JOIN endpoint_health health USING (project_id, installation_id)
-    WHERE health.xmin = row_version
-    ORDER BY project_id, installation_id
-    FOR NO KEY UPDATE OF health SKIP LOCKED
+    SELECT health.*, dead FROM seen, LATERAL (
+      SELECT ctid AS health_row, project_id, installation_id, in_flight FROM endpoint_health
+      WHERE project_id = seen.project_id AND installation_id = seen.installation_id AND xmin = row_version
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) health
   ),
   lost AS MATERIALIZED (
-    SELECT delivery.row, dead FROM gate, LATERAL (${inFlight(sql, sql.literal("gate"))}) delivery
+    SELECT health_row, dead, delivery.row, locked.row IS NULL AS is_skipped FROM gate, LATERAL (
+      ${inFlight(sql, sql.literal("gate"))}
+    ) delivery LEFT JOIN LATERAL (
+      SELECT ctid AS row FROM deliveries WHERE ctid = delivery.row FOR NO KEY UPDATE SKIP LOCKED
+    ) locked ON true
     WHERE dead OR leased_until <= now()
   ),
   returned AS (
     UPDATE deliveries SET status = ${to}, available_at = now(), leased_until = NULL,
       attempt_log = ${logWith(sql, lostEntry(sql, leaseMillis))}
     FROM lost
-    WHERE deliveries.ctid = lost.row AND deliveries.status = ${from} AND (dead OR leased_until <= now())
-    RETURNING deliveries.project_id, deliveries.installation_id
+    WHERE NOT is_skipped AND deliveries.ctid = lost.row AND deliveries.status = ${from} AND (dead OR leased_until <= now())
+    RETURNING health_row
   )
   UPDATE endpoint_health health SET
-    in_flight = CASE WHEN freed.dead THEN 0 ELSE health.in_flight - freed.leases END,
-    worker_id = CASE WHEN NOT freed.dead AND health.in_flight > freed.leases THEN worker_id END,
+    in_flight = CASE WHEN freed.all_dead THEN 0 ELSE health.in_flight - freed.leases END,
+    worker_id = CASE WHEN NOT freed.all_dead AND health.in_flight > freed.leases THEN worker_id END,
     saturated = false, next_due_at = least(next_due_at, now())
   FROM (
-    SELECT project_id, installation_id, bool_or(dead) AS dead, sum(lease)::int AS leases FROM (
-      SELECT project_id, installation_id, true AS dead, 0 AS lease FROM gate WHERE dead
-      UNION ALL SELECT project_id, installation_id, false, 1 FROM returned
-    ) change GROUP BY project_id, installation_id
+    SELECT health_row, bool_or(dead) AND NOT bool_or(is_skipped) AS all_dead, sum(lease)::int AS leases FROM (
+      SELECT health_row, dead, false AS is_skipped, 0 AS lease FROM gate WHERE dead
+      UNION ALL SELECT health_row, false, true, 0 FROM lost WHERE is_skipped
+      UNION ALL SELECT health_row, false, false, 1 FROM returned
+    ) change GROUP BY health_row
   ) freed
-  WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
+  WHERE health.ctid = freed.health_row AND (all_dead OR leases > 0)
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
 }
 
