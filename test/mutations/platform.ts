@@ -62,6 +62,11 @@ export const platform = [
     "clientTtl: usedFor",
     "clientTtl: Infinity"
   ),
+  mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
+  mutating("integrations/deliveries/DeliverySchedule.ts", "integrations/deliveries/DeliverRecovery")(
+    "if (isUnsent(outcome)) return",
+    "if (false) return"
+  ),
   mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.answers")(
     "socket?.writableLength === 0",
     "true"

@@ -41,7 +41,7 @@ import { recordUnlocked } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
 import type { Ended, Result } from "./DeliveryLoop/Results.ts"
 import * as Slots from "./DeliveryLoop/Slots.ts"
-import { failingOf, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
+import { failingOf, isUnsent, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
 import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
 import { disableAllFailing, disableAllGone } from "./Disabling.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
@@ -56,6 +56,8 @@ const lockedFor = Duration.millis(25)
 const leaseMargin = Duration.seconds(15)
 /** Pause after a failure of the database. */
 const againAfter = Duration.millis(500)
+/** Pause after an attempt for which this host had no means. It is well within the margin of a lease. */
+const exhaustedFor = Duration.seconds(1)
 /** Without progress for this time, the loop counts as stalled. A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.seconds(30)
 
@@ -155,6 +157,7 @@ const make = Effect.gen(function* () {
       return attempt(parts, lease, lease.startedAt).pipe(
         // A defect counts as a failed attempt of this delivery, and does not stop the other deliveries of the fiber.
         Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
+        Effect.tap((outcome) => (isUnsent(outcome) ? Effect.sleep(exhaustedFor) : Effect.void)),
         Effect.flatMap((outcome) => {
           const next = endAttempt(lease, outcome)
           return next === undefined ? Effect.void : deliver(next)

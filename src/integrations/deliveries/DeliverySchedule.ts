@@ -29,8 +29,12 @@ interface Times {
 /** Whether the endpoint is gone permanently, so that its webhook is disabled. */
 export const isGone = (statusCode: number | null): boolean => statusCode === 410
 
+/** Whether there was no attempt, because this host had no means for a connection. */
+export const isUnsent = (outcome: Outcome): boolean => outcome._tag === "failed" && outcome.code === "host_exhausted"
+
 /** `random`, from 0 to 1, gives the jitter of the delay and of a pause. */
 export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
+  if (isUnsent(outcome)) return returnedBy(claim, "unsent", times)
   const answer = outcome._tag === "answered" ? outcome : null
   const result = {
     ...returnedBy(claim, "unsent", times),

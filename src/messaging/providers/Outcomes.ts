@@ -33,6 +33,8 @@ export const failures = {
   /** No key of this process opens the channel's sealed config, so no call can be made. */
   config_unreadable: "postponed",
   dns_failed: "postponed",
+  /** This host lacks file descriptors, ports or memory for a connection. */
+  host_exhausted: "postponed",
   /** The connection is refused, or the host is unreachable. */
   connect_failed: "postponed",
   /** The TLS handshake failed, or the certificate does not match the host. */
@@ -51,9 +53,11 @@ export type Failure = keyof typeof failures
 
 /**
  * Failures that count for the channel's circuit breaker: the provider cannot be reached, hangs, or cannot be called by this
- * process.
+ * process. An exhausted host says nothing about the channel.
  */
-const unanswered = new Set<string>(Object.keys(failures).filter((failure) => failure !== "unreadable_answer"))
+const unanswered = new Set<string>(
+  Object.keys(failures).filter((failure) => failure !== "unreadable_answer" && failure !== "host_exhausted")
+)
 
 export const isUnanswered = (outcome: Outcome): boolean =>
   outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)

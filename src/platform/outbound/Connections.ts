@@ -2,7 +2,7 @@
  * Connections of outbound requests, by undici. The addresses of a host are looked up and checked once for each connection, which is
  * made to one of them.
  */
-import { Cause, Data, Effect, Exit, Option } from "effect"
+import { Cause, Data, Effect, Exit, Option, Predicate } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
 import type { NameUnresolved } from "./Names.ts"
@@ -10,8 +10,18 @@ import { Agent, type buildConnector, Client, type Dispatcher, Pool } from "undic
 
 /** Why there is no connection. */
 export class ConnectFailed extends Data.TaggedError("ConnectFailed")<{
-  readonly code: "address_refused" | "connect_failed" | "dns_failed" | "tls_failed"
+  readonly code: "address_refused" | "connect_failed" | "dns_failed" | "host_exhausted" | "tls_failed"
 }> {}
+
+/** Errors of this host, which lacks file descriptors, ports or memory: they say nothing about the other side. */
+const exhausted = new Set(["EMFILE", "ENFILE", "ENOBUFS", "EADDRNOTAVAIL", "ENOMEM"])
+
+/** Whether this host is why no address was connected to. EADDRNOTAVAIL of an IPv6 address may also mean that there is no IPv6. */
+const isExhausted = (error: NodeJS.ErrnoException): boolean =>
+  error instanceof AggregateError
+    ? error.errors.every(isExhausted)
+    : exhausted.has(error.code ?? "") &&
+      !(error.code === "EADDRNOTAVAIL" && Predicate.hasProperty(error, "address") && isIPv6(String(error.address)))
 
 /** The host and port of a URL. */
 export interface Target {
@@ -120,7 +130,9 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
   const target = { host: to.hostname, port, protocol: to.protocol }
   line.giveUp = Effect.runCallback(
     find(target).pipe(
-      Effect.catchTag("NameUnresolved", () => Effect.fail(new ConnectFailed({ code: "dns_failed" }))),
+      Effect.catchTag("NameUnresolved", ({ code }) =>
+        Effect.fail(new ConnectFailed({ code: exhausted.has(code) ? "host_exhausted" : "dns_failed" }))
+      ),
       Effect.flatMap((addresses) => established(target, addresses))
     ),
     {
@@ -156,7 +168,8 @@ const established = (target: Target, addresses: ReadonlyArray<string>) =>
     const isSecure = target.protocol === "https:"
     const socket = connect(target, addresses, isSecure)
     let code: ConnectFailed["code"] = "connect_failed"
-    const fail = () => resume(Effect.fail(new ConnectFailed({ code })))
+    const fail = (error: Error) =>
+      resume(Effect.fail(new ConnectFailed({ code: isExhausted(error) ? "host_exhausted" : code })))
     socket
       .on("error", fail)
       .once("connect", () => {

@@ -3,6 +3,7 @@ import { assert, describe, it, layer } from "../../support/Vitest.ts"
 import { Context, Effect, Layer, Redacted, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
+import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { answered } from "../../support/Claims.ts"
 import { holding } from "../../support/Locks.ts"
@@ -150,6 +151,31 @@ it.live("a defect in recording results leaves their leases to the database, so t
     assert.deepInclude((yield* project.deliveries())[0], { status: "delivering", attempts: 1 })
   }).pipe(Effect.provideService(References.MinimumLogLevel, "None"), Effect.scoped)
 )
+
+it.live("a delivery for which this host has no connection is tried again, and nothing is counted", function* () {
+  const server = yield* serve({}, "api")
+  const project = yield* open(server)
+  yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
+  const outcomes: Array<Outcome> = [1, 2].map(() => ({ _tag: "failed", code: "host_exhausted" }))
+  yield* loopWith(() => Effect.sync(() => outcomes.pop() ?? answered(200))).pipe(
+    Layer.provide(clients.deliveries),
+    Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
+    Layer.build,
+    Effect.andThen(project.created()),
+    Effect.andThen(
+      untilRows(
+        Effect.orDie(
+          project.sql`SELECT attempts, jsonb_array_length(attempt_log) AS log FROM deliveries WHERE status = 'delivered'`
+        ),
+        (rows) => rows.length === 1
+      )
+    ),
+    Effect.tap((rows) => Effect.sync(() => assert.deepStrictEqual(rows, [{ attempts: 1, log: 1 }]))),
+    Effect.scoped
+  )
+  const [health] = yield* Effect.orDie(project.sql`SELECT failures FROM endpoint_health WHERE failures > 0`)
+  assert.isUndefined(health)
+})
 
 it.live("a 410 that is recorded when the loop ends disables the webhook", function* () {
   const server = yield* serve({}, "api")

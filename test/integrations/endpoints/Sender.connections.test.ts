@@ -1,7 +1,10 @@
 import { assert, describe, it, providing, vi } from "../../support/Vitest.ts"
 import { Duration, Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { execFile } from "node:child_process"
 import { isIP } from "node:net"
 import { TLSSocket } from "node:tls"
+import { fileURLToPath } from "node:url"
+import { promisify } from "node:util"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
 import { Sender } from "../../../src/integrations/endpoints/Sender.ts"
 import { NameUnresolved } from "../../../src/platform/outbound/Names.ts"
@@ -129,6 +132,19 @@ describe("a connection to an endpoint", () => {
     }
   )
 })
+
+it.live(
+  "a process without file descriptors says so, whether it lacks them for a connection or for a name",
+  function* () {
+    const hook = yield* answering(answerOf(200, "connection: close"))
+    const child = fileURLToPath(new URL("./Exhausted.child.ts", import.meta.url))
+    const urls = ["127.0.0.1", "127.0.0.1", "localhost", "hooks.invalid"].map((host) => url(hook, host))
+    const { stdout } = yield* Effect.promise(() =>
+      promisify(execFile)("sh", ["-c", `ulimit -n 64; exec "$0" "$@"`, process.execPath, child, ...urls])
+    )
+    assert.deepStrictEqual(JSON.parse(stdout), [200, ...urls.slice(1).map(() => "host_exhausted"), 200])
+  }
+)
 
 describe("an endpoint's address", () => {
   it.live("that is not public is never connected to", function* () {
