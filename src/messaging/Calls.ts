@@ -1,11 +1,12 @@
 /** Provider calls. An attempt calls its provider once. The outcome is recorded even if the caller is interrupted. */
-import { Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
+import { Clock, Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../platform/database/Coalesced.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
-import { retryContended } from "../platform/database/Database.ts"
+import { Contended, retryContended, unavailable } from "../platform/database/Database.ts"
 import { databaseNow } from "../platform/database/DatabaseClock.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../platform/telemetry/TraceContext.ts"
 import type { Outcome } from "./providers/Outcomes.ts"
@@ -23,6 +24,11 @@ export type Guard = (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
 
 /** Maximum number of results in one statement, and maximum number of these statements at a time. */
 const batch = { size: 500, inFlight: 4 }
+
+/** How often a result whose message is locked is recorded again before its caller gets an error: for 2 s. */
+const lockedRetries = { schedule: Schedule.spaced(Duration.millis(100)), times: 20 }
+
+const isLocked = (error: Contended | ServiceUnavailable) => error._tag === "Contended"
 
 export class Calls extends Context.Service<
   Calls,
@@ -50,20 +56,29 @@ export class Calls extends Context.Service<
       const { providerTimeout } = yield* Settings
       const now = yield* databaseNow(sql)
       const lease = Duration.sum(providerTimeout, Duration.seconds(5))
-      const fibers = yield* FiberSet.make<unknown, ServiceUnavailable>()
+      const clock = yield* Clock.Clock
+      const fibers = yield* FiberSet.make<unknown, Contended | ServiceUnavailable>()
 
       const recording = coalesce(
         batch.size,
         (attempted: ReadonlyArray<Attempted>) =>
           Effect.gen(function* () {
             const rows = yield* retryContended(record(sql, yield* now, attempted))
-            const messages = new Map(rows.map(({ projectId, ...message }) => [nameOf(projectId, message), message]))
-            return attempted.map(({ attempt }) =>
-              Option.fromUndefinedOr(messages.get(nameOf(attempt.projectId, attempt)))
-            )
+            const found = new Map(rows.map((row) => [nameOf(row.project, row.id), row]))
+            return attempted.map(({ attempt: { messageId, projectId } }): Recorded | "locked" => {
+              const row = found.get(nameOf(projectId, messageId))
+              if (row === undefined) return Option.none()
+              return row.messageId === null ? "locked" : Option.some(row)
+            })
           }),
         batch.inFlight
       )
+
+      /** Records a result. Fails with `Contended` if another transaction has locked the message. */
+      const recordOnce = (attempted: Attempted) =>
+        Effect.flatMap(recording(attempted), (found) =>
+          found === "locked" ? Effect.fail(new Contended()) : Effect.succeed(found)
+        )
 
       const recorded = Effect.fnUntraced(function* (
         attempt: Attempt,
@@ -71,16 +86,19 @@ export class Calls extends Context.Service<
       ): Effect.fn.Return<Recorded, ServiceUnavailable> {
         const result = resultOf(attempt, outcome)
         yield* Metrics.count(attempt.providerType, result.on)
-        return yield* recording({ attempt, result }).pipe(
-          // If the recording fails, the caller gets the error at once. In the background, the recording is repeated until it
-          // succeeds, for at most the duration of a lease.
-          Effect.tapError(() =>
-            recording({ attempt, result }).pipe(
-              Effect.retry(Schedule.spaced(Duration.millis(500))),
-              Effect.timeoutOption(lease),
-              FiberSet.run(fibers)
-            )
-          )
+        const once = recordOnce({ attempt, result })
+        return yield* once.pipe(
+          Effect.retry({ while: isLocked, ...lockedRetries }),
+          Effect.catchTag("Contended", () => Effect.fail(unavailable())),
+          // If the recording fails, the caller gets the error. In the background, the recording is repeated until it succeeds,
+          // for as long as the message is locked, and otherwise for at most the duration of a lease.
+          Effect.tapError(() => {
+            const end = monotonicMillis(clock) + Duration.toMillis(lease)
+            return Effect.retry(once, {
+              schedule: Schedule.spaced(Duration.millis(500)),
+              while: (error) => isLocked(error) || monotonicMillis(clock) < end
+            }).pipe(FiberSet.run(fibers))
+          })
         )
       })
 
@@ -134,4 +152,4 @@ export class Calls extends Context.Service<
   )
 }
 
-const nameOf = (projectId: string, { messageId }: Pick<Message, "messageId">) => JSON.stringify([projectId, messageId])
+const nameOf = (projectId: string, messageId: string) => JSON.stringify([projectId, messageId])

@@ -122,7 +122,8 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
           1, false, ${JSON.stringify([{ number: 1, status: doubt ? "unknown" : "retrying", nextAttemptAt: status === "sent" ? null : at(0) }])}::jsonb,
           NULL, '', now(), now())`
         yield* sql`
-        UPDATE campaign_recipients SET message_id = ${ends + position}
+        UPDATE campaign_recipients SET message_id = ${ends + position},
+          available_at = CASE WHEN ${status}::text <> 'sent' THEN ${at(0)}::timestamptz END
         WHERE project_id = 'c' AND audience_id = 'cancelled' AND position = ${position}::int`
       }
       const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("c ")))

@@ -5,7 +5,6 @@ import { held, taken } from "../contract/Messages.support.ts"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
 import { open } from "../contract/Campaigns.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
-import { untilBlocking } from "../support/Locks.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -153,7 +152,7 @@ it.live("a campaign records the outcomes of its calls when the process ends duri
     // No result of the calls can be recorded until the transaction ends.
     yield* sql`SELECT FROM messages WHERE project_id = ${projectId} FOR UPDATE`
     gate.letGo()
-    yield* untilBlocking(sql)
+    yield* Effect.sleep("200 millis")
     const ended = yield* Effect.forkScoped(Scope.close(scope, Exit.void))
     yield* Effect.sleep("500 millis")
     return ended

@@ -56,8 +56,8 @@ export const domains = [
     "false"
   ),
   mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
-    "FROM batch WHERE message_id IS NOT NULL",
-    "FROM batch LIMIT 0"
+    "giveUp, pruneAbandoned, pruneEnded",
+    "pruneAbandoned, pruneEnded"
   ),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   recipients(" AND NOT outcome.in_doubt", ""),

@@ -69,24 +69,38 @@ const batch = 1_000
  * Moves `sending` recipients whose message has an outcome and no attempt in flight (`available_at` is null). Only the message
  * stores the outcome, so any process can collect it. After the move the recipient is no longer `sending`, so the outcome is
  * collected once. A recipient that was released again after the snapshot has more `attempts` than its message in the snapshot,
- * and is left out.
+ * and is left out. The recursion finds the audiences with such recipients, by skipping through the index
+ * `campaign_recipients_leased`.
  *
- * Lock order of every statement that moves recipients: the recipients (here with SKIP LOCKED), then the audiences, whose counts
- * the trigger `count_recipients()` updates.
+ * Background work locks each row with SKIP LOCKED before it changes the row, and so the audience, whose counts the trigger
+ * `count_recipients()` changes. Other statements that move recipients lock the recipients first, and wait.
  */
 export const collect = (sql: Sql) => sql`
-  WITH ended AS MATERIALIZED (
+  WITH RECURSIVE busy AS (
+    (SELECT project_id, audience_id FROM campaign_recipients WHERE status = 'sending' ORDER BY project_id, audience_id LIMIT 1)
+    UNION ALL
+    SELECT next.* FROM busy, LATERAL (
+      SELECT project_id, audience_id FROM campaign_recipients
+      WHERE status = 'sending' AND (project_id, audience_id) > (busy.project_id, busy.audience_id)
+      ORDER BY project_id, audience_id LIMIT 1
+    ) next
+  ),
+  audience AS MATERIALIZED (
+    SELECT project_id, audience_id FROM busy JOIN audiences USING (project_id) WHERE audiences.id = busy.audience_id
+      AND ${isAwake(sql, "busy.project_id")}
+    FOR NO KEY UPDATE OF audiences SKIP LOCKED
+  ),
+  ended AS MATERIALIZED (
     SELECT recipient.project_id, recipient.audience_id, recipient.position, outcome.in_doubt, next_at, message.attempts,
       ${sql.literal(`CASE ${ends.map(([move, condition]) => `WHEN ${condition} THEN '${move}'`).join(" ")} END`)} AS move
-    FROM campaign_recipients AS recipient
+    FROM audience JOIN campaign_recipients AS recipient USING (project_id, audience_id)
       JOIN messages AS message ON message.project_id = recipient.project_id AND message.id = recipient.message_id
       LEFT JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
       CROSS JOIN LATERAL (
         SELECT recipient.route = 'primary' AND campaigns.fallback_channel_id IS NOT NULL AS diverts,
           ${isInDoubt(sql)} AS in_doubt, ${nextAttemptAt(sql)} AS next_at
       ) AS outcome
-    WHERE recipient.status = 'sending' AND ${isAwake(sql, "recipient.project_id")}
-      AND message.available_at IS NULL AND message.attempts >= recipient.attempts
+    WHERE recipient.status = 'sending' AND message.available_at IS NULL AND message.attempts >= recipient.attempts
     LIMIT ${batch}::int
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )
@@ -97,7 +111,8 @@ export const collect = (sql: Sql) => sql`
     )},
     available_at = next_at,
     route = CASE move WHEN 'diverted' THEN 'fallback' ELSE recipient.route END,
-    attempts = CASE move WHEN 'diverted' THEN 0 ELSE ended.attempts END
+    attempts = CASE move WHEN 'diverted' THEN 0 ELSE ended.attempts END,
+    message_id = CASE move WHEN 'diverted' THEN NULL ELSE recipient.message_id END
   FROM ended
   WHERE recipient.project_id = ended.project_id AND recipient.audience_id = ended.audience_id
     AND recipient.position = ended.position AND move IS NOT NULL`

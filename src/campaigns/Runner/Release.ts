@@ -4,7 +4,7 @@
  * advances the time of the next send. Meanwhile other processes skip the locked campaign, so all processes together keep its
  * pace. The id of a message derives from recipient and route, so a recipient has at most one message on each route.
  *
- * Lock order: campaigns and then recipients, both with SKIP LOCKED, then messages, then the counts of audiences.
+ * Each row is locked with SKIP LOCKED before it is changed, so the statement waits for no other.
  */
 import type { SqlClient } from "effect/sql"
 import { stepOf } from "../../api/schema/States.ts"
@@ -104,17 +104,35 @@ const chosen = (sql: Sql, limits: Limits) => sql`
 const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
   move, kind, channel_id, provider_type, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 
+/** Moves that are final: the audience counts them. */
+const isFinal = "move NOT IN ('released', 'blocked')"
+
 /**
- * Locks the recipients that move: those within the limits, and those whose move is not a release. A recipient that has changed
- * since the snapshot is left out.
+ * Locks the recipients that move (those within the limits, and those whose move is not a release), their waiting messages, and
+ * the audiences that count a final move. A recipient is left out if another transaction has locked one of these rows, or if it
+ * has changed since the snapshot.
  */
 const moving = (sql: Sql) => sql`
+  wanted AS MATERIALIZED (
+    SELECT ${sql.literal(candidate)}, NULL::timestamptz AS send_at FROM checked WHERE move <> 'released'
+    UNION ALL SELECT ${sql.literal(candidate)}, send_at FROM chosen
+  ),
+  open_message AS MATERIALIZED (
+    SELECT messages.project_id, messages.id FROM wanted
+      JOIN messages ON messages.project_id = wanted.project_id AND messages.id = last_message
+    FOR NO KEY UPDATE OF messages SKIP LOCKED
+  ),
+  open_audience AS MATERIALIZED (
+    SELECT audiences.project_id, audiences.id
+    FROM (SELECT DISTINCT project_id, audience_id FROM wanted WHERE ${sql.literal(isFinal)}) final
+      JOIN audiences ON audiences.project_id = final.project_id AND audiences.id = final.audience_id
+    FOR NO KEY UPDATE OF audiences SKIP LOCKED
+  ),
   moving AS MATERIALIZED (
-    SELECT candidate.* FROM (
-      SELECT ${sql.literal(candidate)}, NULL::timestamptz AS send_at FROM checked WHERE move <> 'released'
-      UNION ALL SELECT ${sql.literal(candidate)}, send_at FROM chosen
-    ) candidate JOIN campaign_recipients AS recipient USING (project_id, audience_id, position)
-    WHERE recipient.status = 'pending' AND recipient.attempts = candidate.attempts
-      AND recipient.available_at IS NOT DISTINCT FROM candidate.available_at
+    SELECT wanted.* FROM wanted JOIN campaign_recipients AS recipient USING (project_id, audience_id, position)
+    WHERE recipient.status = 'pending' AND recipient.attempts = wanted.attempts
+      AND recipient.available_at IS NOT DISTINCT FROM wanted.available_at
+      AND (last_message IS NULL OR (project_id, last_message) IN (SELECT project_id, id FROM open_message))
+      AND (NOT ${sql.literal(isFinal)} OR (project_id, audience_id) IN (SELECT project_id, id FROM open_audience))
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )`

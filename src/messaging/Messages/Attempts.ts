@@ -37,33 +37,45 @@ export interface Attempted {
   readonly result: Result
 }
 
+/** A message after the result of its attempt. If `messageId` is null, another transaction has locked the message. */
+type Recorded = { readonly project: ProjectId; readonly id: MessageId } & (Message | { readonly messageId: null })
+
 /**
- * Records the results of attempts. Returns no row for an attempt that already has a result. The time of the next attempt is by
- * the database's clock. A campaign's message gets no `available_at`: it waits until `campaigns/Runner.ts` leases its next
- * attempt.
+ * Records the results of attempts. Returns no row for an attempt that already has a result. Skips a message that another
+ * transaction has locked, and returns its id. The time of the next attempt is by the database's clock. A campaign's message gets
+ * no `available_at`: it waits until `campaigns/Runner.ts` leases its next attempt.
  */
-export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<
-  Message & { readonly projectId: ProjectId }
->`
-  UPDATE messages SET status = result."to", attempting = false, worker_id = NULL, updated_at = finished_at,
-    available_at = CASE WHEN campaign_id IS NULL THEN next_at END,
-    attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || result.entry || jsonb_build_object(
-      'finishedAt', ${instant(sql, sql`finished_at`)}, 'nextAttemptAt', ${instant(sql, sql`next_at`)}))
-  FROM (SELECT date_trunc('milliseconds', ${now}) AS finished_at) AS clock,
-    jsonb_to_recordset(${JSON.stringify(attempted.map(rowOf))}::jsonb) AS result (
-      "projectId" text, "messageId" text, number int, "from" text[], "to" text, entry jsonb, "delayMillis" float8
-    ),
-    LATERAL (SELECT finished_at + "delayMillis" * interval '1 millisecond' AS next_at) AS time,
-    channels
-  WHERE messages.project_id = result."projectId" AND messages.id = result."messageId"
-    AND messages.attempting AND messages.attempts = result.number AND messages.status = ANY(result."from")
-    AND channels.project_id = messages.project_id AND channels.id = messages.channel_id
-  RETURNING messages.project_id AS "projectId", ${columns(sql, now)}`
+export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<Recorded>`
+  WITH result AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(${JSON.stringify(attempted.map(rowOf))}::jsonb) AS result (
+      project_id text, id text, number int, "from" text[], "to" text, entry jsonb, delay float8
+    )
+  ),
+  open AS MATERIALIZED (SELECT result.* FROM ${attemptsOf(sql)}),
+  locked AS MATERIALIZED (SELECT result.* FROM ${attemptsOf(sql)} FOR NO KEY UPDATE OF messages SKIP LOCKED),
+  recorded AS (
+    UPDATE messages SET status = "to", attempting = false, worker_id = NULL, updated_at = finished_at,
+      available_at = CASE WHEN campaign_id IS NULL THEN next_at END,
+      attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || entry || jsonb_build_object(
+        'finishedAt', ${instant(sql, sql`finished_at`)}, 'nextAttemptAt', ${instant(sql, sql`next_at`)}))
+    FROM (SELECT date_trunc('milliseconds', ${now}) AS finished_at) AS clock,
+      locked, LATERAL (SELECT finished_at + delay * interval '1 millisecond' AS next_at) AS time, channels
+    WHERE messages.project_id = locked.project_id AND messages.id = locked.id
+      AND channels.project_id = messages.project_id AND channels.id = messages.channel_id
+    RETURNING messages.project_id, ${columns(sql, now)}
+  )
+  SELECT open.project_id AS project, open.id, recorded.* FROM open
+    LEFT JOIN recorded ON recorded.project_id = open.project_id AND recorded."messageId" = open.id`
+
+/** The messages whose attempts in flight the rows of `result` end. */
+const attemptsOf = (sql: Sql) => sql`
+  result JOIN messages ON messages.project_id = result.project_id AND messages.id = result.id
+    AND messages.attempting AND messages.attempts = result.number AND messages.status = ANY(result."from")`
 
 const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted) => {
   const { delayMillis, errorCode, on, providerMessageId } = result
   const entry = { status: attemptAfter[on], providerMessageId, errorCode }
-  return { projectId, messageId, number, from: before(on), to: after(on), entry, delayMillis }
+  return { project_id: projectId, id: messageId, number, from: before(on), to: after(on), entry, delay: delayMillis }
 }
 
 /**
