@@ -14,7 +14,8 @@ import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
 import { Operation, RequestShape } from "./Requests.ts"
 
-const strict = { onExcessProperty: "error", errors: "all" } as const
+/** `RequestFaults` gathers all faults, in bounded time, once decoding has found the first. */
+const strict = { onExcessProperty: "error" } as const
 
 export class Api extends HttpApi.make("developer-api")
   .add(
@@ -33,9 +34,7 @@ export class Api extends HttpApi.make("developer-api")
   .middleware(RequestShape)
   .middleware(Authentication)
   .middleware(Operation)
-  .annotate(HttpApi.ParamsParseOptions, { errors: "all" })
   .annotate(HttpApi.QueryParseOptions, strict)
-  .annotate(HttpApi.HeadersParseOptions, { errors: "all" })
   .annotate(HttpApi.PayloadParseOptions, strict)
   .annotate(OpenApi.Title, "Developer API")
   .annotate(OpenApi.Version, "v1")

@@ -1,10 +1,7 @@
 /** Characters that no string may contain (contract §1), and characters that are not shown to an operator. */
 
-/** U+0000 and unpaired surrogates, which PostgreSQL can't store in text. */
-// oxlint-disable-next-line no-control-regex -- the pattern matches U+0000
-const unsafe = /\u0000|\p{Surrogate}/u
-
-export const isUnsafe = (text: string): boolean => unsafe.test(text)
+/** Whether a text has U+0000 or an unpaired surrogate, which PostgreSQL can't store. */
+export const isUnsafe = (text: string): boolean => text.includes("\u0000") || !text.isWellFormed()
 
 export const unsafeMessage = "must not contain U+0000 or an unpaired surrogate"
 

@@ -9,15 +9,12 @@ import { HttpRouter, HttpServerRequest } from "effect/http"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { Api } from "../api/Api.ts"
-import { MalformedJson, OriginRefused, ValidationFailed } from "../api/Problems.ts"
-import type { LocatedFault } from "../api/schema/Locations.ts"
+import { MalformedJson, OriginRefused } from "../api/Problems.ts"
 import { makeAuthenticate } from "../platform/requests/auth/Bearer.ts"
 import type { Credential } from "../platform/requests/auth/Credentials.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { tooDeep } from "./decoding/BodyFaults.ts"
-import { type Body, readBody } from "./decoding/JsonBody.ts"
-import { type JsonExtent, maxDepth } from "./decoding/JsonExtent.ts"
+import { readBody } from "./decoding/JsonBody.ts"
 import { isLoopbackHost } from "./listening/Loopback.ts"
 import { errorCodes, type McpRequest, messageOf, negotiate, type ProtocolError, revisions } from "./Mcp/Messages.ts"
 import {
@@ -32,14 +29,9 @@ import {
   unknownMethod
 } from "./Mcp/Answers.ts"
 import { makeTools } from "./Mcp/Tools.ts"
-import { answerOf, partsOf, type ToolCall } from "./Mcp/ToolProtocol.ts"
+import { answerOf, type Arguments, partsOf } from "./Mcp/ToolProtocol.ts"
 import { renderProblem } from "./ProblemResponse.ts"
 import { GivenParts } from "./middleware/RequestShape.ts"
-
-/** Levels of a message around the arguments: the message and `params`. They do not count for the maximum nesting. */
-const outerLevels = 2
-
-const withoutOuterLevels = (extent: JsonExtent): JsonExtent => ({ ...extent, depth: extent.depth - outerLevels })
 
 const capabilities = { tools: {} }
 
@@ -74,7 +66,7 @@ export const layer = <E, R>(publicUrl: string, operations: Layer.Layer<never, E,
   )
 
 type Route = Parameters<HttpRouter.HttpRouter["addAll"]>[0][number]
-type Call = (call: ToolCall, current: CurrentRequestShape) => Effect.Effect<McpResult, unknown>
+type Call = (given: Arguments, current: CurrentRequestShape) => Effect.Effect<McpResult, unknown>
 
 /** Makes the tools, by their names, of the routes of the operations. */
 const callsOf = (routes: ReadonlyArray<Route>): ReadonlyMap<string, Call> => {
@@ -98,19 +90,17 @@ const addRoute = Effect.fnUntraced(function* (
   const authenticate = yield* makeAuthenticate
   const toolsOf = yield* makeTools
 
-  const call = (request: McpRequest, message: Body, current: CurrentRequestShape) => {
+  const call = (request: McpRequest, current: CurrentRequestShape) => {
     const { arguments: given = {}, name } = request.params
     const run = Predicate.isString(name) ? calls.get(name) : undefined
     if (run === undefined) return Effect.succeed(refuse(request, unknownTool))
     if (!Predicate.isObject(given)) return Effect.succeed(refuse(request, noArguments))
-    return Effect.map(run({ arguments: given, message }, current), (result) =>
-      succeed(request, result, current.headers)
-    )
+    return Effect.map(run(given, current), (result) => succeed(request, result, current.headers))
   }
 
-  const answer = (request: McpRequest, message: Body, credential: Credential, current: CurrentRequestShape) => {
+  const answer = (request: McpRequest, credential: Credential, current: CurrentRequestShape) => {
     const { isStateless, method, params } = request
-    if (method === "tools/call") return call(request, message, current)
+    if (method === "tools/call") return call(request, current)
     if (method === "tools/list" && params["cursor"] !== undefined) return Effect.succeed(refuse(request, unknownCursor))
     if (method === "tools/list") {
       return Effect.map(toolsOf(credential), (tools) =>
@@ -132,23 +122,18 @@ const addRoute = Effect.fnUntraced(function* (
     }
     return authenticate(headers.authorization, socket, monotonicMillis(fiber.getRef(Clock.Clock))).pipe(
       Effect.flatMapEager((credential) =>
-        Effect.matchEffect(readBody(request, current, maxDepth + outerLevels), {
+        Effect.matchEffect(readBody(request, current), {
           onFailure: (problem) =>
             problem instanceof MalformedJson ? Effect.succeed(unreadable(problem, current)) : Effect.fail(problem),
           onSuccess: (body) => {
-            if (body.value === undefined) return Effect.fail(nestedTooDeeply())
             const message = messageOf(body.value, headers)
             switch (message._tag) {
               case "Notification":
                 return Effect.succeed(accepted)
               case "Refused":
                 return Effect.succeed(refuse(message, message.error, 400))
-              case "Request": {
-                const [loss] = body.losses
-                return loss === undefined
-                  ? answer(message, { ...body, extent: withoutOuterLevels(body.extent) }, credential, current)
-                  : Effect.succeed(refuse(message, ambiguous(loss), 400))
-              }
+              case "Request":
+                return answer(message, credential, current)
             }
           }
         })
@@ -191,8 +176,8 @@ const handshakeResults = new Map<string, ResultOf>([
 /** Runs the route of an operation. Its decoders and `RequestShape` read the parts of the request from the context. */
 const callOf = (endpoint: HttpApiEndpoint.Top, route: Route): Call => {
   const parts = partsOf(endpoint)
-  return (call, current) => {
-    const given = parts(call)
+  return (args, current) => {
+    const given = parts(args)
     const inContext = (context: Context.Context<never>) => {
       const request = Context.getUnsafe(context, HttpServerRequest.HttpServerRequest)
       return context.pipe(
@@ -217,19 +202,8 @@ const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "T
 const noArguments: ProtocolError = { code: errorCodes.invalidParams, message: "arguments is an object." }
 const unknownCursor: ProtocolError = { code: errorCodes.invalidParams, message: "The list has one page." }
 
-/** Returns the error for a message with a repeated member, or with a fraction that parsing loses. */
-const ambiguous = ([location, fault]: LocatedFault): ProtocolError => ({
-  code: errorCodes.invalidParams,
-  message: `${location} ${fault}.`
-})
-
 const unreadable = (problem: MalformedJson, current: CurrentRequestShape) => {
   const { body, status } = renderProblem(problem, current)
   const data: unknown = JSON.parse(body)
   return refuse({ id: null }, { code: errorCodes.parse, message: problem.title, data }, status)
-}
-
-const nestedTooDeeply = () => {
-  const [location, message] = tooDeep
-  return new ValidationFailed({ detail: `See errors: ${location}.`, errors: { [location]: [message] } })
 }

@@ -180,7 +180,7 @@ const request = (token: string): fc.Arbitrary<Request> =>
         ),
         headers: rarely(fc.array(header, { minLength: 1, maxLength: 2 })),
         edits: rarely(fc.array(edit(jsonPieces), { minLength: 1, maxLength: 3 })),
-        hostile: rarely(fc.constantFrom(...Object.values(hostileBodies)), 200),
+        hostile: rarely(fc.constantFrom(...hostileBodies), 200),
         chunked: fc.boolean()
       })
       .map((chosen): Request => {

@@ -3,7 +3,7 @@ import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("server/pages/Discovery.ts", "api/Discovery")
 const workflows = mutating("server/pages/Workflows.ts", "judges/Workflows")
-const extent = mutating("server/decoding/JsonExtent.ts", "server/decoding/JsonExtent")
+const bodies = mutating("server/decoding/BodyFaults.ts", "contract/Walk.bodies")
 const listening = mutating("server/listening/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("server/Lifecycle.ts", "contract/Connections")
 const loopback = mutating("server/listening/Loopback.ts", "server/listening/Loopback")
@@ -20,8 +20,12 @@ export const server = [
   discovery('headers: { link: `<${publicUrl}/.well-known/api-catalog>; rel="api-catalog"` }', "headers: {}"),
   workflows("statuses: [200, 409]", "statuses: [200]"),
   workflows('operation: "duplicate"', 'operation: "rename", name: "Renamed", expectedVersion: 1'),
-  extent("if (count > maxEntries && leavingOut === 0) {", "if (leavingOut < 0) {"),
-  mutating("server/decoding/JsonExtent.ts", "contract/Walk.bodies")("omitsMembers ||= isList[depth] === false", ""),
+  bodies("endsName.has(text.charCodeAt(i - 1)) &&", "", "contract/Walk.bodies"),
+  bodies("if (text.length < 5 * maxEntriesInAll) return false", "return false", "contract/Hostile"),
+  bodies("walk.entries += entries", ""),
+  bodies("if (faults.length <= maxFaults) faults.push", "faults.push", "contract/Hostile"),
+  mutating("api/schema/Locations.ts", "contract/Hostile")("cut(String(name), maxName)", "String(name)"),
+  mutating("api/schema/Locations.ts", "contract/Walk.bodies")("count >= maxFaults ||", ""),
   listening("socket.pause().end(refusalOf(code))", "socket.end(refusalOf(code))"),
   listening('case "HPE_HEADER_OVERFLOW":', 'case "ERR_HEADER_OVERFLOW":'),
   mutating("server/listening/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
@@ -31,13 +35,11 @@ export const server = [
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
   lifecycle("seen |= 1 << at", ""),
-  mutating("server/decoding/JsonLosses.ts", "server/decoding/JsonExtent")("members === membersOf(value)", "true"),
   mutating("server/Http.ts", "server/listening/Loopback")(
     "isOnLoopback(address) ? isLoopbackHost : undefined",
     "isLoopbackHost"
   ),
   mcp("if (!isAllowed(headers.origin, publicUrl)) {", "if (publicUrl === '') {"),
-  mcp("maxDepth + outerLevels", "maxDepth"),
   mcp(
     "current.call = { method: endpoint.method, status: answer.status,",
     "current.call = { method: endpoint.method, status: 200,"
@@ -59,7 +61,7 @@ export const server = [
   toolCalls("faults.push([`path/${name}`, unsafeMessage])", "break"),
   toolCalls("if (isUnsafe(name)) {", "if (name === undefined) {"),
   toolCalls('typeof value === "number" ? String(value) : value', "value"),
-  toolCalls("takesBody ? { ...message, value: body } : undefined", "{ ...message, value: body }"),
+  toolCalls("takesBody ? checkBody(body) : undefined", "checkBody(body)"),
   toolCalls('if (takesBody !== "body" in given)', 'if (takesBody && !("body" in given))'),
   toolList('add("idempotencyKey", true,', 'add("idempotencyKey", false,'),
   toolList('access.policy === "messages"', 'access.policy !== "read"'),

@@ -1,53 +1,87 @@
-/** Bodies of at most 256 KiB that are made to be as expensive as possible, by their method. */
+/** Bodies of at most 256 KiB that are made to be as expensive as possible, by their shape. */
+
+const maxBytes = 256 * 1024
+
+/** Returns as many items as fit into a body beside `others`, or `atMost`. */
+const filled = (atMost: number, item: (index: number) => string, others = 200) => {
+  const items: Array<string> = []
+  for (let bytes = others; items.length < atMost;) {
+    const next = item(items.length)
+    bytes += Buffer.byteLength(next) + 1
+    if (bytes > maxBytes) break
+    items.push(next)
+  }
+  return items
+}
+
+const many = 1_000_000
+
+/** Names of a length that all differ, with characters of one byte, of two bytes, or that are written as escapes. */
+const name = (length: number, index: number, character = "x") => `"${index.toString(36)}${character.repeat(length)}"`
+
+const members = (length: number, value: string, atMost = many, character = "x") =>
+  `{${filled(atMost, (index) => `${name(length, index, character)}:${value}`).join(",")}}`
+
+const list = (value: string, atMost = many, others = 200) => `[${filled(atMost, () => value, others).join(",")}]`
+
+/** Nests a value in objects, as deep as its size allows or `atMost` levels, each below a name of a length. */
+const nested = (length: number, inner: string, atMost = many) => {
+  const levels = filled(atMost, (index) => `{${name(length, index)}:}`, inner.length + 200).length
+  const opened = Array.from({ length: levels }, (_, index) => `{${name(length, index)}:`)
+  return `${opened.join("")}${inner}${"}".repeat(levels)}`
+}
+
+const values = ["0", '""', '"\\u0000"', '"\\ud800"', "null", "{}", "[]", '{"a":0}', "1.5"]
+
+const shapes: ReadonlyArray<readonly [shape: string, json: string]> = [
+  ...[0, 60, 70, 500, 16_400, 60_000, 250_000].flatMap((length): ReadonlyArray<readonly [string, string]> => [
+    [`members with names of ${length} characters`, members(length, "0")],
+    [`1,000 members with names of ${length} characters`, members(length, '"\\u0000"', 1_000)],
+    [`levels with names of ${length} characters`, nested(length, "0")],
+    [`30 levels with names of ${length} characters above 1,000 faults`, nested(length, list('"\\u0000"', 1_000), 30)],
+    [`a name of ${length} characters above 1,000 faults`, nested(length, list('"\\u0000"', 1_000), 1)]
+  ]),
+  ["members with names of é", members(120, "0", 900, "é")],
+  ["members with names that are all escapes", members(40, "0", 900, "\\u0001")],
+  ["members with names that are unsafe", members(3, "0", 900, "\\u0000")],
+  ...values.flatMap((value): ReadonlyArray<readonly [string, string]> => [
+    [`a list of ${value}`, list(value)],
+    [`1,000 of ${value}`, list(value, 1_000)],
+    [`members with ${value}`, members(0, value)],
+    [`900 members with ${value}`, members(0, value, 900)],
+    [`lists of 20 of ${value}`, list(list(value, 20), 900)],
+    [`lists of 1,000 of ${value}`, list(list(value, 1_000))],
+    [`lists of 1,001 of ${value}`, list(list(value, 1_001))]
+  ]),
+  ["objects with different names", `[${filled(many, (index) => `{${name(0, index)}:0}`).join(",")}]`],
+  ["equal members", `{${filled(many, () => '"displayName":""').join(",")}}`],
+  ["lists in lists", `${"[".repeat(126_000)}${"]".repeat(126_000)}`],
+  ["lists in lists above 1,000 numbers", `${"[".repeat(126_000)}${list("0", 1_000)}${"]".repeat(126_000)}`],
+  ["a text of 260,000 characters", `"${"x".repeat(260_000)}"`],
+  ["a text of 260,000 colons", `"${'\\":'.repeat(80_000)}"`],
+  ["a text of 40,000 escapes", `"${"\\u0041".repeat(40_000)}"`],
+  ["an email made for backtracking", `"${"a.".repeat(60_000)}@${"a-".repeat(60_000)}"`],
+  ["a number of 250,000 digits", "9".repeat(250_000)]
+]
 
 interface HostileBody {
+  readonly shape: string
+  readonly operation: "createClient" | "patchCampaign"
   readonly body: string
-  /** Whether the answer has to omit faults. */
-  readonly omits?: boolean
 }
 
-const repeated = (count: number, item: (index: number) => string) => Array.from({ length: count }, (_, i) => item(i))
+const fits = ({ body }: HostileBody) => Buffer.byteLength(body) <= maxBytes
 
-const members = (count: number, value: string) => `{${repeated(count, (i) => `"m${i}":${value}`).join(",")}}`
-
-export const hostileBodies: Readonly<Record<string, HostileBody>> = {
-  "126,000 levels above 1,000 faulty leaves": {
-    body: `${"[".repeat(126_000)}${repeated(1_000, () => "0").join(",")}${"]".repeat(126_000)}`
-  },
-  "126,000 open brackets": { body: "[".repeat(126_000) },
-  "126,000 open objects": { body: '{"":'.repeat(60_000) },
-  "32,000 nested objects in a list": { body: `{"a":[${repeated(32_000, () => '{"":{}}').join(",")}]}` },
-  "20,000 unknown members": { body: members(20_000, "{}") },
-  "unknown members with long names": { body: `{${repeated(4, (i) => `"${i}${"x".repeat(60_000)}":0`).join(",")}}` },
-  "900 unknown members with long names": {
-    body: `{${repeated(900, (i) => `"${i}${"é".repeat(120)}":0`).join(",")}}`,
-    omits: true
-  },
-  "unknown members whose names are all escapes": {
-    body: `{${repeated(900, (i) => `"${i}${"\\u0001".repeat(40)}":0`).join(",")}}`,
-    omits: true
-  },
-  "120,000 faulty tags": { body: `{"displayName":"x","tags":[${repeated(120_000, () => "1").join(",")}]}` },
-  "1,000 tags with unsafe characters": {
-    body: `{"displayName":"x","tags":[${repeated(1_000, (i) => `"${i}\\u0000"`).join(",")}]}`,
-    omits: true
-  },
-  "1,000 equal tags": { body: `{"displayName":"x","tags":[${repeated(1_000, () => '"same"').join(",")}]}` },
-  "lists in lists with unsafe characters": {
-    body: `{"a":[${repeated(900, () => `[${repeated(20, () => '"\\ud800"').join(",")}]`).join(",")}]}`,
-    omits: true
-  },
-  "a display name of 260,000 characters": { body: `{"displayName":"${"x".repeat(260_000)}"}` },
-  "an email made for backtracking": {
-    body: `{"displayName":"x","email":"${"a.".repeat(60_000)}@${"a-".repeat(60_000)}"}`
-  },
-  "14,000 equal members": { body: `{${repeated(14_000, () => '"displayName":""').join(",")}}` },
-  "130 lists of 1,000 numbers": {
-    body: `{"a":[${repeated(127, () => `[${repeated(1_000, () => "1").join(",")}]`).join(",")}]}`
-  },
-  "60 lists of 1,001 numbers": {
-    body: `{"a":[${repeated(60, () => `[${repeated(1_001, () => "1").join(",")}]`).join(",")}]}`
-  },
-  "one string of 40,000 escapes": { body: `{"displayName":"${"\\u0041".repeat(40_000)}"}` },
-  "numbers of 250,000 digits": { body: `{"displayName":${"9".repeat(250_000)}}` }
-}
+/** Each shape as a whole body, in a member that is not known, in one that is, and in a list that is. */
+export const hostileBodies: ReadonlyArray<HostileBody> = shapes
+  .flatMap(([shape, json]): ReadonlyArray<HostileBody> => [
+    ...(json.startsWith("{") ? [{ shape, operation: "createClient", body: json } as const] : []),
+    { shape: `${shape}, unknown`, operation: "createClient", body: `{"a":${json}}` },
+    { shape: `${shape}, known`, operation: "createClient", body: `{"displayName":"","email":${json}}` },
+    {
+      shape: `${shape}, in a list`,
+      operation: "patchCampaign",
+      body: `{"operation":"freeze_audience","filter":{"requiredTags":${json}}}`
+    }
+  ])
+  .filter(fits)

@@ -38,43 +38,51 @@ export interface Fault {
   readonly known?: ReadonlyArray<string>
 }
 
-/** Lists every fault of an issue tree, in the order of the schema. */
-export const faultsOf = (issue: SchemaIssue.Issue): ReadonlyArray<Fault> => faultsAt(issue, [], "")
+/** Lists the faults of an issue tree, in the order of the schema: all of them, or the first `limit`. */
+export const faultsOf = (issue: SchemaIssue.Issue, limit = Number.POSITIVE_INFINITY): ReadonlyArray<Fault> => {
+  const faults: Array<Fault> = []
+  for (const fault of faultsAt(issue, [], "")) {
+    if (faults.length >= limit) break
+    faults.push(fault)
+  }
+  return faults
+}
 
 /**
  * Lists the faults at a path. The message for a string or a number states the whole rule, so that a value that follows the
  * message has no further fault. `otherwise` is a text for the other values that a union allows, such as null.
  */
-const faultsAt = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): ReadonlyArray<Fault> => {
+function* faultsAt(issue: SchemaIssue.Issue, path: Fault["path"], otherwise: string): Iterable<Fault> {
   switch (issue._tag) {
     case "Pointer":
-      return faultsAt(issue.issue, [...path, ...issue.path], "")
+      return yield* faultsAt(issue.issue, [...path, ...issue.path], "")
     case "Encoding":
-      return faultsAt(issue.issue, path, otherwise)
+      return yield* faultsAt(issue.issue, path, otherwise)
     case "AnyOf": {
       const [only, ...others] = issue.ast.types.filter(({ _tag }) => _tag !== "Null")
       const orNull = others.length + 1 < issue.ast.types.length ? ", or null" : otherwise
-      if (issue.issues.length > 0) return issue.issues.flatMap((inner) => faultsAt(inner, path, orNull))
-      return only === undefined || others.length > 0
+      for (const inner of issue.issues) yield* faultsAt(inner, path, orNull)
+      if (issue.issues.length > 0) return
+      return yield* only === undefined || others.length > 0
         ? leafFaults(issue, path, otherwise)
         : faultsAt(new SchemaIssue.InvalidType(encodedOf(only)), path, orNull)
     }
     case "Composite": {
       const rule = issue.issues.every(isOfRule) ? ruleOf(issue.ast) : undefined
-      return rule === undefined
-        ? issue.issues.flatMap((inner) => faultsAt(inner, path, otherwise))
-        : [{ path, message: `must be ${rule}${otherwise}` }]
+      if (rule !== undefined) return yield { path, message: `must be ${rule}${otherwise}` }
+      for (const inner of issue.issues) yield* faultsAt(inner, path, otherwise)
+      return
     }
     case "InvalidType": {
       const rule = ruleOf(issue.ast)
-      return rule === undefined
-        ? leafFaults(issue, path, otherwise)
-        : [{ path, message: `must be ${rule}${otherwise}` }]
+      if (rule !== undefined) return yield { path, message: `must be ${rule}${otherwise}` }
+      return yield* leafFaults(issue, path, otherwise)
     }
     case "UnexpectedKey":
-      return leafFaults(issue, path, "").map((fault) => ({ ...fault, known: membersOf(issue.ast) }))
+      for (const fault of leafFaults(issue, path, "")) yield { ...fault, known: membersOf(issue.ast) }
+      return
     default:
-      return leafFaults(issue, path, otherwise)
+      yield* leafFaults(issue, path, otherwise)
   }
 }
 

@@ -1,7 +1,7 @@
 /** Faults in the shape of a request. The service reports them. The client does not send a request that has such faults. */
-import { JsonPointer, Predicate, Result, Schema, SchemaAST, SchemaIssue } from "effect"
+import { Predicate, Result, Schema, SchemaAST, SchemaIssue } from "effect"
 import { faultsOf, membersOf, unknown } from "./Faults.ts"
-import type { LocatedFault } from "./Locations.ts"
+import { type LocatedFault, locationOf, maxFaults } from "./Locations.ts"
 
 /** Options that report every fault, unknown members included. */
 export const strict = { errors: "all", onExcessProperty: "error" } as const
@@ -49,17 +49,15 @@ export const unknownMembers = (
   const message = name === "query" ? unknownParameter([...(known ?? [])]) : unknown
   return Object.keys(Predicate.isObject(input) ? input : {})
     .filter((member) => known?.has(member) !== true)
-    .map((member) => [`${name}/${JsonPointer.escapeToken(member)}`, message])
+    .slice(0, maxFaults + 1)
+    .map((member) => [locationOf(name, [member]), message])
 }
 
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
-/**
- * Lists the faults of the members of `decoded`, a part of the body. Then lists the faults of the structural rules, which are
- * checked on the whole body.
- */
-export const faultsOfBody = (schema: Schema.Top, body: unknown, decoded = body): ReadonlyArray<LocatedFault> => [
-  ...faultsOfVariant(schema, body, decoded),
+/** Lists the faults of the members of a body, then those of its structural rules. */
+export const faultsOfBody = (schema: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> => [
+  ...faultsOfVariant(schema, body),
   ...faultsOfRules(schema, body)
 ]
 
@@ -77,19 +75,17 @@ const discriminatorOf = ({ ast }: Schema.Top) => {
 }
 
 /**
- * Lists the faults of the members of `first`, a part of `body`. If the discriminator is missing or unknown, only this fault is
- * reported, because the required members depend on the variant.
+ * Lists the faults of the members of a body. If the discriminator is missing or unknown, only this fault is reported, because the
+ * required members depend on the variant.
  */
-const faultsOfVariant = (schema: Schema.Top, body: unknown, first: unknown): ReadonlyArray<LocatedFault> => {
+const faultsOfVariant = (schema: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)
-  if (discriminator === undefined || !Predicate.isObject(body) || !Predicate.isObject(first)) {
-    return faultsOfSlot("body", schema, first, strict)
-  }
+  if (discriminator === undefined || !Predicate.isObject(body)) return faultsOfSlot("body", schema, body, strict)
   const { member, values } = discriminator
   if (!Object.hasOwn(body, member)) return [[`body/${member}`, "is required"]]
   const value = body[member]
   return Predicate.isString(value) && values.includes(value)
-    ? faultsOfSlot("body", schema, { [member]: value, ...first }, strict)
+    ? faultsOfSlot("body", schema, body, strict)
     : [[`body/${member}`, `must be one of ${values.join(", ")}`]]
 }
 
@@ -107,25 +103,7 @@ const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<Locate
     : []
 
 const located = (slot: string, issue: SchemaIssue.Issue): ReadonlyArray<LocatedFault> =>
-  faultsOf(issue).map(({ known, message, path }) => [
-    [slot, ...path.map((segment) => JsonPointer.escapeToken(String(segment)))].join("/"),
+  faultsOf(issue, maxFaults + 1).map(({ known, message, path }) => [
+    locationOf(slot, path),
     known === undefined ? message : slot === "query" ? unknownParameter(known) : unknownMember(known)
   ])
-
-/** Collects the names of members that schemas have at any depth. */
-export const memberNames = (schemas: ReadonlyArray<unknown>): ReadonlySet<string> => {
-  const names = new Set<string>()
-  for (const schema of schemas) {
-    if (Predicate.hasProperty(schema, "fields") && Predicate.isObject(schema.fields)) {
-      for (const [name, field] of Object.entries(schema.fields)) {
-        names.add(name)
-        for (const nested of memberNames([field])) names.add(nested)
-      }
-    }
-    if (Predicate.hasProperty(schema, "schema")) for (const nested of memberNames([schema.schema])) names.add(nested)
-    if (Predicate.hasProperty(schema, "members") && Array.isArray(schema.members)) {
-      for (const nested of memberNames(schema.members)) names.add(nested)
-    }
-  }
-  return names
-}

@@ -2,19 +2,16 @@
  * Reads the input of an operation from the arguments of a tool call. One object has the arguments for all parts of the request.
  * The answer is JSON, with the headers of an HTTP answer.
  */
-import { JsonPointer, Predicate } from "effect"
+import { Predicate } from "effect"
 import type { HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { type LocatedFault, locationOf } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import type { Body } from "../decoding/JsonBody.ts"
+import { checkBody } from "../decoding/BodyFaults.ts"
 import type { Parts } from "../decoding/RequestFaults.ts"
 
-export interface ToolCall {
-  readonly arguments: Readonly<Record<string, unknown>>
-  readonly message: Body
-}
+export type Arguments = Readonly<Record<string, unknown>>
 
 /** The answer of an operation, a success or a problem. */
 export interface ToolAnswer {
@@ -39,12 +36,12 @@ export const answerOf = (
  * and all others. The others go to the query, so that an unknown argument is reported as an unknown parameter. `params`, the
  * part for the path, simply has all arguments, because its decoder ignores unknown names.
  */
-export const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call: ToolCall) => Parts) => {
+export const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((given: Arguments) => Parts) => {
   const inPath = Array.from(path.matchAll(/:([A-Za-z]+)/g), ([, name = ""]) => name)
   const takesBody = payload.size > 0
   const takesKey = headers !== undefined
 
-  return ({ arguments: given, message }) => {
+  return (given) => {
     const query: Record<string, unknown> = {}
     const faults: Array<LocatedFault> = []
     for (const name of inPath) {
@@ -57,7 +54,7 @@ export const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call
         faults.push(["query", `has a parameter whose name ${unsafeMessage}`])
         continue
       }
-      const location = `query/${JsonPointer.escapeToken(name)}`
+      const location = locationOf("query", [name])
       if (typeof value === "string" && isUnsafe(value)) faults.push([location, unsafeMessage])
       else if (!isScalar(value)) faults.push([location, "must be a string or a number"])
       define(query, name, typeof value === "number" ? String(value) : value)
@@ -68,7 +65,7 @@ export const partsOf = ({ headers, path, payload }: HttpApiEndpoint.Top): ((call
       params: given,
       query,
       headers: takesKey && "idempotencyKey" in given ? { "idempotency-key": given["idempotencyKey"] } : {},
-      body: takesBody ? { ...message, value: body } : undefined,
+      body: takesBody ? checkBody(body) : undefined,
       faults
     }
   }

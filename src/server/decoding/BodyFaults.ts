@@ -1,86 +1,95 @@
 /**
- * Faults of a body that depend on no schema: nesting too deep, lists too long, unsafe characters (U+0000, unpaired surrogates).
+ * Faults of a body that depend on no schema: nesting too deep, too many entries, unsafe characters (U+0000, unpaired surrogates).
+ * They bound the work of decoding (contract §1).
  */
-import { JsonPointer } from "effect"
-import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import type { Body } from "./JsonBody.ts"
-import { maxDepth, maxEntries } from "./JsonExtent.ts"
 
-export const tooDeep: LocatedFault = ["body", `must not be nested deeper than ${maxDepth} levels`]
-const tooManyEntries = `must have at most ${maxEntries} entries`
+/** Maximum nesting of a body. */
+export const maxDepth = 32
 
-/** Maximum number of faults that are collected. A response has room for fewer. */
-const maxFaults = 1_000
+/** Maximum number of entries of a list or an object. No list of the API takes more. */
+const maxEntries = 1_000
+
+/** Maximum number of entries of all lists and objects of a body. */
+const maxEntriesInAll = 6_000
+
+export const tooManyInAll: LocatedFault = ["body", `must have at most ${maxEntriesInAll} entries in all`]
 
 /**
- * A body is JSON in valid UTF-8, where only an escape can produce an unsafe character. A body without such an escape is walked
- * only if it has too many entries.
+ * Whether a JSON text has more members than a body may have entries. Parsing an object with other names than those before costs
+ * about 2 µs. What looks like the end of a name counts as one, so no string of a valid body has as many.
  */
-export const bodyFaults = ({ extent, losses, text, value }: Body): ReadonlyArray<LocatedFault> => {
-  if (extent.depth > maxDepth) return [tooDeep]
-  const faults = losses.map(([location, fault]): LocatedFault => [`body/${location}`, fault])
-  if (extent.entries > maxEntries || unsafeEscape.test(text)) collect(value, ["body"], faults)
-  // `collect` counts the entries of the parsed value, where a repeated name is one entry. So it may find no fault although the
-  // text has too many entries.
-  if (extent.entries > maxEntries && faults.length === 0) faults.push(["body", tooManyEntries])
-  return faults
+export const hasTooManyMembers = (text: string): boolean => {
+  // A member has at least five characters, with its comma.
+  if (text.length < 5 * maxEntriesInAll) return false
+  let count = 0
+  for (let i = 1; i < text.length; i++) {
+    if (text.charCodeAt(i) === 58 && endsName.has(text.charCodeAt(i - 1)) && ++count > maxEntriesInAll) return true
+  }
+  return false
 }
 
-const unsafeEscape = /\\u(?:0000|d[89a-f])/i
+/** A quotation mark, or white space that may follow it. */
+const endsName = new Set([34, 32, 9, 10, 13])
 
-/** `value` has at most `maxDepth` levels, which bounds the recursion. A location is built only for a fault. */
-const collect = (value: unknown, path: Array<string>, faults: Array<LocatedFault>): void => {
-  if (faults.length >= maxFaults) return
+export interface Body {
+  /** The parsed body. */
+  readonly value: unknown
+  readonly faults: ReadonlyArray<LocatedFault>
+  /** Whether the body is small enough to be decoded. If it is not, that is its only fault. */
+  readonly isDecodable: boolean
+}
+
+interface Walk {
+  readonly path: Array<string | number>
+  readonly faults: Array<LocatedFault>
+  /** Number of entries so far, of all lists and objects. */
+  entries: number
+  /** The fault that ends the walk. */
+  excess: LocatedFault | undefined
+}
+
+export const checkBody = (value: unknown): Body => {
+  const walk: Walk = { path: [], faults: [], entries: 0, excess: undefined }
+  visit(value, walk)
+  const { excess, faults } = walk
+  return { value, faults: excess === undefined ? faults : [excess], isDecodable: excess === undefined }
+}
+
+/** The nesting, which is checked on the way, bounds the recursion. */
+const visit = (value: unknown, walk: Walk): void => {
   if (typeof value === "string") {
-    if (isUnsafe(value)) faults.push([path.join("/"), unsafeMessage])
+    if (isUnsafe(value)) report(walk, unsafeMessage)
   } else if (Array.isArray(value)) {
-    if (value.length > maxEntries) faults.push([path.join("/"), tooManyEntries])
-    for (let i = 0; i < Math.min(value.length, maxEntries); i++) collectMember(value[i], i, path, faults)
+    enter(value.length, walk)
+    for (let i = 0; i < value.length && walk.excess === undefined; i++) visitEntry(i, value[i], walk)
   } else if (typeof value === "object" && value !== null) {
     const names = Object.keys(value)
-    if (names.length > maxEntries) faults.push([path.join("/"), tooManyEntries])
-    for (const name of names.slice(0, maxEntries)) {
-      if (isUnsafe(name)) faults.push([path.join("/"), `has a member whose name ${unsafeMessage}`])
-      else collectMember(Reflect.get(value, name), name, path, faults)
+    enter(names.length, walk)
+    for (let i = 0; i < names.length && walk.excess === undefined; i++) {
+      const name = names[i] ?? ""
+      if (isUnsafe(name)) report(walk, `has a member whose name ${unsafeMessage}`)
+      else visitEntry(name, Reflect.get(value, name), walk)
     }
   }
 }
 
-const collectMember = (
-  member: unknown,
-  name: string | number,
-  path: Array<string>,
-  faults: Array<LocatedFault>
-): void => {
-  if (typeof member === "string" ? !isUnsafe(member) : typeof member !== "object" || member === null) return
-  path.push(JsonPointer.escapeToken(String(name)))
-  collect(member, path, faults)
-  path.pop()
+const visitEntry = (name: string | number, value: unknown, walk: Walk): void => {
+  walk.path.push(name)
+  visit(value, walk)
+  walk.path.pop()
 }
 
-/** Maximum depth of a body that a schema of the API accepts. A deeper value belongs to an unknown member. */
-const decodedDepth = 4
+/** Counts a list or an object with this number of entries. */
+const enter = (entries: number, walk: Walk): void => {
+  walk.entries += entries
+  if (walk.path.length >= maxDepth) walk.excess = ["body", `must not be nested deeper than ${maxDepth} levels`]
+  else if (entries > maxEntries)
+    walk.excess = [locationOf("body", walk.path), `must have at most ${maxEntries} entries`]
+  else if (walk.entries > maxEntriesInAll) walk.excess = tooManyInAll
+}
 
-/**
- * Maximum number of entries of a list that are decoded to find faults: twice the length of the longest list of the API. A fault
- * costs about 20 µs, and other requests wait meanwhile.
- */
-const decodedEntries = 200
-
-/**
- * Returns the part of a body that is decoded to find its faults: the first entries of each list and object, and all members that
- * the schema knows. If known members were left out, a required member could be reported as missing.
- */
-export const decodedPart = ({ extent, value }: Body, known: ReadonlySet<string>): unknown =>
-  extent.entries > decodedEntries ? firstEntries(value, known, 0) : value
-
-const firstEntries = (value: unknown, known: ReadonlySet<string>, depth: number): unknown => {
-  if (typeof value !== "object" || value === null || depth > decodedDepth) return value
-  if (Array.isArray(value)) return value.slice(0, decodedEntries).map((item) => firstEntries(item, known, depth + 1))
-  return Object.fromEntries(
-    Object.keys(value)
-      .filter((name, index) => index < decodedEntries || known.has(name))
-      .map((name) => [name, firstEntries(Reflect.get(value, name), known, depth + 1)])
-  )
+const report = ({ faults, path }: Walk, message: string): void => {
+  if (faults.length <= maxFaults) faults.push([locationOf("body", path), message])
 }

@@ -1,45 +1,36 @@
-/** Reads JSON bodies. Limits the size before reading, and measures depth and entries before parsing (contract §1). */
+/** Reads JSON bodies. Their size is limited before they are read, and the number of their members before they are parsed (contract §1). */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Readable } from "node:stream"
 import { detailOf, details } from "../../api/Details.ts"
-import { BodyTooLarge, MalformedJson, UnsupportedMediaType } from "../../api/Problems.ts"
+import { BodyTooLarge, MalformedJson, UnsupportedMediaType, ValidationFailed } from "../../api/Problems.ts"
 import { maxBodyBytes } from "../../api/Requests.ts"
-import type { LocatedFault } from "../../api/schema/Locations.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
-import { extentOf, type JsonExtent, maxDepth } from "./JsonExtent.ts"
-import { lossesOf } from "./JsonLosses.ts"
+import { hasTooManyMembers, tooManyInAll } from "./BodyFaults.ts"
 
 /** Limits a body of undeclared length while it is read. */
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(maxBodyBytes))
 
-/**
- * A parsed body. `value` is undefined if the nesting is too deep. If a list or an object is too long, `value` lacks its surplus
- * entries. `bodyFaults` reports both.
- */
-export interface Body {
+export interface Json {
   readonly text: string
-  readonly extent: JsonExtent
+  /** The parsed text. Of members with the same name, it has the last. */
   readonly value: unknown
-  /** Faults for what parsing has lost (repeated members, fractions), with locations in `value`. */
-  readonly losses: ReadonlyArray<LocatedFault>
 }
 
-export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson
+type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson | ValidationFailed
 
 const tooLarge = () => new BodyTooLarge({ detail: detailOf.body_too_large(maxBodyBytes) })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
- * Reads the body of a request. `maximum` is the permitted nesting. The time that the caller takes to send the body does not
- * count towards the timeout of the database statements.
+ * Reads the body of a request. The time that the caller takes to send the body does not count towards the timeout of the
+ * database statements.
  */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,
-  current: CurrentRequestShape,
-  maximum = maxDepth
-): Effect.Effect<Body, BodyProblem> => {
+  current: CurrentRequestShape
+): Effect.Effect<Json, BodyProblem> => {
   // Reads Node's own headers. Reading `request.headers` would copy them.
   const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
   if (Number(headers["content-length"]) > maxBodyBytes) return Effect.fail(tooLarge())
@@ -54,7 +45,7 @@ export const readBody = (
   const bytes = isDeclared ? readDeclared(NodeHttpServerRequest.toIncomingMessage(request)) : readUndeclared(request)
   return Effect.flatMap(bytes, (bytes) => {
     if (current.arrivedAt !== undefined) current.arrivedAt += performance.now() - from
-    return parse(bytes, maximum)
+    return parse(bytes)
   })
 }
 
@@ -100,13 +91,14 @@ const isJson = (contentType: string | undefined) =>
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-const parse = (bytes: Uint8Array, maximum: number): Effect.Effect<Body, MalformedJson> => {
+const parse = (bytes: Uint8Array): Effect.Effect<Json, MalformedJson | ValidationFailed> => {
   try {
     const text = utf8.decode(bytes)
-    const extent = extentOf(text, maximum)
-    if (extent.depth > maximum) return Effect.succeed({ text, extent, value: undefined, losses: [] })
-    const value: unknown = JSON.parse(extent.excerpt)
-    return Effect.succeed({ text, extent, value, losses: lossesOf(text, extent, value) })
+    if (hasTooManyMembers(text)) {
+      const [location, message] = tooManyInAll
+      return Effect.fail(new ValidationFailed({ errors: { [location]: [message] } }))
+    }
+    return Effect.succeed({ text, value: JSON.parse(text) })
   } catch (error) {
     if (bytes.byteLength === 0) return Effect.fail(malformed(details.malformed_json))
     return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))

@@ -3,10 +3,9 @@ import { Effect, Schema } from "effect"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { faultDetail, groupFaults, type LocatedFault } from "../../api/schema/Locations.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
-import { faultsOfBody, faultsOfSlot, memberNames, strict, unknownMembers } from "../../api/schema/Shape.ts"
+import { faultsOfBody, faultsOfSlot, strict, unknownMembers } from "../../api/schema/Shape.ts"
 import { isUnsafe } from "../../platform/UnsafeText.ts"
-import { bodyFaults, decodedPart } from "./BodyFaults.ts"
-import type { Body } from "./JsonBody.ts"
+import type { Body } from "./BodyFaults.ts"
 
 /** The parts of a request, over HTTP or as a tool call, before they are decoded. */
 export interface Parts {
@@ -23,32 +22,27 @@ export interface Parts {
 export const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
-  const known = memberNames(bodySchemas)
 
   /**
-   * Lists the faults that the decoders do not see: `faults`, query parameters of an operation that takes none, and `bodyFaults`.
+   * Lists the faults that the decoders do not see: `faults`, query parameters of an operation that takes none, and those of the
+   * text of the body.
    */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(
       faults,
       query === undefined ? unknownMembers("query", sent) : none,
-      body === undefined ? none : bodyFaults(body)
+      body === undefined ? none : body.faults
     )
 
   /** Gathers every fault. A fault in `faults` replaces the faults that decoding reports at the same location. */
   const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
     const { body } = raw
-    const decoded = body === undefined || body.value === undefined ? undefined : decodedPart(body, known)
     const located = new Set(faults.map(([location]) => location))
     const found = [
       ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
       ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
       ...faultsOfSlot("query", query, raw.query, strict),
-      ...(decoded === undefined || body === undefined
-        ? []
-        : body.extent.omitsMembers
-          ? unknownMembers("body", decoded, known)
-          : bodySchemas.flatMap((schema) => faultsOfBody(schema, body.value, decoded)))
+      ...(body?.isDecodable === true ? bodySchemas.flatMap((schema) => faultsOfBody(schema, body.value)) : [])
     ]
     const grouped = groupFaults([
       ...faults,

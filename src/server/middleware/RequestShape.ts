@@ -13,7 +13,8 @@ import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import { type Body, readBody } from "../decoding/JsonBody.ts"
+import { type Body, checkBody } from "../decoding/BodyFaults.ts"
+import { readBody } from "../decoding/JsonBody.ts"
 import { concatenate, faultsOf, none, type Parts } from "../decoding/RequestFaults.ts"
 
 /** The parts of a request that are not read from HTTP: the arguments of a tool call. */
@@ -34,12 +35,12 @@ export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
     const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
     const given = fiber.getRef(GivenParts)
     if (given !== undefined) {
-      setText(request, JSON.stringify(given.body?.value))
+      if (given.body?.isDecodable === true) setText(request, JSON.stringify(given.body.value))
       return checked(operation, given)
     }
-    return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest)), (body) => {
-      setText(request, body.text)
-      return checked(operation, partsOf(fiber, endpoint, body))
+    return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest)), ({ text, value }) => {
+      setText(request, text)
+      return checked(operation, partsOf(fiber, endpoint, checkBody(value)))
     })
   })
 })
