@@ -20,6 +20,10 @@ export const server = [
   discovery('headers: { link: `<${publicUrl}/.well-known/api-catalog>; rel="api-catalog"` }', "headers: {}"),
   workflows("statuses: [200, 409]", "statuses: [200]"),
   workflows('operation: "duplicate"', 'operation: "rename", name: "Renamed", expectedVersion: 1'),
+  mutating("server/middleware/RequestShape.ts", "contract/Walk.bodies")(
+    "const onEnd = () => end(false)",
+    "const onEnd = () => end(true)"
+  ),
   bodies("endsName.has(text.charCodeAt(i - 1)) &&", "", "contract/Walk.bodies"),
   bodies("if (text.length < 5 * maxEntriesInAll) return false", "return false", "contract/Hostile"),
   bodies("walk.entries += entries", ""),

@@ -26,7 +26,13 @@ export const GivenParts = Context.Reference<Parts | undefined>("developer-api/se
 export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {
   if (endpoint.payload.size > 0) return operation
   const checked = checking(endpoint)
-  return Effect.withFiber((fiber) => checked(operation, partsOf(fiber, endpoint, undefined)))
+  return Effect.withFiber((fiber) => {
+    if (fiber.getRef(GivenParts) !== undefined) return checked(operation, partsOf(fiber, endpoint, undefined))
+    const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+    return Effect.flatMapEager(hasBody(NodeHttpServerRequest.toIncomingMessage(request)), (sent) =>
+      checked(operation, partsOf(fiber, endpoint, undefined, sent))
+    )
+  })
 })
 
 export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
@@ -59,7 +65,8 @@ const checking = (endpoint: HttpApiEndpoint.Top) => {
 const partsOf = (
   fiber: Fiber.Fiber<unknown, unknown>,
   endpoint: HttpApiEndpoint.Top,
-  body: Body | undefined
+  body: Body | undefined,
+  hasSurplusBody = false
 ): Parts => {
   const given = fiber.getRef(GivenParts)
   if (given !== undefined) return given
@@ -71,7 +78,7 @@ const partsOf = (
   const faults = concatenate(
     request.url.includes("%") ? [...unsafeValues("path", params), ...unsafeValues("query", query)] : none,
     endpoint.headers === undefined ? none : repeatedKey(incoming),
-    endpoint.payload.size > 0 ? none : surplusBody(incoming)
+    hasSurplusBody ? [unexpectedBody] : none
   )
   return { params, query, headers, body, faults }
 }
@@ -95,5 +102,21 @@ const repeatedKey = ({ headers, rawHeaders }: Incoming): ReadonlyArray<LocatedFa
     ? [["header/idempotency-key", "must not be repeated"]]
     : none
 
-const surplusBody = ({ headers }: Incoming): ReadonlyArray<LocatedFault> =>
-  Number(headers["content-length"] ?? 0) > 0 || "transfer-encoding" in headers ? [unexpectedBody] : none
+/** Whether a request has a body. Zero bytes in chunked coding are none (RFC 9112, section 6.3), so their end is awaited. */
+const hasBody = (message: Incoming): Effect.Effect<boolean> => {
+  if (!("transfer-encoding" in message.headers)) {
+    return Effect.succeed(Number(message.headers["content-length"] ?? 0) > 0)
+  }
+  return Effect.callback((resume) => {
+    if (message.readableEnded || message.destroyed) return resume(Effect.succeed(false))
+    const onData = () => end(true)
+    const onEnd = () => end(false)
+    const stop = () => message.off("data", onData).off("end", onEnd).off("close", onEnd)
+    const end = (found: boolean) => {
+      stop()
+      resume(Effect.succeed(found))
+    }
+    message.on("data", onData).on("end", onEnd).on("close", onEnd)
+    return Effect.sync(stop)
+  })
+}
