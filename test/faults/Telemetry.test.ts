@@ -1,321 +1,363 @@
-/** The telemetry that an OpenTelemetry collector receives, and the log (contract §2, §14, §15). */
+/**
+ * The telemetry of one scene: requests, deliveries and sends, by an API server and a worker with one collector (contract §2, §8, §10,
+ * §14, §15). The tests after it start services whose settings differ.
+ */
 import { Schema } from "effect"
 import { randomBytes } from "node:crypto"
-import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { defer } from "../support/Finalizers.ts"
+import { messagesPath } from "../contract/Messages.support.ts"
+import { inTurn, ok, reset, settings, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { freePort, inGoodOrder, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import {
   attributesOf,
-  type Collector,
+  isBelow,
+  type Span,
   spanKind,
   spanStatus,
   startBoth,
   startCollector,
-  startProcess
+  statementsBelow
 } from "./Collector.support.ts"
+import { openScene, recipients, resultOf, retrying, sent, start, testMessages, unknown } from "./Messages.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { accept, type Answering, busy, secrets } from "./Providers.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
 
 const databaseUrl = await database()
 const token = await project(databaseUrl)
-
 const caller = "00f067aa0ba902b7"
 
 /** Creates the headers of a request with a new trace, whose caller records it unless `flags` say otherwise, and a new request id. */
 const newCall = (flags = "01") => {
   const [traceId, requestId] = [randomBytes(16).toString("hex"), `req-${randomBytes(6).toString("hex")}`]
-  return {
-    traceId,
-    requestId,
-    headers: { traceparent: `00-${traceId}-${caller}-${flags}`, "x-request-id": requestId }
-  }
+  return { traceId, requestId, headers: { traceparent: `00-${traceId}-${caller}-${flags}`, "x-request-id": requestId } }
 }
 type NewCall = ReturnType<typeof newCall>
 
-const serverSpans = ({ spans }: Collector) => spans().filter(({ kind }) => kind === spanKind.server)
-
-/** Returns what a call's only server span says of the call and of its result. */
-const spanOf = (collector: Collector, { traceId }: NewCall) => {
-  const [server = assert.fail("There is no span"), ...more] = serverSpans(collector).filter(
-    (span) => span.traceId === traceId
-  )
-  assert.deepStrictEqual([more, server.parentSpanId], [[], caller])
-  const attributes = attributesOf(server.attributes)
-  return {
-    at: `${attributes["http.request.method"]} ${attributes["http.route"] ?? "nowhere"}`,
-    name: server.name,
-    ofTools: attributes["mcp.method.name"],
-    status: attributes["http.response.status_code"],
-    type: attributes["error.type"],
-    failed: server.status?.code === spanStatus.error
-  }
-}
-
-/** A service with its collector; `stop` flushes what it exports. */
-interface Running {
-  readonly collector: Collector
-  readonly service: { readonly url: string; readonly stop: () => Promise<unknown> }
-}
-
-type Asking = (service: { readonly url: string }, call: NewCall) => Promise<Answer>
-
-/** A request, with the method and the route of its span, and the name of the span if it is another. */
-type Asked = readonly [at: string, status: number, type: string | undefined, ask: Asking, name?: string]
-
-/** Makes calls in sequence, and asserts that each server span describes its request and its answer. */
-const expectSpans = async ({ collector, service }: Running, asked: ReadonlyArray<Asked>) => {
-  const calls: Array<NewCall> = []
-  for (const [, status, code, ask] of asked) {
-    const call = newCall()
-    const answer = await ask(service, call)
-    assert.deepStrictEqual([answer.status, answer.headers["x-request-id"]], [status, call.requestId], code)
-    calls.push(call)
-  }
-  await service.stop()
-  assert.deepStrictEqual(
-    calls.map((call) => spanOf(collector, call)),
-    asked.map(([at, status, type, , name = at]) => {
-      const ofTools = at === "POST /mcp" ? "tools/call" : undefined
-      return { at, name, ofTools, status, type, failed: status >= 500 }
-    })
-  )
-  return calls
-}
+type Asking = (url: string, call: NewCall) => Promise<Answer>
 
 const get =
   (path: string, headers: Readonly<Record<string, string>> = bearer(token), method = "GET"): Asking =>
-  ({ url }, call) =>
+  (url, call) =>
     send(`${url}${path}`, { method, headers: { ...headers, ...call.headers } })
 
 const create =
   (key: string, name: string): Asking =>
-  ({ url }, call) =>
+  (url, call) =>
     createClient(url, token, key, name, call)
 
-const listByTool: Asking = ({ url }, { headers }) =>
+const listByTool: Asking = (url, { headers }) =>
   send(`${url}/mcp`, {
     method: "POST",
     headers: { ...bearer(token), ...headers },
     json: { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "listClients" } }
   })
 
-describe("the server span of a request", () => {
-  it("has the operation, the status, and the code of a problem, wherever it came from", async () => {
-    await expectSpans(await startBoth(databaseUrl), [
-      [`GET ${clients}`, 200, undefined, get(clients)],
-      [`POST ${clients}`, 201, undefined, create("command-one", "Ada")],
-      [`POST ${clients}`, 400, "validation_failed", create("command-two", "")],
-      [`POST ${clients}`, 409, "idempotency_key_reused", create("command-one", "Grace")],
-      [`GET ${clients}`, 400, "cursor_invalid", get(`${clients}?cursor=nonsense`)],
-      [`GET ${clients}`, 401, "credential_missing", get(clients, {})],
-      [`GET ${clients}`, 401, "credential_invalid", get(clients, bearer("nonsense"))],
-      [`GET ${clients}/:clientId`, 404, "client_not_found", get(`${clients}/nobody`)],
-      // The call of a tool has the name of its operation, and the method of its protocol beside it.
-      ["POST /mcp", 200, undefined, listByTool, `GET ${clients}`],
-      // Paths and methods that no operation has are in no name, as callers could create any number of names.
-      ["GET nowhere", 404, "route_not_found", get("/no/such/path"), "GET"],
-      ["GET nowhere", 404, "route_not_found", get("//nowhere"), "GET"],
-      ["DELETE nowhere", 405, "method_not_allowed", get(clients, bearer(token), "DELETE"), "DELETE"],
-      ["DELETE nowhere", 405, "method_not_allowed", get("/healthz", {}, "DELETE"), "DELETE"],
-      ["GET /readyz", 200, undefined, get("/readyz"), "GET"]
-    ])
+/** Requests, with the method and the route of the span, the answer, and the name of the span if it is another. */
+const asked: ReadonlyArray<
+  readonly [at: string, status: number, code: string | undefined, ask: Asking, name?: string]
+> = [
+  [`GET ${clients}`, 200, undefined, get(clients)],
+  [`POST ${clients}`, 201, undefined, create("command-one", "Ada")],
+  [`POST ${clients}`, 400, "validation_failed", create("command-two", "")],
+  [`POST ${clients}`, 409, "idempotency_key_reused", create("command-one", "Grace")],
+  [`GET ${clients}`, 401, "credential_invalid", get(clients, bearer("nonsense"))],
+  [`GET ${clients}/:clientId`, 404, "client_not_found", get(`${clients}/nobody`)],
+  // The call of a tool has the name of its operation, and the method of its protocol beside it.
+  ["POST /mcp", 200, undefined, listByTool, `GET ${clients}`],
+  // Paths and methods that no operation has are in no name, as callers could create any number of names.
+  ["GET nowhere", 404, "route_not_found", get("//nowhere"), "GET"],
+  ["DELETE nowhere", 405, "method_not_allowed", get(clients, bearer(token), "DELETE"), "DELETE"]
+]
+
+const refuse: Answering = ({ response }) =>
+  void response.writeHead(400).end(`{"ok":false,"error_code":400,"description":"${secrets.token}"}`)
+
+const hidden = { title: "words-of-a-deal", path: "path-of-a-url", query: "query-of-a-url", text: "words-of-a-message" }
+const Configured = Schema.Struct({ signingSecret: Schema.String })
+
+/** Plays the scene; returns what was seen from outside, and what the processes exported and printed. */
+const play = async () => {
+  const [scene, collector, admin] = await Promise.all([openScene(databaseUrl), startCollector(), freePort()])
+  const env = {
+    ...settings,
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    LOG_LEVEL: "trace",
+    LOG_FORMAT: "json",
+    PROVIDER_TIMEOUT: "2s"
+  }
+  const api = await start(databaseUrl, "api", env)
+  const worker = await start(databaseUrl, "worker", { ...env, ADMIN_PORT: String(admin) })
+
+  const calls: Array<NewCall> = []
+  for (const [, expected, code, ask] of asked) {
+    const call = newCall()
+    const answer = await ask(api.url, call)
+    assert.deepStrictEqual([answer.status, answer.headers["x-request-id"]], [expected, call.requestId], code)
+    calls.push(call)
+  }
+
+  const receiver = await listen(inTurn(status(500), reset, ok))
+  const shop = await openShop(databaseUrl, api, `http://127.0.0.1:${receiver.port}/${hidden.path}?key=${hidden.query}`)
+  const deal = newCall()
+  await shop.create(hidden.title, api, deal.headers)
+
+  const post = async (what: Answering, name: string, expected: string) => {
+    scene.provider.answerWith(what)
+    for (const each of testMessages(`${hidden.text}-${name}`))
+      assert.strictEqual(resultOf(await scene.post(api, each, message.headers)), expected)
+  }
+  const message = newCall()
+  await post(accept, "accepted", sent)
+  await post(refuse, "refused", "409 provider_conflict")
+  await post(({ response }) => response.destroy(), "dropped", unknown)
+  await post(busy, "busy", retrying)
+  scene.provider.answerWith(accept)
+  await scene.endPauses()
+  await eventually(async () => {
+    for (const each of testMessages(`${hidden.text}-busy`)) assertMatches(await scene.state(each), { status: "sent" })
+    assert.strictEqual(await shop.inState("pending", "delivering"), 0)
+  })
+  const metrics = (await send(`http://127.0.0.1:${admin}/metrics`)).text
+  for (const process of [api, worker]) assert.deepStrictEqual(await process.stop(), inGoodOrder)
+  const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.body)
+  const printed = [api, worker].map((process) => process.stderr()).join("\n")
+  return { calls, collector, deal, message, metrics, printed, receiver, scene, shop, signingSecret }
+}
+const { calls, collector, deal, message, metrics, printed, receiver, scene, shop, signingSecret } = await play()
+
+const spansOf = ({ traceId }: NewCall) => collector.spans().filter((span) => span.traceId === traceId)
+const serverSpans = (spans: ReadonlyArray<Span>) => spans.filter(({ kind }) => kind === spanKind.server)
+/** Returns the client spans that are no database statements. */
+const callsIn = (spans: ReadonlyArray<Span>) =>
+  spans.filter(({ attributes, kind }) => kind === spanKind.client && !("db.system.name" in attributesOf(attributes)))
+
+describe("one scene", () => {
+  it("has a server span for each request, with the operation, the status, and the code of a problem", () => {
+    const described = calls.map((call) => {
+      const [server = assert.fail("There is no span"), ...more] = serverSpans(spansOf(call))
+      assert.deepStrictEqual([more, server.parentSpanId], [[], caller])
+      const attributes = attributesOf(server.attributes)
+      return {
+        at: `${attributes["http.request.method"]} ${attributes["http.route"] ?? "nowhere"}`,
+        name: server.name,
+        ofTools: attributes["mcp.method.name"],
+        status: attributes["http.response.status_code"],
+        type: attributes["error.type"],
+        failed: server.status?.code === spanStatus.error
+      }
+    })
+    assert.deepStrictEqual(
+      described,
+      asked.map(([at, status, type, , name = at]) => {
+        const ofTools = at === "POST /mcp" ? "tools/call" : undefined
+        return { at, name, ofTools, status, type, failed: status >= 500 }
+      })
+    )
   })
 
-  it("fails for a problem of the service itself", async () => {
-    await expectSpans(await startBoth(databaseUrl, { REDIS_URL: `redis://127.0.0.1:${await freePort()}` }), [
-      [`GET ${clients}`, 503, "rate_limiter_unavailable", get(clients)],
-      ["GET /readyz", 503, "service_unavailable", get("/readyz"), "GET"]
+  it("has a client span for each attempt of a delivery, below the request that caused it, which its receiver gets", () => {
+    const spans = spansOf(deal)
+    const [server] = serverSpans(spans)
+    const attempts = receiver.hits.map(({ headers, path }) => {
+      assert.strictEqual(path, `/${hidden.path}?key=${hidden.query}`)
+      const isSent = ({ spanId, traceId }: Span) => `00-${traceId}-${spanId}-01` === headers["traceparent"]
+      const span = callsIn(spans).find(isSent) ?? assert.fail("There is no span")
+      assert.isTrue(isBelow(spans, span, server))
+      assertMatches(attributesOf(span.attributes), {
+        "http.request.method": "POST",
+        "server.address": "127.0.0.1",
+        "server.port": receiver.port,
+        "url.full": `http://127.0.0.1:${receiver.port}/REDACTED`
+      })
+      const { "error.type": error, "http.response.status_code": code } = attributesOf(span.attributes)
+      return [span.status?.code === spanStatus.error, error, code]
+    })
+    assert.deepStrictEqual(attempts, [
+      [true, "500", 500],
+      [true, "connection_lost", undefined],
+      [false, undefined, 200]
     ])
+    const statements = statementsBelow(spans, server)
+    assert.notDeepEqual(statements, [])
+    const { hostname, pathname, port } = new URL(databaseUrl)
+    for (const { attributes } of statements) {
+      assertMatches(attributesOf(attributes), {
+        "db.system.name": "postgresql",
+        "db.namespace": pathname.slice(1),
+        "server.address": hostname,
+        "server.port": Number(port)
+      })
+    }
   })
-})
 
-const LogLine = Schema.fromJsonString(
-  Schema.Struct({
-    message: Schema.String,
-    requestId: Schema.optionalKey(Schema.String),
-    traceId: Schema.optionalKey(Schema.String)
+  it("has the calls of a provider in the trace of their request, those that another process repeats included", () => {
+    const spans = spansOf(message)
+    const servers = serverSpans(spans)
+    assert.deepStrictEqual(
+      new Set(servers.map(({ name }) => name)),
+      new Set([`POST ${messagesPath(":conversationId")}`])
+    )
+    const made = callsIn(spans)
+    assert.lengthOf(made, scene.provider.calls.length)
+    const below = made.filter((call) => servers.some((server) => isBelow(spans, call, server)))
+    assert.isAtLeast(below.length, 8)
+    const errors = made.map(({ attributes }) => attributesOf(attributes)["error.type"])
+    assert.lengthOf(
+      errors.filter((error) => error === "http_503"),
+      2
+    )
   })
-)
 
-describe("a process with a collector", () => {
-  it("prints and exports lines of the log with the request id and the trace id, and exports metrics", async () => {
-    const ownDatabase = await database()
-    const ownToken = await project(ownDatabase)
-    const query = await session(ownDatabase)
-    const running = await startProcess(ownDatabase, { LOG_FORMAT: "json" })
-    for (const _ of [1, 2]) assert.strictEqual((await listClients(running.service.url, ownToken)).status, 200)
-    await query("ALTER TABLE clients RENAME TO gone")
-    const [lost, failed] = await expectSpans(running, [
-      ["GET nowhere", 404, "route_not_found", get("/nowhere"), "GET"],
-      [`GET ${clients}`, 500, "internal", ({ url }, call) => listClients(url, ownToken, call)]
-    ])
-    const printed = running.service
-      .stderr()
-      .split("\n")
-      .filter((line) => line.startsWith("{"))
-      .map((line) => Schema.decodeSync(LogLine)(line))
-    const exported = running.collector.logRecords().map(({ attributes, body, traceId }) => ({
+  it("counts attempts by outcome, in the text of Prometheus and in what the collector gets", () => {
+    const counted = (name: string, ...labels: ReadonlyArray<string>) => {
+      const lines = metrics.split("\n").filter((line) => line.startsWith(`${name}{`))
+      return Number(
+        lines
+          .find((line) => labels.every((label) => line.includes(label)))
+          ?.split(" ")
+          .at(-1)
+      )
+    }
+    const outcomes = ["succeeded", "failed"].map((of) => counted("webhook_deliveries_total", `outcome="${of}"`))
+    assert.deepStrictEqual(outcomes, [1, 2])
+    for (const kind of ["http", "telegram"])
+      assert.isAtLeast(counted("message_attempts_total", `provider="${kind}"`, 'outcome="accepted"'), 1)
+    assert.match(metrics, /^# TYPE webhook_attempt_duration_seconds histogram$/m)
+    const names = new Set(collector.metrics().map(({ name }) => name))
+    for (const name of ["webhook_deliveries_total", "message_attempts_total"]) assert.include(names, name)
+  })
+
+  const Line = Schema.fromJsonString(
+    Schema.Struct({
+      message: Schema.String,
+      requestId: Schema.optionalKey(Schema.String),
+      traceId: Schema.optionalKey(Schema.String)
+    })
+  )
+
+  it("prints and exports lines of the log with the ids of request and trace", () => {
+    const lines = printed.split("\n").filter((line) => line.startsWith("{"))
+    const exported = collector.logRecords().map(({ attributes, body, traceId }) => ({
       message: body.stringValue ?? "",
       requestId: attributesOf(attributes)["requestId"],
       traceId
     }))
-    for (const lines of [printed, exported]) {
-      const of = (call: NewCall | undefined) =>
-        lines
-          .filter(({ requestId, traceId }) => requestId === call?.requestId && traceId === call?.traceId)
-          .map(({ message }) => message.replace(/ \d+ ms$/, ""))
-      assert.deepStrictEqual(of(lost), ["GET /nowhere 404 route_not_found"])
-      assert.deepStrictEqual(of(failed), ["A request failed", `GET ${clients} 500 internal`])
+    const [call = assert.fail()] = calls.slice(-2)
+    for (const all of [lines.map((line) => Schema.decodeSync(Line)(line)), exported]) {
+      const messages = all
+        .filter(({ requestId, traceId }) => requestId === call.requestId && traceId === call.traceId)
+        .map(({ message }) => message.replace(/ \d+ ms$/, ""))
+      assert.deepStrictEqual(messages, ["GET //nowhere 404 route_not_found"])
     }
-    const counts = running.collector
-      .metrics()
-      .filter(({ name }) => name === "http_server_request_duration_seconds")
-      .flatMap(({ points }) => points)
-      .filter(({ attributes }) => {
-        const values = Object.values(attributesOf(attributes))
-        return [clients, "GET", "200"].every((value) => values.includes(value))
-      })
-    assert.strictEqual(counts.at(-1)?.count, 2)
   })
 
-  it("has the request id and the trace id in the text format of the log, too", async () => {
-    const { service } = await startProcess(databaseUrl, { LOG_FORMAT: "pretty" })
-    const call = newCall()
-    await get("/nowhere")(service, call)
-    assert.deepStrictEqual(await service.stop(), inGoodOrder)
-    const line = service
-      .stderr()
-      .split("\n")
-      .find((line) => line.includes("GET /nowhere 404"))
-    assert.include(line, `requestId=${call.requestId}`)
-    assert.include(line, `traceId=${call.traceId}`)
+  it("says no text, address, signature or secret, in no signal", () => {
+    assert.include(new Set(collector.received.map(({ path }) => path)), "/v1/logs")
+    const everything = [...collector.received.map(({ text }) => text), printed, metrics].join("\n")
+    const signatures = receiver.hits.flatMap(({ headers }) => String(headers["webhook-signature"]).split(" "))
+    const unsaid = [
+      ...Object.values(hidden),
+      ...Object.values(recipients),
+      secrets.token,
+      secrets.token.slice(7),
+      secrets.signingSecret.slice(6, 30),
+      signingSecret.slice(6),
+      "whsec_",
+      scene.token,
+      shop.token.slice(16),
+      ...signatures.map((signature) => signature.slice(3))
+    ]
+    for (const text of unsaid) assert.notInclude(everything, text)
   })
+})
 
-  it("serves requests and shuts down in good order while the collector is away or hangs", async () => {
+describe("a collector", () => {
+  it("that is away or hangs keeps no service from serving and from shutting down in good order", async () => {
     const silent = await startCollector({ silent: true })
-    const away = `http://127.0.0.1:${await freePort()}`
+    const urls = [`http://127.0.0.1:${await freePort()}`, silent.url]
     const services = await Promise.all(
-      [away, silent.url].map((url) =>
+      urls.map((url) =>
         startService({ env: { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: url, SHUTDOWN_GRACE: "1s" } })
       )
     )
     for (const { url } of services) assert.strictEqual((await listClients(url, token)).status, 200)
     assert.deepStrictEqual(await Promise.all(services.map(({ stop }) => stop())), [inGoodOrder, inGoodOrder])
   })
-})
 
-describe("samplers", () => {
-  const sampled = async (env: Readonly<Record<string, string>>) => {
-    const { collector, service } = await startBoth(databaseUrl, env)
-    const [one, two] = [newCall("01"), newCall("00")]
-    for (const call of [one, two, {}]) await listClients(service.url, token, call)
-    await service.stop()
-    assert.include(
-      collector.received.map(({ path }) => path),
-      "/v1/metrics"
-    )
-    const traces = serverSpans(collector).map(({ traceId }) => traceId)
-    return {
-      one: traces.includes(one.traceId),
-      two: traces.includes(two.traceId),
-      own: traces.some((traceId) => traceId !== one.traceId && traceId !== two.traceId)
+  it("gets nothing without OTEL_EXPORTER_OTLP_ENDPOINT, whatever other settings name it", async () => {
+    const collector = await startCollector()
+    const env = {
+      ...serviceEnv(databaseUrl),
+      OTEL_TRACES_SAMPLER: "always_on",
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/v1/traces`
     }
-  }
-  const none = { one: false, two: false, own: false }
-  const every = { one: true, two: true, own: true }
-
-  it.each([
-    [{ OTEL_TRACES_SAMPLER: "always_off" }, none],
-    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" }, none],
-    [{ OTEL_TRACES_SAMPLER: "always_on" }, every],
-    [{ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, { one: true, two: false, own: false }],
-    [
-      { OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" },
-      { ...none, one: true }
-    ],
-    // A caller can't disable its traces.
-    [{}, every]
-  ])("%j", async (env, expected) => {
-    assert.deepStrictEqual(await sampled(env), expected)
+    const service = await startService({ env })
+    await listClients(service.url, token, newCall())
+    assert.deepStrictEqual(await service.stop(), inGoodOrder)
+    assert.deepStrictEqual(collector.received, [])
   })
-})
 
-describe("the resource of exported telemetry", () => {
-  it.each([
-    [
-      {
-        OTEL_SERVICE_NAME: "orders-api",
-        OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
-      },
-      { "service.name": "orders-api", "deployment.environment.name": "test", team: "a b" }
-    ],
-    [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=from-attributes" }, { "service.name": "from-attributes" }],
-    [{}, { "service.name": "developer-api" }]
-  ])("has the service's name and attributes on every signal: %j", async (env, expected) => {
-    const { collector, service } = await startBoth(databaseUrl, { LOG_LEVEL: "info", ...env })
-    await listClients(service.url, token)
+  it("gets the service's name and attributes with every signal", async () => {
+    const { collector, service } = await startBoth(databaseUrl, {
+      LOG_LEVEL: "info",
+      OTEL_SERVICE_NAME: "orders-api",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test,team=a%20b,service.name=overruled"
+    })
     await send(`${service.url}/nowhere`)
     await service.stop()
     const paths = new Set(collector.received.map(({ path }) => path))
     assert.deepStrictEqual(paths, new Set(["/v1/traces", "/v1/metrics", "/v1/logs"]))
-    for (const { headers } of collector.received) assert.match(String(headers["content-type"]), /^application\/json/)
-    for (const resource of collector.resources()) assertMatches(resource, expected)
+    for (const resource of collector.resources())
+      assertMatches(resource, { "service.name": "orders-api", "deployment.environment.name": "test", team: "a b" })
   })
-})
 
-it("a service exports nothing without an endpoint", async () => {
-  let connections = 0
-  const onDefaultPort = createServer((socket) => {
-    connections++
-    socket.destroy()
-  })
-  const listening = await new Promise<boolean>((resolve) => {
-    onDefaultPort.once("error", () => resolve(false)).listen(4318, "127.0.0.1", () => resolve(true))
-  })
-  defer(() => onDefaultPort.close())
-  const collector = await startCollector()
-  const service = await startService({
-    env: {
-      ...serviceEnv(databaseUrl),
-      OTEL_SERVICE_NAME: "nobody",
-      OTEL_TRACES_SAMPLER: "always_on",
-      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/v1/traces`
+  // Background fibers poll several times a second: a poll that finds nothing must not export spans.
+  it("gets no spans of an idle worker", async () => {
+    const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
+    const query = await session(databaseUrl)
+    const commits = async () => {
+      const [row] = await query("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+      return Number(row?.["xact_commit"])
     }
+    const worker = await start(databaseUrl, "worker", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
+    const before = await commits()
+    // By then each of the fibers has polled, most of them often.
+    await eventually(async () => assert.isAbove(await commits(), before + 60))
+    assert.deepStrictEqual(await worker.stop(), inGoodOrder)
+    // The span of its start shows that the export works.
+    assert.include(
+      collector.spans().map(({ name }) => name),
+      "migrate"
+    )
+    const roots = collector.spans().filter(({ parentSpanId }) => parentSpanId === undefined)
+    assert.deepStrictEqual(
+      roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? []),
+      []
+    )
   })
-  await listClients(service.url, token, newCall())
-  assert.deepStrictEqual(await service.stop(), inGoodOrder)
-  assert.deepStrictEqual(collector.received, [])
-  assert.deepStrictEqual({ listening, connections }, { listening, connections: 0 })
 })
 
-// Background fibers poll several times a second: a poll that finds nothing must not export spans.
-it("an idle worker exports no spans", async () => {
-  const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
-  const query = await session(databaseUrl)
-  const commits = async () => {
-    const [row] = await query("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
-    return Number(row?.["xact_commit"])
-  }
-  const worker = await startService({
-    env: { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url },
-    args: ["--role", "worker"]
+describe("samplers", () => {
+  const none = { one: false, two: false, own: false }
+  const every = { one: true, two: true, own: true }
+
+  it.each([
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" }, none],
+    [{ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, { ...none, one: true }],
+    // A caller can't disable its traces.
+    [{}, every]
+  ])("%j", async (env, expected) => {
+    const { collector, service } = await startBoth(databaseUrl, env)
+    const [one, two] = [newCall("01"), newCall("00")]
+    for (const call of [one, two, {}]) await listClients(service.url, token, call)
+    await service.stop()
+    const traces = serverSpans(collector.spans()).map(({ traceId }) => traceId)
+    const own = traces.some((traceId) => traceId !== one.traceId && traceId !== two.traceId)
+    assert.deepStrictEqual({ one: traces.includes(one.traceId), two: traces.includes(two.traceId), own }, expected)
   })
-  const before = await commits()
-  // By then each of the fibers has polled, most of them often.
-  await eventually(async () => assert.isAbove(await commits(), before + 60))
-  assert.deepStrictEqual(await worker.stop(), inGoodOrder)
-  // The span of its start shows that the export works.
-  assert.include(
-    collector.spans().map(({ name }) => name),
-    "migrate"
-  )
-  const roots = collector.spans().filter(({ parentSpanId }) => parentSpanId === undefined)
-  assert.deepStrictEqual(
-    roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? []),
-    []
-  )
 })
