@@ -2,7 +2,7 @@
 import { Clock, Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { coalesce } from "../platform/database/Coalesced.ts"
+import { coalesce } from "../platform/database/Batches.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
 import { Contended, retryContended, unavailable } from "../platform/database/Database.ts"
 import { databaseNow } from "../platform/database/DatabaseClock.ts"
@@ -71,7 +71,7 @@ export class Calls extends Context.Service<
               return row.messageId === null ? "locked" : Option.some(row)
             })
           }),
-        batch.inFlight
+        { maxInFlight: batch.inFlight }
       )
 
       /** Records a result. Fails with `Contended` if another transaction has locked the message. */

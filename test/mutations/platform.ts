@@ -6,6 +6,7 @@ const pages = mutating("platform/requests/Pages.ts", "contract/Walk.pages")
 const token = mutating("platform/requests/auth/Token.ts", "platform/requests/auth/Token")
 const bearer = mutating("platform/requests/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("platform/requests/auth/Credentials.ts", "platform/requests/auth/Credentials")
+const batches = mutating("platform/database/Batches.ts", "platform/database/Database/Timeouts")
 const keyReads = mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")
 const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys", "cli/token")
 const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/Walk.order")
@@ -100,23 +101,22 @@ export const platform = [
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
   mutating("platform/database/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
-  keyReads("known !== undefined) return readKnown", "known !== undefined) return readUnknown"),
+  keyReads(": readKnown(keyId)", ": readUnknown(keyId)"),
   keyReads("known ?? missing.get(keyId)", "known"),
-  keyReads("waiting >= maxWaiting", "false"),
+  keyReads("capacity: maxWaiting", ""),
   mutating("platform/database/Database.ts", "platform/database/Database/Timeouts")(
     "timeout - (performance.now() - arrivedAt)",
     "timeout"
   ),
-  mutating("platform/database/Coalesced.ts", "platform/database/Database/Timeouts")(
-    "call.left > longest.left",
-    "call.left < longest.left"
-  ),
-  mutating("platform/mutations/Groups.ts", "platform/database/Database/Timeouts")("queue.isDelayed(entry)", "false"),
-  mutating("platform/mutations/FairQueue.ts", "platform/mutations/FairQueue")(
+  batches("call.endsAt > longest.endsAt", "call.endsAt < longest.endsAt"),
+  batches("line.isDelayed(call)", "false"),
+  batches("if (!isScheduled) dispatch()", "", "platform/database/Batches"),
+  batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "platform/database/Batches"),
+  mutating("platform/database/FairQueue.ts", "platform/database/FairQueue")(
     "&& own >= capacity / this.waiting.size",
     ""
   ),
-  mutating("platform/NameHash.ts", "platform/mutations/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
+  mutating("platform/NameHash.ts", "platform/database/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("platform/secrets/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   listening("isRefused ? 401", "false ? 401"),

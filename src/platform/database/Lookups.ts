@@ -3,7 +3,7 @@ import { Effect, Predicate } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
-import { coalesce } from "./Coalesced.ts"
+import { coalesce } from "./Batches.ts"
 import { type Columns, selectList } from "./Columns.ts"
 import { retryContended } from "./Database.ts"
 

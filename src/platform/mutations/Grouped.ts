@@ -7,13 +7,14 @@
  * undecided. An undecided command runs alone, in a statement that waits. If the statement of a group fails although the database
  * answers, all its commands run alone.
  */
-import { Effect } from "effect"
+import { Cause, Effect, Exit } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { IdempotencyKeyReused, ServiceUnavailable } from "../../api/Problems.ts"
+import { type Call, makeBatches } from "../database/Batches.ts"
 import { Contended, once, statement } from "../database/Database.ts"
+import { FairQueue } from "../database/FairQueue.ts"
 import { hashOf } from "../NameHash.ts"
 import { type Attempt, attempt } from "./Attempt.ts"
-import { groups } from "./Groups.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
@@ -69,6 +70,10 @@ export interface Kind<Args, Problem> {
 
 const undecided = "undecided"
 
+const maxGroup = 32
+/** Maximum number of groups of a kind in flight. More groups would wait for each other in the database. */
+const maxGroups = 2
+
 export const makeGrouped = <Args, Problem, Returned = null>(
   client: MutationClient,
   kind: Kind<Args, Problem>
@@ -80,8 +85,19 @@ export const makeGrouped = <Args, Problem, Returned = null>(
   const { permits, sql } = client
   const texts = textsOf(sql, kind)
 
-  const queue = groups<Request<Args>, Attempt<Returned>>({
-    group: (requests) =>
+  const alone = (request: Request<Args>): Effect.Effect<Attempt<Returned>, ServiceUnavailable> =>
+    sql.unsafe<Attempt<Returned>>(texts.waiting, parametersOfOne(request)).pipe(
+      Effect.flatMap(([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))),
+      permits.withPermit(request.command.projectId),
+      statement
+    )
+
+  const queue = makeBatches({
+    line: new FairQueue<Call<Request<Args>, Attempt<Returned>, ServiceUnavailable>>(),
+    maxBatch: maxGroup,
+    maxInFlight: maxGroups,
+    isEager: false,
+    run: (requests: ReadonlyArray<Request<Args>>) =>
       Effect.map(
         once(
           requests.length === 1
@@ -90,18 +106,17 @@ export const makeGrouped = <Args, Problem, Returned = null>(
         ),
         (rows) => {
           const decided = new Map(rows.map((row) => [row.ord, row]))
-          return requests.map((_, index) => {
-            const row = decided.get(index + 1)
-            return row?.failure === undecided ? undefined : row
-          })
+          return requests.map((_, index) => decided.get(index + 1))
         }
       ),
-    alone: (request) =>
-      sql.unsafe<Attempt<Returned>>(texts.waiting, parametersOfOne(request)).pipe(
-        Effect.flatMap(([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))),
-        permits.withPermit(request.command.projectId),
-        statement
-      )
+    settle: (request, answer) => {
+      if (Exit.isFailure(answer)) {
+        const failure = unavailableIn(answer.cause)
+        return failure === undefined ? alone(request) : Effect.fail(failure)
+      }
+      const row = answer.value
+      return row === undefined || row.failure === undecided ? alone(request) : Effect.succeed(row)
+    }
   })
 
   return (command, at, args) => {
@@ -113,6 +128,13 @@ export const makeGrouped = <Args, Problem, Returned = null>(
     return replayOrRun(client, command, outcomeOf(client, command, kind.problems, run))
   }
 }
+
+/** Returns the failure of a group if the database did not answer. The requests would then also fail if each ran alone. */
+const unavailableIn = (cause: Cause.Cause<Contended | ServiceUnavailable>): ServiceUnavailable | undefined =>
+  cause.reasons
+    .filter(Cause.isFailReason)
+    .map(({ error }) => error)
+    .find((error) => error._tag !== "Contended")
 
 interface Request<Args> {
   readonly projectId: string

@@ -5,8 +5,8 @@
  */
 import { type Clock, Duration, Effect } from "effect"
 import type { KeyId } from "../../../api/schema/Ids.ts"
-import { ServiceUnavailable } from "../../../api/Problems.ts"
-import { coalesce } from "../../database/Coalesced.ts"
+import type { ServiceUnavailable } from "../../../api/Problems.ts"
+import { coalesce } from "../../database/Batches.ts"
 import { monotonicMillis } from "../../MonotonicTime.ts"
 import { hashOf } from "../../NameHash.ts"
 
@@ -30,8 +30,6 @@ const [maxBatch, maxInFlight] = [500, 2]
 
 /** Number of requests with an unknown key that wait at most. Further ones are refused. Only a flood reaches the limit. */
 export const maxWaiting = 5_000
-
-const tooMany = () => new ServiceUnavailable({ detail: "Too many unknown tokens are sent. Send the request again." })
 
 /** Number of places in a `RecentReads`. It is a power of two, because the place is found by a bit mask. */
 const places = 16_384
@@ -60,7 +58,6 @@ export const makeKeyReads = <Key extends { readonly keyId: KeyId }>(
 ): ((keyId: KeyId) => Effect.Effect<KeyRead<Key>, ServiceUnavailable>) => {
   const found = new RecentReads<Key>()
   const missing = new RecentReads<Key>()
-  let waiting = 0
 
   const readAll = Effect.fnUntraced(function* (keyIds: ReadonlyArray<KeyId>) {
     const until = monotonicMillis(clock) + timeToLive
@@ -73,19 +70,13 @@ export const makeKeyReads = <Key extends { readonly keyId: KeyId }>(
       return result
     })
   })
-  const readKnown = coalesce(maxBatch, readAll, maxInFlight)
-  const readUnknown = coalesce(maxBatch, readAll, maxInFlight)
-  const end = Effect.sync(() => {
-    waiting--
-  })
+  const readKnown = coalesce(maxBatch, readAll, { maxInFlight })
+  const readUnknown = coalesce(maxBatch, readAll, { capacity: maxWaiting, maxInFlight })
 
   return (keyId) => {
     const known = found.get(keyId)
     const last = known ?? missing.get(keyId)
     if (last !== undefined && monotonicMillis(clock) < last.until) return Effect.succeed(last)
-    if (known !== undefined) return readKnown(keyId)
-    if (waiting >= maxWaiting) return Effect.fail(tooMany())
-    waiting++
-    return Effect.ensuring(readUnknown(keyId), end)
+    return known === undefined ? readUnknown(keyId) : readKnown(keyId)
   }
 }

