@@ -32,8 +32,6 @@ export default Effect.gen(function* () {
       disabled_reason text,
       version         integer NOT NULL,
       updated_at      timestamptz(3) NOT NULL DEFAULT now(),
-      -- The number of the URL: 1, and one more after each change. The health belongs to the URL with the same number.
-      url_version     integer NOT NULL DEFAULT 1,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES installations (project_id, id)
     )`
@@ -89,10 +87,6 @@ export default Effect.gen(function* () {
       ) STORED,
       -- {at, statusCode, errorCode, responseBody} of the last attempt that failed. It stays after a success.
       last_failure    json,
-      url_version     integer NOT NULL DEFAULT 1,
-      last_failed_at  timestamptz(3),
-      -- Number of failures in the failing period.
-      failing_attempts integer NOT NULL DEFAULT 0,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
       CHECK ((in_flight > 0) = (worker_id IS NOT NULL))

@@ -8,7 +8,7 @@ import { Notifier } from "../platform/outbox/Notifier.ts"
 import { ProjectUnknown, requireProject, servedProject } from "../platform/operators/ProjectUnknown.ts"
 import { lacks } from "../platform/operators/Refused.ts"
 import { pageOf, type Range } from "../platform/operators/Search.ts"
-import * as Disabling from "./deliveries/Disabling.ts"
+import { disableChosen } from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
 import { details, list } from "./endpoints/WebhookList.ts"
 
@@ -69,7 +69,8 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
   readonly deadLettered: number | null
 }>`
   WITH ${servedProject(sql, endpoint.projectId)},
-  ${Disabling.disableWebhook(sql, endpoint, "operator", sql`EXISTS (SELECT FROM project)`)},
+  chosen AS (SELECT project_id, ${endpoint.installationId}::text AS installation_id FROM project),
+  ${disableChosen(sql, "operator")},
   ended AS (
     SELECT project_id, (
       SELECT count(*)::int FROM deliveries
@@ -92,13 +93,12 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
 const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
   WITH ${servedProject(sql, projectId)},
   enabled AS (
-    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1, updated_at = greatest(updated_at, now()),
-      url_version = url_version + 1
+    UPDATE webhooks SET enabled = true, disabled_reason = NULL, version = version + 1, updated_at = greatest(updated_at, now())
     WHERE project_id = (SELECT project_id FROM project) AND installation_id = ${installationId} AND NOT enabled
-    RETURNING project_id, installation_id, url_version
+    RETURNING project_id, installation_id
   ),
   unparked AS (
-    UPDATE endpoint_health health SET ${sql.literal(recovered)}, url_version = enabled.url_version FROM enabled
+    UPDATE endpoint_health health SET ${sql.literal(recovered)} FROM enabled
     WHERE health.project_id = enabled.project_id AND health.installation_id = enabled.installation_id
   ),
   ${recordAction(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}

@@ -18,7 +18,6 @@ const recovery = mutating(
 )
 const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverShares")
 const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Meanwhile")
-const webhookStates = mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverHealth")
 const lockedResults = mutating(
   "integrations/deliveries/DeliveryLoop/Record.ts",
   "integrations/deliveries/DeliverRecovery"
@@ -53,16 +52,24 @@ export const engine = [
   visits("bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id)", "true"),
   visits('AND ${isAwake(sql, "health.project_id")}', ""),
   visits("EXCEPT SELECT project_id, installation_id FROM endpoint", "LIMIT 0"),
-  recording("(endpoint_health.url_version = endpoint.url_version)::int AS is_current", "1 AS is_current"),
+  recording("(webhooks.version = endpoint.version OR NOT enabled)::int AS is_current", "1 AS is_current"),
   recording("is_current = 0 AND given_move", "false AND given_move"),
   recording("greatest(retry_in, is_current * rest_for)", "greatest(retry_in, rest_for)"),
-  recording("failing_since IS NULL OR coalesce(", "failing_since IS NULL OR NOT coalesce("),
-  recording("failing_attempts >= ${attempts}::int AND", ""),
-  disabling("WHERE ${isFailing(sql, failing)}", ""),
+  recording(
+    "CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END",
+    "coalesce(failing_since, failed_at)"
+  ),
+  disabling("failures >= ${failuresToDisable}::int AND", ""),
+  disabling("version = current AND (", "("),
+  disabling("      FOR NO KEY UPDATE SKIP LOCKED\n    ) webhook", "    ) webhook"),
   mutating("platform/Pools.ts", "integrations/deliveries/DeliverCost")('enable_sort: "off"', 'enable_sort: "on"'),
   mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
     "LIMIT quota + 1",
     ""
+  ),
+  mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverRecovery")(
+    "FOR NO KEY UPDATE SKIP LOCKED) free",
+    ") free"
   ),
   mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverEvents")(
     "LIMIT ${signingSecretsMax - 1}::int",
@@ -91,13 +98,7 @@ export const engine = [
     "true ? prunedEvents"
   ),
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
-  webhookStates(" OR NOT webhooks.enabled)::int", ")::int"),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
-  disabling(
-    "AND url_version = ${endpoint.urlVersion}::int\n    FOR NO KEY UPDATE",
-    "FOR NO KEY UPDATE",
-    "integrations/deliveries/DeliverBacklog"
-  ),
   recovery(
     "coalesce(next_due_at > greatest(available_at, now()), true)",
     "false",

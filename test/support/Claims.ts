@@ -3,7 +3,7 @@ import { Duration, Effect, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { claim, type Claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import { type Failing, record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
+import { record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
 import type { Result } from "../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import type { Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
 import type { Named } from "../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
@@ -29,9 +29,6 @@ export const roomsOf = (healthy: number, suspect: number): Rooms => ({
   suspect: { free: suspect, newcomer: suspect, holders: [] }
 })
 
-/** Terms with which no webhook is disabled as failing. */
-export const neverFailing: Failing = { forMillis: 1e12, quietMillis: 1e12, attempts: 1 }
-
 /** Returns an endpoint as a claim names it. */
 export const namedOf = (projectId: string, installation = "shop", width = 4): Named => ({
   projectId: ProjectId.make(projectId),
@@ -54,8 +51,8 @@ export const claimWith = (sql: SqlClient.SqlClient, terms: Partial<Parameters<ty
   )
 
 /** Records results as worker 1. */
-export const recordAll = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, failing = neverFailing) =>
-  Effect.orDie(record(sql, results, { concurrency: 4, failing, workerId: 1n }))
+export const recordAll = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, disableAfterMillis = 1e12) =>
+  Effect.orDie(record(sql, results, { concurrency: 4, disableAfterMillis, workerId: 1n }))
 
 /** The answer of an endpoint, with the seconds of its `Retry-After`. */
 export const answered = (status: number, retryAfter?: number): Outcome => ({
@@ -82,7 +79,7 @@ export const claimOf = (due: number): Claim => ({
   retries: 0,
   suspect: false,
   endpointUrl: "http://127.0.0.1:9/",
-  urlVersion: 1,
+  version: 1,
   secrets: "",
   eventId: EventId.make(`evt_${due}`),
   type: "crm.deal.created.v1",

@@ -112,15 +112,12 @@ export const configure = (
     health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
     updated AS (
       UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
-        disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz),
-        url_version = webhooks.url_version + (webhooks.endpoint_url <> ${endpointUrl}::text OR NOT webhooks.enabled)::int
+        disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
       FROM claim, target
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),
     unparked AS (
-      UPDATE endpoint_health SET ${sql.literal(recovered)},
-        url_version = target.url_version + (target.endpoint_url <> ${endpointUrl}::text OR NOT target.enabled)::int
-      FROM claim, target
+      UPDATE endpoint_health SET ${sql.literal(recovered)} FROM claim
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
   problems: {

@@ -17,17 +17,16 @@
  *   is dead could be retried while its webhook is still enabled.
  * - recording: one statement records a batch of results. Then webhooks that have failed for too long are disabled. If the
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
- *   is discarded. If another transaction has locked the row of an endpoint or of one of its deliveries, only the results of this
- *   endpoint are held.
+ *   is discarded. If another transaction has locked a row, the results of that endpoint are deferred: each poll tries them again.
  * - claiming: a claim leases as many deliveries as `Slots` has free, for named endpoints. An endpoint is named by a notice, by a
  *   recorded result that leaves a delivery due, or when its queue runs short. Every `pollEvery`, a claim is a poll: it runs even
  *   if no endpoint is named, and also leases for endpoints whose rows are due.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { Worker } from "../../platform/background/Worker.ts"
-import { clients, statement } from "../../platform/database/Database.ts"
+import { clients, once, withTimeout } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { listen } from "../../platform/outbox/Listener.ts"
@@ -37,13 +36,13 @@ import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import { attempt, secretsOf } from "./Attempt.ts"
 import { claim, type Leased, leasesOf } from "./DeliveryLoop/Claim.ts"
 import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
-import { recordUnlocked } from "./DeliveryLoop/Record.ts"
+import { lockedDeliveries, record } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
 import type { Ended, Result } from "./DeliveryLoop/Results.ts"
 import * as Slots from "./DeliveryLoop/Slots.ts"
-import { failingOf, isUnsent, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
+import { isGone, isUnsent, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
 import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
-import { disableAllFailing, disableAllGone } from "./Disabling.ts"
+import { disable } from "./Disabling.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "../endpoints/Sender.ts"
@@ -54,6 +53,8 @@ const pollEvery = Duration.millis(250)
 const lockedFor = Duration.millis(25)
 /** Time that a lease lasts beyond the timeout of its attempt. A lease is never extended. */
 const leaseMargin = Duration.seconds(15)
+/** Time for which claims skip locked deliveries, after one has met such a delivery. */
+const skipsFor = Duration.seconds(10)
 /** Pause after a failure of the database. */
 const againAfter = Duration.millis(500)
 /** Pause after an attempt for which this host had no means. It is well within the margin of a lease. */
@@ -93,8 +94,7 @@ const make = Effect.gen(function* () {
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
-  const failing = failingOf(webhooks.retrySchedule, webhooks.disableAfter)
-  const terms = { concurrency, failing, workerId: worker.id }
+  const disableAfterMillis = Duration.toMillis(webhooks.disableAfter)
 
   const slots = Slots.make()
   const results = Results.make()
@@ -105,6 +105,8 @@ const make = Effect.gen(function* () {
   const changed = new Map<string, Endpoint>()
   /** Time of the next poll. Monotonic, in nanoseconds. */
   let pollAt = 0n
+  /** Time until which claims skip locked deliveries. */
+  let skipsUntil = 0n
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
@@ -166,29 +168,56 @@ const make = Effect.gen(function* () {
     })
   const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
 
-  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
-    const hold = (ended: ReadonlyArray<Ended>, locked: ReadonlySet<string>) =>
-      results.hold(ended, locked, clock.monotonicTimeNanosUnsafe())
-    const open = hold(batch, yield* disableAllGone(sql, batch))
-    const endpoints = yield* recordUnlocked(sql, resultsIn(open), terms)
-    const done = hold(open, new Set(endpoints.filter(({ isLocked }) => isLocked).map(keyOf)))
+  /** Runs a statement once, without a retry if a row is locked. */
+  const tried = <A>(effect: Effect.Effect<A, SqlError.SqlError>) => withTimeout(once(effect))
+
+  /** Records a batch. Results whose rows other transactions have locked are deferred. */
+  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>, counter = worker.id) {
+    const gone = resultsIn(batch).filter(({ statusCode }) => isGone(statusCode))
+    const kept = gone.length === 0 ? [] : yield* tried(disable(sql, gone, "gone", disableAfterMillis))
+    const open = results.defer(batch, kept)
+    const endpoints = yield* tried(record(sql, resultsIn(open), { concurrency, disableAfterMillis, workerId: counter }))
+    const done = results.defer(
+      open,
+      endpoints.filter(({ isLocked }) => isLocked)
+    )
     for (const { lease } of done) queues.recorded(lease)
     queues.name(endpoints.filter(({ isDue }) => isDue))
-    yield* disableAllFailing(sql, endpoints, done, failing)
+    const failing = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
+    const failed = resultsIn(done).filter((result) => failing.has(keyOf(result)))
+    // If this fails, the next failed attempt of the endpoint leads to another try.
+    if (failed.length > 0) yield* Effect.ignore(tried(disable(sql, failed, "failing", disableAfterMillis)))
     if (measured) yield* Metrics.countResults(resultsIn(done))
   })
 
-  const recordResults = Effect.suspend(() => {
-    const batch = results.take(clock.monotonicTimeNanosUnsafe())
+  /**
+   * Records a batch of deferred results, but for those whose deliveries are still locked. The counts of its attempts are rows of
+   * their own, as a row of the other counts may be what is locked.
+   */
+  const recordDeferred = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
+    const open = results.defer(batch, yield* tried(lockedDeliveries(sql, resultsIn(batch))))
+    if (open.length > 0) yield* recordBatch(open, -worker.id)
+  })
+
+  const recorded = (batch: ReadonlyArray<Ended>, by: typeof recordBatch) => {
     if (batch.length === 0) return Effect.void
-    const forget = (ended: Ended) => (results.isHeld(ended) ? undefined : queues.recorded(ended.lease))
-    return recordBatch(batch).pipe(
+    return by(batch).pipe(
+      Effect.catchTag("Contended", () => Effect.sync(() => void results.defer(batch, resultsIn(batch)))),
       Effect.tapError(() => Effect.sync(() => results.keep(batch))),
-      Effect.tapDefect(() => Effect.sync(() => batch.forEach(forget))),
+      Effect.tapDefect(() => Effect.sync(() => batch.forEach(({ lease }) => queues.recorded(lease)))),
       Effect.uninterruptible,
       Effect.ensuring(Effect.sync(() => (results.isEmpty() ? undefined : signal())))
     )
-  })
+  }
+
+  const recordResults = Effect.suspend(() => recorded(results.take(), recordBatch)).pipe(
+    Effect.andThen(
+      Effect.suspend(() => {
+        const isPoll = clock.monotonicTimeNanosUnsafe() >= pollAt
+        return isPoll ? recorded(results.takeDeferred(), recordDeferred) : Effect.void
+      })
+    )
+  )
 
   /**
    * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a recorded result says that it may
@@ -205,9 +234,16 @@ const make = Effect.gen(function* () {
     changed.clear()
     const named = queues.takeNamed(at)
     if (named.length === EndpointQueues.namedPerClaim) signal()
-    return untraced(
-      statement(claim(claims, { workerId, leaseMillis, concurrency, rooms: slots.rooms(), isPoll, named }))
-    ).pipe(
+    const terms = { workerId, leaseMillis, concurrency, rooms: slots.rooms(), isPoll, named }
+    const skipping = Effect.suspend(() => tried(claim(claims, terms, true)))
+    const claimed =
+      elapsed < skipsUntil
+        ? skipping
+        : Effect.catchTag(tried(claim(claims, terms)), "Contended", () => {
+            skipsUntil = elapsed + Duration.toNanosUnsafe(skipsFor)
+            return skipping
+          })
+    return untraced(claimed).pipe(
       Effect.tapError(() => Effect.sync(() => queues.name(named))),
       Effect.map(({ claims, locked }) => {
         const leases = leasesOf(claims, now())
@@ -223,12 +259,11 @@ const make = Effect.gen(function* () {
   })
 
   const cycle = Effect.gen(function* () {
-    const heldUntil = results.heldUntil() ?? pollAt
-    const left = (heldUntil < pollAt ? heldUntil : pollAt) - clock.monotonicTimeNanosUnsafe()
+    const left = pollAt - clock.monotonicTimeNanosUnsafe()
     yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
     yield* recordResults
     if (intake === "open") yield* claimDue
-    else if (results.isEmpty() && queues.leased().length === 0) yield* Latch.open(idle)
+    else if (results.all().length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>

@@ -1,9 +1,7 @@
 /** What follows the outcome of an attempt: the delivery is delivered, dead, or retried after a delay of the retry schedule. */
 import { Duration, Option } from "effect"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
-import type { Failing } from "./DeliveryLoop/Record.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
-import { longestPause } from "./States.ts"
 import { isSuccess, type Outcome } from "../endpoints/Sender.ts"
 
 /**
@@ -54,7 +52,7 @@ export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule:
 
 /** Returns the result of a lease that ends without an outcome. */
 export const returnedBy = (
-  { attempt, endpointUrl, id, installationId, leasedUntil, projectId, urlVersion }: Claim,
+  { attempt, endpointUrl, id, installationId, leasedUntil, projectId, version }: Claim,
   on: "released" | "unsent",
   { finishedAt, startedAt }: Times
 ): Result => ({
@@ -64,7 +62,7 @@ export const returnedBy = (
   attempt,
   leasedUntil,
   endpointUrl,
-  urlVersion,
+  version,
   on,
   statusCode: null,
   errorCode: "interrupted",
@@ -79,16 +77,6 @@ export const returnedBy = (
 
 /** Returns the age at which a delivery expires: the sum of the delays of a retry schedule, without jitter, plus one day. */
 export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
-
-/**
- * Returns the rule by which webhooks are disabled. `quietMillis` is the longest time between two attempts: the longest delay or
- * pause with jitter, plus one hour for a `Retry-After` or a busy worker.
- */
-export const failingOf = (schedule: Schedule, disableAfter: Duration.Duration): Failing => ({
-  forMillis: Duration.toMillis(disableAfter),
-  quietMillis: Math.max(longestPause, ...schedule.map(Duration.toMillis)) * jitter(1) + longestRetryAfter,
-  attempts: schedule.length + 1
-})
 
 /**
  * Returns the delay that a busy endpoint (status 429 or 503) requests by `Retry-After`, in milliseconds, up to

@@ -1,90 +1,71 @@
 /** Disables webhooks whose endpoints are gone or have failed for too long (contract §10). */
-import { Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import type { DisabledReason } from "../../api/integrations/WebhookHealth.ts"
-import { once, withTimeout } from "../../platform/database/Database.ts"
-import { type Failing, isFailing, type Recorded } from "./DeliveryLoop/Record.ts"
-import type { Ended } from "./DeliveryLoop/Results.ts"
-import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
-import { isGone } from "./DeliverySchedule.ts"
+import type { Endpoint } from "./DeliveryLoop/Visits.ts"
+import { failuresToDisable } from "./States.ts"
 
 /**
- * Common table expressions that disable an enabled webhook if the condition holds, and mark its endpoint (`discarding`), so that
- * its pending deliveries are dead-lettered. `disabled` has a row if the webhook was disabled. Later claims lease no delivery of
- * a disabled webhook.
+ * Common table expressions that disable the enabled webhooks in `chosen` (project, installation), and mark their endpoints
+ * (`discarding`), so that the pending deliveries are dead-lettered. `disabled` has the webhooks that were disabled. Later claims
+ * lease no delivery of a disabled webhook.
  */
-export const disableWebhook = (
-  sql: SqlClient.SqlClient,
-  { installationId, projectId }: Endpoint,
-  reason: DisabledReason,
-  condition: Statement.Fragment
-) => sql`
+export const disableChosen = (sql: SqlClient.SqlClient, reason: DisabledReason) => sql`
   disabled AS (
     UPDATE webhooks SET enabled = false, disabled_reason = ${reason}::text, version = version + 1,
       updated_at = greatest(updated_at, now())
-    WHERE project_id = ${projectId} AND installation_id = ${installationId} AND enabled AND ${condition}
-    RETURNING project_id, installation_id
+    FROM chosen
+    WHERE webhooks.project_id = chosen.project_id AND webhooks.installation_id = chosen.installation_id AND enabled
+    RETURNING webhooks.project_id, webhooks.installation_id
   ),
   marked AS (
     UPDATE endpoint_health health SET discarding = true, next_due_at = NULL FROM disabled
     WHERE health.project_id = disabled.project_id AND health.installation_id = disabled.installation_id
   )`
 
-/** An endpoint, and the version of the URL that an attempt called. */
+/** An endpoint, and the version of the webhook that an attempt was claimed with. */
 interface Attempted extends Endpoint {
-  readonly urlVersion: number
+  readonly version: number
 }
 
-/** Disables the webhook of an endpoint that has answered 410, unless the webhook's URL has changed meanwhile. */
-export const disableGone = (sql: SqlClient.SqlClient, endpoint: Attempted) => sql`
-  WITH ${disableWebhook(sql, endpoint, "gone", sql`url_version = ${endpoint.urlVersion}::int`)} SELECT FROM disabled`
+/** An SQL condition over `endpoint_health`: no attempt has succeeded for so long, and enough attempts have failed since. */
+export const isFailing = (sql: SqlClient.SqlClient, disableAfterMillis: number) => sql`coalesce(
+    failures >= ${failuresToDisable}::int AND failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false
+  )`
 
 /**
- * Disables the webhook of an endpoint that has failed for too long, unless the webhook was configured meanwhile. The rows of the
- * webhook and of its health are locked before the condition is checked. The configure operation locks them in the same order, so
- * no deadlock occurs.
+ * Disables webhooks that still have the version of the attempt: as `gone`, or as `failing` if their endpoints have failed for
+ * `disableAfterMillis`. Webhooks and endpoints whose rows other transactions have locked are skipped and returned. The rows of a
+ * webhook and of its health are locked in the order of the configure operation, so no deadlock occurs.
  */
-export const disableFailing = (sql: SqlClient.SqlClient, endpoint: Attempted, failing: Failing) => sql`
-  WITH webhook AS MATERIALIZED (
-    SELECT project_id, installation_id FROM webhooks
-    WHERE project_id = ${endpoint.projectId} AND installation_id = ${endpoint.installationId}
-      AND url_version = ${endpoint.urlVersion}::int
-    FOR NO KEY UPDATE
-  ),
-  failing AS MATERIALIZED (
-    SELECT FROM webhook JOIN endpoint_health health USING (project_id, installation_id)
-    WHERE ${isFailing(sql, failing)}
-    FOR NO KEY UPDATE OF health
-  ),
-  ${disableWebhook(sql, endpoint, "failing", sql`EXISTS (SELECT FROM failing)`)} SELECT FROM disabled`
-
-const lastOf = (batch: ReadonlyArray<Ended>) => new Map(batch.map(({ result }) => [keyOf(result), result]))
-
-/** Disables the webhooks whose endpoints answered 410. Returns the endpoints whose webhooks other transactions have locked. */
-export const disableAllGone = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, batch: ReadonlyArray<Ended>) {
-  const locked = new Set<string>()
-  for (const [key, result] of lastOf(batch.filter(({ result }) => isGone(result.statusCode)))) {
-    yield* withTimeout(once(disableGone(sql, result))).pipe(
-      Effect.catchTag("Contended", () => Effect.sync(() => void locked.add(key)))
-    )
-  }
-  return locked
-})
-
-/**
- * Disables the webhooks of endpoints that have failed for too long. If this fails, the next failed attempt of the endpoint leads
- * to another try.
- */
-export const disableAllFailing = (
+export const disable = (
   sql: SqlClient.SqlClient,
-  endpoints: ReadonlyArray<Recorded>,
-  batch: ReadonlyArray<Ended>,
-  failing: Failing
-) => {
-  const last = lastOf(batch)
-  return Effect.forEach(
-    endpoints.flatMap((endpoint) => (endpoint.isFailing ? (last.get(keyOf(endpoint)) ?? []) : [])),
-    (result) => Effect.ignore(withTimeout(once(disableFailing(sql, result, failing)))),
-    { discard: true }
-  )
-}
+  endpoints: ReadonlyArray<Attempted>,
+  reason: "gone" | "failing",
+  disableAfterMillis: number
+) => sql<Endpoint>`
+  WITH attempted AS MATERIALIZED (
+    SELECT * FROM unnest(
+      ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
+      ${endpoints.map(({ version }) => version)}::int[]
+    ) AS attempted (project_id, installation_id, version)
+  ),
+  free AS MATERIALIZED (
+    SELECT attempted.project_id, attempted.installation_id, version = current AND (
+        ${reason}::text = 'gone' OR ${isFailing(sql, disableAfterMillis)}
+      ) AS is_chosen
+    FROM attempted, LATERAL (
+      SELECT version AS current FROM webhooks
+      WHERE project_id = attempted.project_id AND installation_id = attempted.installation_id
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) webhook, LATERAL (
+      SELECT failures, failing_since FROM endpoint_health
+      WHERE project_id = attempted.project_id AND installation_id = attempted.installation_id
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) health
+  ),
+  chosen AS (SELECT project_id, installation_id FROM free WHERE is_chosen),
+  ${disableChosen(sql, reason)}
+  SELECT project_id AS "projectId", installation_id AS "installationId" FROM attempted
+  WHERE (project_id, installation_id) NOT IN (SELECT project_id, installation_id FROM free) AND EXISTS (
+    SELECT FROM webhooks WHERE project_id = attempted.project_id AND installation_id = attempted.installation_id
+  )`

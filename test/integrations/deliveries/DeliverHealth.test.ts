@@ -1,33 +1,33 @@
-/** Health of endpoints: of which URL a result says something, parking and probing, and when a webhook is disabled as failing (contract §10). */
+/** Health of endpoints: which results count, parking and probing, and when a webhook is disabled as failing (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import type { Failing } from "../../../src/integrations/deliveries/DeliveryLoop/Record.ts"
-import { disableFailing, disableGone } from "../../../src/integrations/deliveries/Disabling.ts"
+import { disable } from "../../../src/integrations/deliveries/Disabling.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
-import { answered, neverFailing, recordAll, resultWith } from "../../support/Claims.ts"
+import { answered, recordAll, resultWith } from "../../support/Claims.ts"
 import { secretKey, TestServer } from "../../support/TestServer.ts"
 import { run } from "../../cli/Cli.support.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { created, nowhere, openDue } from "./Due.support.ts"
-import { changedMeanwhile } from "../../support/Locks.ts"
+import { changedMeanwhile, holding } from "../../support/Locks.ts"
 
 const minute = 60_000
+const day = 24 * 60 * minute
 const [oldUrl, newUrl] = [nowhere, `${nowhere}new`]
 
 /** In seconds. */
 const hour = 3_600
 
-/** Opens a project whose webhook `shop` has due deliveries, which is disabled by these terms. */
-const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = neverFailing) {
+/** Opens a project whose webhook `shop` has due deliveries, which is disabled after this time. */
+const openShop = Effect.fnUntraced(function* (deals: number, disableAfterMillis?: number) {
   const project = yield* openDue(deals)
   const { projectId, sql } = project
   const recorded = (outcomes: ReadonlyArray<readonly [Claim | undefined, Outcome]>) =>
     recordAll(
       sql,
       outcomes.map(([one, outcome]) => resultWith(one ?? assert.fail(), outcome)),
-      failing
+      disableAfterMillis
     )
   const state = Effect.map(
     Effect.orDie(sql<{ readonly failures: number; readonly resting: boolean }>`
@@ -38,41 +38,44 @@ const openShop = Effect.fnUntraced(function* (deals: number, failing: Failing = 
 })
 
 layerOf({}, "api")("a result", (it) => {
-  it.effect("of an earlier URL changes the delivery alone, and that of the current URL counts beside it", function* () {
-    const shop = yield* openShop(5)
-    const before = yield* shop.claimed(3)
-    assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
-    yield* shop.recorded([[before[0], answered(503, hour)]])
-    assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
-    const row = (yield* shop.deliveries()).find(({ id }) => id === before[0]?.id)
-    assert.deepInclude(row, { status: "pending", retries: 1 })
-    assert.isBelow(Math.abs((row?.availableAt?.getTime() ?? 0) - Date.now()), minute)
+  it.effect(
+    "of an earlier version changes the delivery alone, and one of the current version counts beside it",
+    function* () {
+      const shop = yield* openShop(5)
+      const before = yield* shop.claimed(3)
+      assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
+      yield* shop.recorded([[before[0], answered(503, hour)]])
+      assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
+      const row = (yield* shop.deliveries()).find(({ id }) => id === before[0]?.id)
+      assert.deepInclude(row, { status: "pending", retries: 1 })
+      assert.isBelow(Math.abs((row?.availableAt?.getTime() ?? 0) - Date.now()), minute)
 
-    // The earlier URL is gone: the new one gets the delivery.
-    yield* shop.recorded([[before[2], answered(410)]])
-    const repeated = (yield* shop.deliveries()).find(({ id }) => id === before[2]?.id)
-    assert.deepInclude(repeated, { status: "pending", retries: 1 })
-    assert.isBelow(Math.abs((repeated?.availableAt?.getTime() ?? 0) - Date.now()), minute)
-    assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
+      // The earlier URL is gone: the new one gets the delivery.
+      yield* shop.recorded([[before[2], answered(410)]])
+      const repeated = (yield* shop.deliveries()).find(({ id }) => id === before[2]?.id)
+      assert.deepInclude(repeated, { status: "pending", retries: 1 })
+      assert.isBelow(Math.abs((repeated?.availableAt?.getTime() ?? 0) - Date.now()), minute)
+      assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
 
-    // In one batch: a failure of the new URL, and a success of the old one, which clears nothing.
-    const [after] = yield* shop.claimed(2)
-    assert.deepInclude(after, { endpointUrl: newUrl, urlVersion: 2 })
-    yield* shop.recorded([
-      [after, answered(503, hour)],
-      [before[1], answered(200)]
-    ])
-    assert.deepStrictEqual(yield* shop.state, { failures: 1, resting: true })
-    const delivered = (yield* shop.deliveries()).find(({ id }) => id === before[1]?.id)
-    assert.strictEqual(delivered?.status, "delivered")
-  })
+      // In one batch: a failure of the new URL, and a success of the old one, which clears nothing.
+      const [after] = yield* shop.claimed(2)
+      assert.deepInclude(after, { endpointUrl: newUrl, version: 2 })
+      yield* shop.recorded([
+        [after, answered(503, hour)],
+        [before[1], answered(200)]
+      ])
+      assert.deepStrictEqual(yield* shop.state, { failures: 1, resting: true })
+      const delivered = (yield* shop.deliveries()).find(({ id }) => id === before[1]?.id)
+      assert.strictEqual(delivered?.status, "delivered")
+    }
+  )
 
   it.effect("of an attempt from before the webhook was enabled again changes the delivery alone", function* () {
     const { databaseUrl } = yield* TestServer
     for (const by of ["the owner", "an operator"] as const) {
       const { sql, ...shop } = yield* openShop(2)
       const [first = assert.fail(), second = assert.fail()] = yield* shop.claimed(2)
-      yield* disableGone(sql, first)
+      yield* disable(sql, [first], "gone", 0)
       yield* shop.recorded([[first, answered(410)]])
       assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 2 })
       if (by === "the owner") {
@@ -82,78 +85,84 @@ layerOf({}, "api")("a result", (it) => {
         const { status } = yield* run(command, { env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })
         assert.strictEqual(status, 0)
       }
-      yield* disableGone(sql, second)
+      yield* disable(sql, [second], "gone", 0)
       yield* shop.recorded([[second, answered(410)]])
       assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 3 })
       assert.deepStrictEqual(yield* shop.state, { failures: 0, resting: false })
       yield* shop.created()
-      assert.deepInclude((yield* shop.claimed(1))[0], { endpointUrl: oldUrl, urlVersion: 2 })
+      assert.deepInclude((yield* shop.claimed(1))[0], { endpointUrl: oldUrl, version: 3 })
     }
   })
 
   it.effect("disables no webhook that was configured since", function* () {
-    const failing = { forMillis: 0, quietMillis: minute, attempts: 1 }
-    const { sql, ...shop } = yield* openShop(2, failing)
-    const [first] = yield* shop.claimed(1)
-    assert.deepInclude((yield* shop.recorded([[first, answered(500)]]))[0], { isFailing: true })
-    assert.strictEqual((yield* shop.configure("shop", oldUrl, 1, created)).status, 200)
-    yield* disableFailing(sql, first ?? assert.fail(), failing)
-    assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 1 })
+    const { sql, ...shop } = yield* openShop(12, 0)
+    const tenFailures = Effect.gen(function* () {
+      for (let n = 1; n < 10; n++) yield* shop.setHealth("failures = failures + 1, failing_since = now()")
+      const [claim = assert.fail()] = yield* shop.claimed(1)
+      assert.deepInclude((yield* shop.recorded([[claim, answered(500)]]))[0], { isFailing: true })
+      yield* shop.setHealth("parked_until = NULL")
+      return claim
+    })
+    const first = yield* tenFailures
     assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
-    yield* disableGone(sql, first ?? assert.fail())
+    const second = yield* tenFailures
+    for (const reason of ["gone", "failing"] as const) yield* disable(sql, [first], reason, 0)
     assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
-
-    const [second] = yield* shop.claimed(1)
-    assert.deepInclude((yield* shop.recorded([[second, answered(500)]]))[0], { isFailing: true })
-    yield* disableFailing(sql, second ?? assert.fail(), failing)
+    yield* disable(sql, [second], "failing", 0)
     assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 3 })
+  })
+
+  it.effect("disables no webhook that is locked, and the others beside it", function* () {
+    const [shop, neighbour] = [yield* openShop(1), yield* openShop(1)]
+    const claims = [...(yield* shop.claimed(1)), ...(yield* neighbour.claimed(1))]
+    for (const table of ["webhooks", "endpoint_health"]) {
+      const { release } = yield* holding(
+        shop.sql,
+        shop.sql`SELECT FROM ${shop.sql(table)} WHERE project_id = ${shop.projectId} FOR UPDATE`
+      )
+      const locked = yield* disable(shop.sql, claims, "gone", 0)
+      assert.deepStrictEqual(
+        locked.map(({ projectId }) => projectId),
+        [shop.projectId]
+      )
+      assert.deepStrictEqual(yield* neighbour.webhook(), { enabled: false, version: 2 })
+      yield* release
+    }
+    assert.deepStrictEqual(yield* disable(shop.sql, claims, "gone", 0), [])
+    assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 2 })
   })
 })
 
 layerOf({}, "api")("an endpoint", (it) => {
-  const failing = { forMillis: 10 * minute, quietMillis: 5 * minute, attempts: 5 }
-
-  it.effect(
-    "has failed for too long if enough attempts failed over the period, and no two were far apart",
-    function* () {
-      const shop = yield* openShop(1, failing)
-      yield* shop.queue(500)
-      /** Simulates the passage of time; a pause or a rest of the endpoint is over. */
-      const wait = (minutes: number) =>
-        shop.setHealth(
-          ["failing_since", "last_failed_at"]
-            .map((column) => `${column} = ${column} - interval '${minutes} minutes'`)
-            .concat("parked_until = NULL", "resting_until = NULL")
-            .join()
-        )
-      const step = fc.record({ minutes: fc.constantFrom(1, 3, 4, 6), succeeds: fc.integer({ min: 0, max: 9 }) })
-      const runs = fc.sample(fc.array(step, { minLength: 4, maxLength: 12 }), { numRuns: 15, seed: 30 })
-      let disabled = 0
-      for (const steps of runs) {
-        yield* wait(0)
-        yield* shop.recorded([[(yield* shop.claimed(1))[0], answered(200)]])
-        let failures: ReadonlyArray<number> = []
-        let time = 0
-        for (const { minutes, succeeds } of steps) {
-          time += minutes
-          yield* wait(minutes)
-          const outcome = answered(succeeds === 0 ? 200 : 500)
-          const [found] = yield* shop.recorded([[(yield* shop.claimed(1))[0], outcome]])
-          const [first = time] = failures
-          if (succeeds === 0) failures = []
-          else if (time - (failures.at(-1) ?? time) > 5) failures = [time]
-          else failures = [...failures, time]
-          const isFailing = succeeds > 0 && failures.length >= failing.attempts && time - first >= 10
-          if (isFailing) disabled++
-          assert.strictEqual(found?.isFailing ?? false, isFailing, JSON.stringify({ steps, time }))
-        }
+  it.effect("has failed for too long after 5 days in which ten attempts failed and none succeeded", function* () {
+    const fiveDays = 5 * day
+    const shop = yield* openShop(1, fiveDays)
+    yield* shop.queue(200)
+    /** Simulates the passage of time; a pause of the endpoint is over. */
+    const wait = (days: number) =>
+      shop.setHealth(`failing_since = failing_since - interval '${days} days', parked_until = NULL`)
+    const step = fc.record({ days: fc.constantFrom(0, 0, 0, 1, 2), succeeds: fc.integer({ min: 0, max: 12 }) })
+    const runs = fc.sample(fc.array(step, { minLength: 8, maxLength: 20 }), { numRuns: 12, seed: 30 })
+    let disabled = 0
+    for (const steps of runs) {
+      yield* wait(0)
+      yield* shop.recorded([[(yield* shop.claimed(1))[0], answered(200)]])
+      let failures: ReadonlyArray<number> = []
+      let time = 0
+      for (const { days, succeeds } of steps) {
+        time += days
+        yield* wait(days)
+        const outcome = answered(succeeds === 0 ? 200 : 500)
+        const [found] = yield* shop.recorded([[(yield* shop.claimed(1))[0], outcome]])
+        failures = succeeds === 0 ? [] : [...failures, time]
+        const isFailing = failures.length >= 10 && time - (failures[0] ?? time) >= 5
+        if (isFailing) disabled++
+        assert.strictEqual(found?.isFailing ?? false, isFailing, JSON.stringify({ steps, time }))
       }
-      assert.isAbove(disabled, 3)
     }
-  )
+    assert.isAbove(disabled, 3)
+  })
 })
-
-const day = 24 * 60 * minute
 
 /** Opens a project whose webhook `shop` has due deliveries. */
 const openAt = Effect.fnUntraced(function* (deals: number) {

@@ -232,6 +232,29 @@ describe("a transaction that holds the row of an endpoint or of a delivery", () 
   })
 })
 
+describe("a transaction that holds a pending delivery", () => {
+  it.live("delays no other endpoint, and that delivery until it ends", function* () {
+    const server = yield* serve()
+    const [first, second] = [yield* openShop(server), yield* openShop(server)]
+    const { projectId, sql } = first
+    yield* first.created()
+    yield* first.finished
+    yield* first.setHealth("parked_until = now() + interval '1 hour'")
+    yield* first.created()
+    yield* untilRows(first.deliveries(), (rows) => rows.length === 2)
+    const { release } = yield* holding(sql, sql`SELECT FROM deliveries WHERE project_id = ${projectId} FOR UPDATE`)
+    yield* first.setHealth("parked_until = NULL, next_due_at = now()")
+    for (let n = 1; n <= 5; n++) {
+      yield* second.created()
+      yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
+    }
+    assert.strictEqual(first.to.hits.length, 1)
+    yield* release
+    yield* first.finished
+    assert.strictEqual(first.to.hits.length, 2)
+  })
+})
+
 const otherKey = Buffer.alloc(32, 8).toString("base64")
 
 describe("a webhook whose secret can't be opened", () => {

@@ -59,7 +59,7 @@ const bring: Readonly<Record<State, (shop: Shop) => Effect.Effect<unknown>>> = {
 const current = Effect.fnUntraced(function* (shop: Shop) {
   const [row] = yield* shop.sql<Claim>`
     SELECT project_id AS "projectId", installation_id AS "installationId", id, attempts AS attempt,
-      coalesce(leased_until, now()) AS "leasedUntil", 'https://shop.example.com' AS "endpointUrl", 1 AS "urlVersion"
+      coalesce(leased_until, now()) AS "leasedUntil", 'https://shop.example.com' AS "endpointUrl", 1 AS version
     FROM deliveries WHERE project_id = ${shop.projectId}`
   return row ?? assert.fail()
 }, Effect.orDie)

@@ -1,4 +1,4 @@
-/** The parts of the delivery loop in memory: slots of attempts in flight, queues of claimed deliveries, and held results. */
+/** The parts of the delivery loop in memory: slots of attempts in flight, and queues of claimed deliveries. */
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
@@ -8,9 +8,7 @@ import {
   make as makeQueues,
   namedPerClaim
 } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
-import * as Results from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import { make, type Slots, sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
-import { keyOf } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import { claimOf as newClaim } from "../../support/Claims.ts"
 
 const holderOf = (name: string, suspect = false) => ({ projectId: ProjectId.make(name), suspect })
@@ -170,17 +168,4 @@ describe("named endpoints", () => {
       ids
     )
   })
-})
-
-const endpointOf = (name: string) => ({ projectId: ProjectId.make("p"), installationId: InstallationId.make(name) })
-const endedAt = (name: string): Results.Ended => Object.assign(Object.create(null), { lease: endpointOf(name) })
-
-it("a held result is taken again in time, though results of other endpoints are held meanwhile", () => {
-  const results = Results.make()
-  const millis = (n: number) => BigInt(n) * 1_000_000n
-  const held = endedAt("first")
-  results.hold([held], new Set([keyOf(endpointOf("first"))]), millis(0))
-  for (let n = 1; n <= 24; n++) results.hold([endedAt(`${n}`)], new Set([keyOf(endpointOf(`${n}`))]), millis(n))
-  assert.deepStrictEqual(results.take(millis(24)), [])
-  assert.include(results.take(millis(25)), held)
 })

@@ -33,11 +33,8 @@ export interface Claim extends Endpoint {
    */
   readonly suspect: boolean
   readonly endpointUrl: string
-  /**
-   * Version of the URL. It is incremented when the webhook gets a new URL or is enabled again. A result changes the health of
-   * the endpoint only if the version is still current.
-   */
-  readonly urlVersion: number
+  /** Version of the webhook. A result changes the health of the endpoint only if the webhook still has this version. */
+  readonly version: number
   /** Sealed secrets in base64, the newest first, separated by spaces. */
   readonly secrets: string
   readonly eventId: EventId
@@ -61,22 +58,36 @@ type Row = Claim | (Endpoint & { readonly id: null })
  * - `pending`: the first `quota` pending deliveries of each endpoint, in the order of the index `deliveries_open`, and one more,
  *   which gives the next due time of the endpoint.
  * - `leased`: the chosen deliveries. The lock of the endpoint excludes other claims, so the update by `ctid` needs no row lock.
+ *
+ * If a transaction that is no claim has locked a delivery, the claim fails after `lock_timeout`. With `skipsLocked`, it leaves out
+ * such deliveries, at the cost of a lock for each delivery that it leases. The sweep marks their endpoints again.
  */
-export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseMillis: number }) => {
+export const claim = (
+  sql: SqlClient.SqlClient,
+  terms: Terms & { readonly leaseMillis: number },
+  skipsLocked = false
+) => {
   const { from, to } = literalsOf(sql, "claimed")
+  const [row, queue] = [
+    sql`SELECT ctid AS row, available_at`,
+    sql`FROM deliveries
+      WHERE project_id = visit.project_id AND installation_id = visit.installation_id
+        AND finished_at IS NULL AND status = ${from}
+      ORDER BY available_at, id LIMIT quota + 1`
+  ]
+  const placed = skipsLocked
+    ? sql`SELECT *, row_number() OVER () AS place FROM (${row} ${queue} FOR NO KEY UPDATE SKIP LOCKED) free`
+    : sql`${row}, row_number() OVER (ORDER BY available_at, id) AS place ${queue}`
   return sql<Row>`
   WITH RECURSIVE ${givenEndpoints(sql, terms)},
   ${terms.isPoll ? sql`${due(sql, "healthy", terms)}, ${due(sql, "suspect", terms)},` : sql``}
   endpoint AS MATERIALIZED (${endpoints(sql, terms)}),
   ${visits(sql, terms.rooms)},
   pending AS MATERIALIZED (
-    SELECT visit.project_id, visit.installation_id, suspect, endpoint_url, url_version, secrets, row, available_at,
+    SELECT visit.project_id, visit.installation_id, suspect, endpoint_url, version, secrets, row, available_at,
       place <= quota AND available_at <= now() AS chosen
     FROM visit, LATERAL (
-      SELECT ctid AS row, available_at, row_number() OVER (ORDER BY available_at, id) AS place FROM deliveries
-      WHERE project_id = visit.project_id AND installation_id = visit.installation_id
-        AND finished_at IS NULL AND status = ${from}
-      ORDER BY available_at, id LIMIT quota + 1
+      ${placed}
     ) delivery
   ),
   leased AS (
@@ -85,11 +96,11 @@ export const claim = (sql: SqlClient.SqlClient, terms: Terms & { readonly leaseM
     FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = ${from}
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id,
       coalesce(replay_of, deliveries.id) AS webhook_id, attempts, leased_until, retries, event_id,
-      suspect, endpoint_url, url_version, secrets
+      suspect, endpoint_url, version, secrets
   ),
   settled AS (${settle(sql, terms)})
   SELECT project_id AS "projectId", installation_id AS "installationId", id, webhook_id AS "webhookId", attempts AS attempt,
-    leased_until AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", url_version AS "urlVersion", secrets,
+    leased_until AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", version, secrets,
     event_id AS "eventId", event.*
   FROM leased, LATERAL (
     SELECT type, data::text AS data, occurred_at AS "occurredAt", traceparent FROM events

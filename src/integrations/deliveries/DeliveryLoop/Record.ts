@@ -1,39 +1,23 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
-import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { once, statement, withTimeout } from "../../../platform/database/Database.ts"
 import { formatInstant } from "../../../platform/database/Instants.ts"
 import { entryOf, logWith } from "../AttemptLog.ts"
 import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
 import { type Result, separate, type Separated } from "./Results.ts"
 import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
-import { type Endpoint, keyOf } from "./Visits.ts"
+import type { Endpoint } from "./Visits.ts"
+import { isFailing } from "../Disabling.ts"
 
 const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
 
-/**
- * The rule that disables the webhook of a failing endpoint: at least `attempts` attempts in a row have failed, the first and the
- * last at least `forMillis` apart. If the time between two failures is longer than `quietMillis`, the count starts again,
- * because a longer time without an attempt says nothing about the endpoint.
- */
-export interface Failing {
-  readonly forMillis: number
-  readonly quietMillis: number
-  readonly attempts: number
-}
-
 export interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
-  readonly failing: Failing
+  /** Time after which the webhook of a failing endpoint is disabled, in milliseconds. */
+  readonly disableAfterMillis: number
   readonly workerId: bigint
 }
-
-export const isFailing = (sql: SqlClient.SqlClient, { attempts, forMillis }: Failing) => sql`coalesce(
-    failing_attempts >= ${attempts}::int AND last_failed_at - failing_since >= ${forMillis}::float8 * interval '1 millisecond',
-    false
-  )`
 
 /** An endpoint that needs another step after a batch: a new claim, disabling its webhook, or recording its results later. */
 export interface Recorded extends Endpoint {
@@ -41,17 +25,18 @@ export interface Recorded extends Endpoint {
   readonly isDue: boolean
   /** Whether the endpoint has failed for too long, so that its webhook is to be disabled. */
   readonly isFailing: boolean
-  /** Whether another transaction has locked the row or a delivery of the endpoint: its results are not recorded yet. */
+  /** Whether another transaction has locked the row of the endpoint: its results are not recorded yet. */
   readonly isLocked: boolean
 }
 
 /**
  * Records a batch. Returns the endpoints that are due now, have failed for too long, or are locked. A result whose lease is lost
- * changes nothing. A result for an earlier URL of the webhook changes only the delivery, not the health of the endpoint. If the
- * earlier URL answered 410 and the schedule has another attempt, the delivery is retried at the current URL.
+ * changes nothing. A result of an attempt that was claimed with an earlier version of the webhook changes only the delivery, not
+ * the health of the endpoint, unless the webhook is disabled. If it is a 410 and the schedule has another attempt, the delivery is
+ * retried.
  *
- * `gate` locks the rows of endpoints before the first delivery is written, and reads `url_version` from the locked rows. It
- * skips rows that are locked already, so a transaction that holds one row does not delay the results of other endpoints.
+ * `gate` locks the rows of endpoints before the first delivery is written. It skips rows that are locked already, so a
+ * transaction that holds one row does not delay the results of other endpoints.
  *
  * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint. It parks the
  * endpoint (pauses attempts) after `failuresToPark` failures in a row, and again after each failed probe, which is an attempt
@@ -60,7 +45,7 @@ export interface Recorded extends Endpoint {
 export const record = (
   sql: SqlClient.SqlClient,
   results: ReadonlyArray<Result>,
-  { concurrency, failing, workerId }: Terms
+  { concurrency, disableAfterMillis, workerId }: Terms
 ) => {
   const parts = separate(results)
   const { endpoints } = parts
@@ -69,12 +54,12 @@ export const record = (
   WITH endpoint AS MATERIALIZED (
     SELECT * FROM unnest(
       ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
-      ${endpoints.map(({ urlVersion }) => urlVersion)}::int[], ${endpoints.map(({ at }) => at)}::int[]
-    ) AS endpoint (project_id, installation_id, url_version, at)
+      ${endpoints.map(({ version }) => version)}::int[], ${endpoints.map(({ at }) => at)}::int[]
+    ) AS endpoint (project_id, installation_id, version, at)
   ),
   gate AS MATERIALIZED (
-    SELECT at, (endpoint_health.url_version = endpoint.url_version)::int AS is_current
-    FROM endpoint JOIN endpoint_health USING (project_id, installation_id)
+    SELECT at, (webhooks.version = endpoint.version OR NOT enabled)::int AS is_current
+    FROM endpoint JOIN endpoint_health USING (project_id, installation_id) JOIN webhooks USING (project_id, installation_id)
     FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED
   ),
   recorded AS (
@@ -112,10 +97,10 @@ export const record = (
     FROM recorded GROUP BY project_id, installation_id
   ),
   ${countAttempts(sql, workerId)},
-  ${health(sql, parts, concurrency, failing)}
+  ${health(sql, parts, concurrency)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
-      failed_now AND ${isFailing(sql, failing)} AS "isFailing", false AS "isLocked"
+      failed_now AND ${isFailing(sql, disableAfterMillis)} AS "isFailing", false AS "isLocked"
     FROM health
   ) endpoint WHERE "isDue" OR "isFailing"
   UNION ALL
@@ -127,35 +112,20 @@ export const record = (
 }
 
 /**
- * Records a batch like `record`, but leaves out the results of an endpoint if another transaction has locked one of its
- * deliveries. Locked deliveries are looked for only after the statement of `record` has timed out. Looking for them first would
- * lock each delivery once more in every batch.
+ * Returns the endpoints that have a delivery among the results that another transaction has locked. Records look for them only
+ * after a statement of `record` has timed out: otherwise each delivery would be locked once more.
  */
-export const recordUnlocked = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, terms: Terms) =>
-  withTimeout(once(record(sql, results, terms))).pipe(
-    Effect.catchTag("Contended", () =>
-      Effect.gen(function* () {
-        const locked = yield* statement(lockedDeliveries(sql, results))
-        const keys = new Set(locked.map(keyOf))
-        const others = results.filter((result) => !keys.has(keyOf(result)))
-        return [...locked, ...(yield* statement(record(sql, others, terms)))]
-      })
-    )
-  )
-
-/** Returns the endpoints that have a locked delivery among the results. */
-const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Recorded>`
+export const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Endpoint>`
   WITH result AS MATERIALIZED (
-    SELECT * FROM unnest(
+    SELECT project_id, installation_id, id FROM unnest(
       ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],
       ${results.map(({ id }) => id)}::text[]
-    ) AS result (project_id, installation_id, id)
+    ) AS result (project_id, installation_id, id) JOIN deliveries USING (project_id, installation_id, id)
   ),
   free AS MATERIALIZED (
     SELECT result.project_id, id FROM result JOIN deliveries USING (project_id, id) FOR NO KEY UPDATE OF deliveries SKIP LOCKED
   )
-  SELECT DISTINCT project_id AS "projectId", installation_id AS "installationId", false AS "isDue", false AS "isFailing",
-    true AS "isLocked"
+  SELECT DISTINCT project_id AS "projectId", installation_id AS "installationId"
   FROM result WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)`
 
 /**
@@ -173,10 +143,9 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
- * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success for the latest URL: its
+ * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success with the latest version: its
  * transition (`given_move`) and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if
- * the result is for the current URL of the webhook, 0 if it is for an earlier URL, and null if `gate` has not locked the
- * endpoint. An array in a subquery is built once, not for each row. Without OFFSET 0, PostgreSQL would copy the expressions,
+ * the webhook has the version of the result or is disabled, 0 if not, and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each row. Without OFFSET 0, PostgreSQL would copy the expressions,
  * with their subqueries, to each place that uses them.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
@@ -199,11 +168,7 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
  * Adds `freed` to the rows of endpoints. Only SET reads the columns of `endpoint_health`, because SET sees the row that `gate`
  * has locked. A join would see the row of the statement's snapshot.
  */
-const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number, { quietMillis }: Failing) => {
-  const begins = sql`(failed_at IS NOT NULL AND (ok OR failing_since IS NULL OR coalesce(
-        last_failed_at < failed_at - ${quietMillis}::float8 * interval '1 millisecond', true
-      )))`
-  return sql`
+const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: number) => sql`
   health AS (
     UPDATE endpoint_health health SET
       in_flight = health.in_flight - leases,
@@ -217,9 +182,7 @@ const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: nu
       last_failure = coalesce((${others.map(failureOf)}::text[])[failed_place]::json, last_failure),
       strikes = CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes,
       failures = CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures,
-      failing_since = CASE WHEN ${begins} THEN failed_at WHEN NOT ok THEN failing_since END,
-      failing_attempts = CASE WHEN ok OR ${begins} THEN 0 ELSE failing_attempts END + freed.failures,
-      last_failed_at = coalesce(failed_at, last_failed_at),
+      failing_since = CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END,
       failed_probes = CASE
         WHEN ok THEN 0
         ELSE health.failed_probes + (failed_at IS NOT NULL AND coalesce(parked_until <= now(), false))::int
@@ -236,7 +199,6 @@ const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: nu
       END
     FROM freed
     WHERE health.project_id = freed.project_id AND health.installation_id = freed.installation_id
-    RETURNING health.project_id, health.installation_id, claim_at, failing_since, failing_attempts, last_failed_at,
+    RETURNING health.project_id, health.installation_id, claim_at, failing_since, health.failures,
       failed_at IS NOT NULL AS failed_now
   )`
-}

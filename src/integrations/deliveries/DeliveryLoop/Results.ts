@@ -3,25 +3,18 @@
  *
  *   added ──▶ queued ── taken ──▶ in a batch ──▶ recorded
  *               ▲                     ├── the statement failed: kept, first in the queue
- *               └── held long enough ─┴── the row of the endpoint is locked: held
+ *               └──── with a poll ────┴── another transaction has locked a row: deferred
  */
-import { Duration } from "effect"
 import type { Claim, Leased } from "./Claim.ts"
 import type { Move } from "../States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
-/**
- * Pause before the next try to record held results. It doubles with each try, from `first` to `longest`. Once no result is held,
- * it is `first` again.
- */
-const holdFor = { first: Duration.toNanosUnsafe("25 millis"), longest: Duration.toNanosUnsafe("1 second") }
-
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
 export interface Result extends Pick<
   Claim,
-  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "urlVersion"
+  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "version"
 > {
   readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
   readonly statusCode: number | null
@@ -31,7 +24,7 @@ export interface Result extends Pick<
   readonly finishedAt: number
   /**
    * Milliseconds until the next attempt. 0 if the schedule has no further attempt. After a 410 the delay is used only if the
-   * webhook has a new URL when the result is recorded.
+   * webhook has another version when the result is recorded.
    */
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
@@ -50,55 +43,36 @@ export interface Ended {
 export interface Results {
   /** Adds a result. Returns whether the queue was empty before. */
   readonly add: (ended: Ended) => boolean
-  /** Queues results that were held long enough, and takes the next batch. Times are monotonic, in nanoseconds. */
-  readonly take: (now: bigint) => ReadonlyArray<Ended>
-  /** Puts the results of a failed batch, except for held ones, back at the start of the queue. */
+  readonly take: () => ReadonlyArray<Ended>
+  /** Puts the results of a failed batch back at the start of the queue. */
   readonly keep: (batch: ReadonlyArray<Ended>) => void
-  /** Holds the results whose endpoints are `locked`, and returns the other results of the batch. */
-  readonly hold: (batch: ReadonlyArray<Ended>, locked: ReadonlySet<string>, now: bigint) => ReadonlyArray<Ended>
-  readonly isHeld: (ended: Ended) => boolean
+  /** Defers the results whose endpoints are `locked`, and returns the other results of the batch. */
+  readonly defer: (batch: ReadonlyArray<Ended>, locked: ReadonlyArray<Endpoint>) => ReadonlyArray<Ended>
+  readonly takeDeferred: () => ReadonlyArray<Ended>
   readonly isEmpty: () => boolean
-  /** Time of the next try to record held results; undefined if none are held. */
-  readonly heldUntil: () => bigint | undefined
   readonly all: () => ReadonlyArray<Ended>
 }
 
 export const make = (): Results => {
   let queued: Array<Ended> = []
-  let held: Array<Ended> = []
-  let pause = holdFor.first
-  let until = 0n
+  let deferred: Array<Ended> = []
 
   return {
     add: (ended) => queued.push(ended) === 1,
-    take: (now) => {
-      if (held.length === 0) pause = holdFor.first
-      else if (now >= until) {
-        queued = [...queued, ...held]
-        held = []
-      }
-      const batch = queued.slice(0, longestBatch)
-      queued = queued.slice(longestBatch)
-      return batch
-    },
+    take: () => queued.splice(0, longestBatch),
     keep: (batch) => {
-      queued = [...batch.filter((ended) => !held.includes(ended)), ...queued]
+      deferred = deferred.filter((ended) => !batch.includes(ended))
+      queued = [...batch, ...queued]
     },
-    hold: (batch, locked, now) => {
-      if (locked.size === 0) return batch
-      const isLocked = ({ lease }: Ended) => locked.has(keyOf(lease))
-      // The pause starts with the first held result. Later ones do not prolong it.
-      if (held.length === 0) {
-        until = now + pause
-        pause = pause * 2n < holdFor.longest ? pause * 2n : holdFor.longest
-      }
-      held.push(...batch.filter(isLocked))
-      return batch.filter((ended) => !isLocked(ended))
+    defer: (batch, locked) => {
+      if (locked.length === 0) return batch
+      const keys = new Set(locked.map(keyOf))
+      deferred.push(...batch.filter((ended) => keys.has(keyOf(ended.lease)) && !deferred.includes(ended)))
+      return batch.filter(({ lease }) => !keys.has(keyOf(lease)))
     },
-    isHeld: (ended) => held.includes(ended),
+    takeDeferred: () => deferred.splice(0, longestBatch),
     isEmpty: () => queued.length === 0,
-    heldUntil: () => (held.length === 0 ? undefined : until),
-    all: () => [...queued, ...held]
+    all: () => [...queued, ...deferred]
   }
 }
 
@@ -106,30 +80,30 @@ export const make = (): Results => {
  * Splits results into arrays for the statement that records them. Most results are successes. Their values are constant, so the
  * statement gets only the values of other results:
  *
- * - `endpoints` has each endpoint once, with the latest version of its URL.
- * - `others` has all results except successes for the latest URL. `counts` is false for a result for an earlier URL: it does not
+ * - `endpoints` has each endpoint once, with the latest version of its webhook.
+ * - `others` has all results except successes with the latest version. `counts` is false for a result of an earlier version: it does not
  *   change the health of the endpoint. A failure has no strikes if a later result of its endpoint is a success.
  * - `places` has, for each result, its place in `others`, starting at 1; 0 if it is not in `others`.
  * - `at` has, for each result, the place of its endpoint in `endpoints`, starting at 1.
  */
 export const separate = (results: ReadonlyArray<Result>) => {
-  const endpoints = new Map<string, Endpoint & { readonly at: number; urlVersion: number; succeeded: boolean }>()
+  const endpoints = new Map<string, Endpoint & { readonly at: number; version: number; succeeded: boolean }>()
   const found = results.map((result) => {
     const key = keyOf(result)
     let endpoint = endpoints.get(key)
     if (endpoint === undefined) {
-      const { installationId, projectId, urlVersion } = result
-      endpoint = { projectId, installationId, at: endpoints.size + 1, urlVersion, succeeded: false }
+      const { installationId, projectId, version } = result
+      endpoint = { projectId, installationId, at: endpoints.size + 1, version, succeeded: false }
       endpoints.set(key, endpoint)
     }
-    endpoint.urlVersion = Math.max(endpoint.urlVersion, result.urlVersion)
+    endpoint.version = Math.max(endpoint.version, result.version)
     return { result, endpoint }
   })
   const others: Array<Result & { readonly counts: boolean }> = []
   const places = found
     .toReversed()
     .map(({ endpoint, result }) => {
-      const counts = result.urlVersion === endpoint.urlVersion
+      const counts = result.version === endpoint.version
       if (counts && result.on === "succeeded") {
         endpoint.succeeded = true
         return 0

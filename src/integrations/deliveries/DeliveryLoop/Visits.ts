@@ -131,7 +131,7 @@ export const endpoints = (sql: Sql, { concurrency, isPoll, workerId }: Terms) =>
         ${polled}
       ) AS found GROUP BY project_id, installation_id
     ) candidate JOIN endpoint_health health USING (project_id, installation_id), LATERAL (
-      SELECT enabled, endpoint_url, url_version, ${validSecrets(sql)} AS secrets FROM webhooks
+      SELECT enabled, endpoint_url, version, ${validSecrets(sql)} AS secrets FROM webhooks
       WHERE project_id = health.project_id AND installation_id = health.installation_id LIMIT 1
     ) webhook
     WHERE coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "health.project_id")}

@@ -12,8 +12,8 @@ export interface Batch {
 
 /**
  * Dead-letters a batch of pending deliveries of disabled webhooks. The mark `discarding` stays on an endpoint until its last
- * pending delivery is dead, so the work continues after a crash. If a delivery is committed later, `sweep` (`Recovery.ts`) marks
- * the endpoint again.
+ * pending delivery is dead, so the work continues after a crash. If a delivery is committed later, or was locked, `sweep` (`Recovery.ts`)
+ * marks the endpoint again.
  */
 export const discard = (sql: SqlClient.SqlClient) => {
   const { from, to } = literalsOf(sql, "disabled")
@@ -30,6 +30,7 @@ export const discard = (sql: SqlClient.SqlClient) => {
       WHERE project_id = endpoint.project_id AND installation_id = endpoint.installation_id
         AND finished_at IS NULL AND status = ${from}
       ORDER BY available_at, id LIMIT ${deadLetterBatch}::int
+      FOR NO KEY UPDATE SKIP LOCKED
     ) delivery
     WHERE NOT enabled LIMIT ${deadLetterBatch}::int
   ),
