@@ -84,6 +84,7 @@ const variables = {
   WEBHOOK_DISABLE_AFTER: Delay,
   WEBHOOK_ENDPOINT_CONCURRENCY: integer(1, 1_000),
   WEBHOOK_ALLOWED_NETWORKS: Networks,
+  WEBHOOK_KEEP_ALLOWED_ANSWERS: Flag,
   OTEL_EXPORTER_OTLP_ENDPOINT: url("http:", "https:"),
   OTEL_SERVICE_NAME: Schema.NonEmptyString,
   OTEL_RESOURCE_ATTRIBUTES: Attributes,
@@ -162,7 +163,9 @@ const settingsOf = (given: typeof Variables.Type) => ({
      * Networks that are not public, but that webhooks may reach. Default: loopback with the embedded PostgreSQL, otherwise none.
      */
     allowedNetworks:
-      given.WEBHOOK_ALLOWED_NETWORKS ?? (given.DATABASE_URL === undefined ? ["127.0.0.0/8", "::1/128"] : [])
+      given.WEBHOOK_ALLOWED_NETWORKS ?? (given.DATABASE_URL === undefined ? ["127.0.0.0/8", "::1/128"] : []),
+    /** Whether attempt logs keep the answers from these networks, which tenants can read. */
+    keepAllowedAnswers: given.WEBHOOK_KEEP_ALLOWED_ANSWERS ?? false
   },
   /** The destination of traces, metrics and logs. If none, they are not exported. */
   telemetry: Option.map(Option.fromUndefinedOr(given.OTEL_EXPORTER_OTLP_ENDPOINT), (endpoint) => ({

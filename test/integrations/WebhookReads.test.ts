@@ -106,7 +106,26 @@ layerOf({}, "api")("a webhook that is read", (it) => {
   })
 })
 
-layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("a delivery that is read", (it) => {
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("a delivery to an allowed network", (it) => {
+  it.effect("reaches no port of the service, and keeps no answer", function* () {
+    const server = yield* TestServer
+    const to = yield* receiver(status(500))
+    for (const [url, lastStatusCode, lastErrorCode] of [
+      [to.url, 500, null],
+      [server.url, null, "address_refused"]
+    ] as const) {
+      const { created, deliveries, list, show, subscribe } = yield* openReads()
+      yield* subscribe("shop", url)
+      yield* created()
+      yield* untilRows(deliveries(), (rows) => rows.some(({ status }) => status === "dead"))
+      const [dead = assert.fail()] = yield* list()
+      assert.deepInclude(dead, { lastStatusCode, lastErrorCode })
+      for (const { responseBody } of (yield* show(dead.id)).attemptLog) assert.isNull(responseBody)
+    }
+  })
+})
+
+layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms", WEBHOOK_KEEP_ALLOWED_ANSWERS: "true" })("a delivery that is read", (it) => {
   it.effect("shows its attempts and its end, in the list of its state and its type alone", function* () {
     const to = yield* receiver(inTurn(status(500), ok, status(503), status(404)))
     const { created, deliveries, get, list, show, subscribe, webhookRead } = yield* openReads()

@@ -68,6 +68,14 @@ export const platform = [
     "if (isUnsent(outcome)) return",
     "if (false) return"
   ),
+  mutating("integrations/endpoints/Sender.ts", "integrations/endpoints/Sender.answers")(
+    "(keepAllowedAnswers ||",
+    "(true ||"
+  ),
+  mutating("server/listening/NodeServer.ts", "integrations/WebhookReads")(
+    "yield* listensOn(listening.address.port)",
+    ";"
+  ),
   mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.answers")(
     "socket?.writableLength === 0",
     "true"

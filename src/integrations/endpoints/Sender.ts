@@ -8,6 +8,7 @@ import {
 } from "../../platform/outbound/Connections.ts"
 import { postAttributes } from "../../platform/outbound/ClientSpan.ts"
 import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../../platform/outbound/Exchange.ts"
+import { ownNetworks, ownPorts } from "../../platform/outbound/OwnPorts.ts"
 import { cacheAddresses, type Resolve, resolveName } from "../../platform/outbound/Names.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
@@ -19,6 +20,10 @@ interface SenderConfig {
   readonly timeout: Duration.Duration
   /** Networks that may be called though not public (`WEBHOOK_ALLOWED_NETWORKS`). */
   readonly allowed: AllowedNetworks
+  /** Whether answers from these networks are kept (`WEBHOOK_KEEP_ALLOWED_ANSWERS`). Default: no. */
+  readonly keepAllowedAnswers?: boolean
+  /** Whether a port of this machine is one of the service, which is never called. Default: none is. */
+  readonly isOwnPort?: (port: number) => boolean
   /** Default: as the system does, cached. */
   readonly resolve?: Resolve
 }
@@ -35,7 +40,7 @@ type FailureCode = ExchangeFailed["code"] | "internal"
 
 /**
  * `retryAfter` is the delay that the endpoint requests, counted from the end of the attempt. `body` is the part of the answer that the
- * attempt log keeps; null for a success and for an answer without a body.
+ * attempt log keeps; null for a success, for an answer without a body, and for one from an allowed network.
  */
 export type Outcome =
   | {
@@ -74,11 +79,21 @@ export class Sender extends Context.Service<
     Layer.effect(
       Sender,
       Effect.gen(function* () {
-        const { allowed } = config
+        const { allowed, keepAllowedAnswers = false } = config
         const timeout = Duration.toMillis(config.timeout)
-        const find = addressesOf(config.resolve ?? (yield* cacheAddresses(resolveName())), allowed)
+        const find = addressesOf(config.resolve ?? (yield* cacheAddresses(resolveName())), config)
         const kept = yield* keptConnections(find)
         const fresh = freshConnections(find)
+
+        const answered = ({ address, body, retryAfter, status }: Answer): Effect.Effect<Outcome> => {
+          const isKept = !is2xx(status) && (keepAllowedAnswers || classify(address, allowed) === "public")
+          return Effect.map(retryDelayOf(retryAfter), (delay) => ({
+            _tag: "answered",
+            status,
+            retryAfter: delay,
+            body: isKept ? textOf(body) : null
+          }))
+        }
 
         const post = (url: URL, { body, headers }: Delivery) => {
           const post = { url, headers, body, bodyLimit, until: performance.now() + timeout }
@@ -110,18 +125,27 @@ export class Sender extends Context.Service<
     )
 
   static readonly layerOfSettings = Layer.unwrap(
-    Effect.map(Settings, ({ webhooks }) =>
-      Sender.layer({ timeout: webhooks.timeout, allowed: networksOf(webhooks.allowedNetworks) })
-    )
+    Effect.map(Settings, (settings) => {
+      const { allowedNetworks, keepAllowedAnswers, timeout } = settings.webhooks
+      return Sender.layer({
+        timeout,
+        allowed: networksOf(allowedNetworks),
+        keepAllowedAnswers,
+        isOwnPort: ownPorts(settings)
+      })
+    })
   )
 }
 
 /** Finds those addresses of a host that may be called. */
 const addressesOf =
-  (resolve: Resolve, allowed: AllowedNetworks): FindAddresses =>
-  ({ host, protocol }) =>
+  (resolve: Resolve, { allowed, isOwnPort = () => false }: SenderConfig): FindAddresses =>
+  ({ host, port, protocol }) =>
     Effect.flatMap(resolve(host), (addresses) => {
-      const callable = addresses.filter((address) => mayConnect(protocol, classify(address, allowed)))
+      const own = networksOf(isOwnPort(port) ? ownNetworks() : [])
+      const callable = addresses.filter(
+        (address) => mayConnect(protocol, classify(address, allowed)) && classify(address, own) !== "allowed"
+      )
       return callable.length > 0
         ? Effect.succeed(callable)
         : Effect.fail(new ConnectFailed({ code: "address_refused" }))
@@ -131,17 +155,10 @@ const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
 const unanswered = ({ code }: ExchangeFailed) => Effect.succeed(failed(code))
 
-const answered = ({ body: bytes, retryAfter, status }: Answer): Effect.Effect<Outcome> => {
-  const body = is2xx(status) ? null : textOf(bytes)
-  return Option.isNone(retryAfter)
-    ? Effect.succeed({ _tag: "answered", status, retryAfter: Option.none(), body })
-    : Effect.map(Clock.currentTimeMillis, (now) => ({
-        _tag: "answered",
-        status,
-        retryAfter: retryDelay(retryAfter, now),
-        body
-      }))
-}
+const retryDelayOf = (header: Option.Option<string>): Effect.Effect<Option.Option<Duration.Duration>> =>
+  Option.isNone(header)
+    ? Effect.succeed(Option.none())
+    : Effect.map(Clock.currentTimeMillis, (now) => retryDelay(header, now))
 
 const attributes = (url: URL, outcome: Outcome) => ({
   ...postAttributes(url),

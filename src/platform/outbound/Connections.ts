@@ -52,6 +52,8 @@ export class Line extends Client {
   counts: Counts = { open: 0, busy: 0 }
   /** The connection. It stays here after its end, until there is another one. */
   socket: Socket | undefined
+  /** The address to which it goes. */
+  address = ""
   /** Number of requests that were answered on the connection. */
   served = 0
   /** Number of bytes that may have been read from the connection at the end of the current request. */
@@ -143,7 +145,7 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
             null
           ),
         onSuccess: (socket) => {
-          Object.assign(line, { socket, served: 0, readUpTo: headerLimit })
+          Object.assign(line, { socket, address: socket.remoteAddress ?? "", served: 0, readUpTo: headerLimit })
           line.counts.open++
           socket
             .once("close", () => line.counts.open--)

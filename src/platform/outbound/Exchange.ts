@@ -19,6 +19,8 @@ export interface Post {
 
 /** A complete answer, or an answer whose body was cut off at its limit. */
 export interface Answer {
+  /** The address that answered. */
+  readonly address: string
   readonly status: number
   readonly retryAfter: Option.Option<string>
   readonly body: Uint8Array
@@ -169,13 +171,14 @@ class Exchange implements Call {
 
   answer(isWhole: boolean) {
     const { line, read, retryAfter, status } = this
+    const address = line?.address ?? ""
     if (!this.ends()) return
     if (!isWhole) this.cut()
     else if (line !== undefined) {
       line.served++
       if (!mayKeep(line)) line.socket?.destroy()
     }
-    this.resume(Effect.succeed({ status, retryAfter, body: this.body.subarray(0, read), isWhole }))
+    this.resume(Effect.succeed({ address, status, retryAfter, body: this.body.subarray(0, read), isWhole }))
   }
 
   fail(code: ExchangeFailed["code"], stale = false) {

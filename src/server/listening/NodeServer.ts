@@ -6,6 +6,7 @@ import { createServer, ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
 import { newRequestState } from "../../platform/CurrentRequest.ts"
+import { listensOn } from "../../platform/outbound/OwnPorts.ts"
 import { PublicUrl } from "../../platform/requests/Responses.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { renderProblem } from "../ProblemResponse.ts"
@@ -76,6 +77,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
         cause
       })
   )
+  if ("port" in listening.address) yield* listensOn(listening.address.port)
   // Runs before the server's own finalizer, which waits for every connection to end.
   yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
   return HttpServer.make({

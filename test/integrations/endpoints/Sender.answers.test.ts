@@ -132,37 +132,46 @@ describe("an endpoint's answer", () => {
     90_000
   )
 
-  test("that is a failure is kept as text of at most 1,024 bytes without secrets", function* () {
-    const secret = `whsec_${"A".repeat(44)}`
-    const code = "B".repeat(43)
-    const texts: ReadonlyArray<readonly [body: string | Uint8Array, text: string | null]> = [
-      ["", null],
-      ["no such order", "no such order"],
-      ["x".repeat(1_024), "x".repeat(1_024)],
-      ["x".repeat(20_000), "x".repeat(1_024)],
-      [`${"x".repeat(1_023)}ü`, "x".repeat(1_023)],
-      [`${"x".repeat(1_021)}😀`, "x".repeat(1_021)],
-      [`${"x".repeat(1_022)}ü`, `${"x".repeat(1_022)}ü`],
-      [Buffer.from([0x61, 0xff, 0x00, 0x62, 0xc3]), "a\uFFFD\uFFFDb\uFFFD"],
-      [`key ${secret} refused ${"x".repeat(2_000)}`, `key whsec_[redacted] refused ${"x".repeat(961)}`],
-      [`${"x".repeat(1_010)} ${secret}`, `${"x".repeat(1_010)} whsec_[redacted]`],
-      [`${"x".repeat(1_010)} dk_${"C".repeat(40)}`, `${"x".repeat(1_010)} dk_[redacted]`],
-      [`${"x".repeat(1_010)} code=${code}`, `${"x".repeat(1_010)} code=`],
-      [`${"x".repeat(1_010)} code=%42${code.slice(1)}`, `${"x".repeat(1_010)} code=`]
-    ]
-    for (const status of [200, 302, 500]) {
-      for (const [body, text] of texts) {
-        const hook = yield* endpoint(({ socket }) => {
-          socket.write(`HTTP/1.1 ${status} Some\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`)
-          socket.write(body)
-        })
-        const outcome = yield* send(url(hook))
-        const kept = status === 200 ? null : text
-        const expected: Outcome = { _tag: "answered", status, retryAfter: Option.none(), body: kept }
-        assert.deepStrictEqual(outcome, expected)
+  test("from an allowed network is not kept", function* () {
+    const hook = yield* answering(answerOf(500))
+    const outcome = yield* send(url(hook))
+    assert.deepStrictEqual(outcome, { _tag: "answered", status: 500, retryAfter: Option.none(), body: null })
+  })
+
+  providing(sender({ keepAllowedAnswers: true }))(
+    "that is a failure is kept as text of at most 1,024 bytes without secrets",
+    function* () {
+      const secret = `whsec_${"A".repeat(44)}`
+      const code = "B".repeat(43)
+      const texts: ReadonlyArray<readonly [body: string | Uint8Array, text: string | null]> = [
+        ["", null],
+        ["no such order", "no such order"],
+        ["x".repeat(1_024), "x".repeat(1_024)],
+        ["x".repeat(20_000), "x".repeat(1_024)],
+        [`${"x".repeat(1_023)}ü`, "x".repeat(1_023)],
+        [`${"x".repeat(1_021)}😀`, "x".repeat(1_021)],
+        [`${"x".repeat(1_022)}ü`, `${"x".repeat(1_022)}ü`],
+        [Buffer.from([0x61, 0xff, 0x00, 0x62, 0xc3]), "a\uFFFD\uFFFDb\uFFFD"],
+        [`key ${secret} refused ${"x".repeat(2_000)}`, `key whsec_[redacted] refused ${"x".repeat(961)}`],
+        [`${"x".repeat(1_010)} ${secret}`, `${"x".repeat(1_010)} whsec_[redacted]`],
+        [`${"x".repeat(1_010)} dk_${"C".repeat(40)}`, `${"x".repeat(1_010)} dk_[redacted]`],
+        [`${"x".repeat(1_010)} code=${code}`, `${"x".repeat(1_010)} code=`],
+        [`${"x".repeat(1_010)} code=%42${code.slice(1)}`, `${"x".repeat(1_010)} code=`]
+      ]
+      for (const status of [200, 302, 500]) {
+        for (const [body, text] of texts) {
+          const hook = yield* endpoint(({ socket }) => {
+            socket.write(`HTTP/1.1 ${status} Some\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`)
+            socket.write(body)
+          })
+          const outcome = yield* send(url(hook))
+          const kept = status === 200 ? null : text
+          const expected: Outcome = { _tag: "answered", status, retryAfter: Option.none(), body: kept }
+          assert.deepStrictEqual(outcome, expected)
+        }
       }
     }
-  })
+  )
 
   test("counts when it is complete, whatever follows", function* () {
     for (const [status, answer] of [

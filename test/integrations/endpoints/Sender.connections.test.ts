@@ -3,6 +3,7 @@ import { Duration, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import { execFile } from "node:child_process"
 import { isIP } from "node:net"
 import { TLSSocket } from "node:tls"
+import { networkInterfaces } from "node:os"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
@@ -191,6 +192,32 @@ describe("an endpoint's address", () => {
     })
     assert.strictEqual(resultOf(yield* send(url(hook))), 200)
     assert.strictEqual(otherServer.connections(), 0)
+  })
+
+  it.live("of this machine is not called at a port of this service, in any spelling", function* () {
+    const hook = yield* answering(answerOf(200))
+    const other = yield* answering(answerOf(200))
+    const own = Object.values(networkInterfaces()).flatMap((addresses) =>
+      (addresses ?? []).map(({ address }) => address)
+    )
+    const spellings = ["127.0.0.1", "127.1.2.3", "0.0.0.0", "::", "::1", "::ffff:127.0.0.1", ...own]
+    yield* Effect.gen(function* () {
+      for (const address of spellings) {
+        const host = address.includes(":") ? `[${address}]` : address
+        assert.strictEqual(resultOf(yield* send(url(hook, host))), "address_refused", address)
+      }
+      for (const _ of spellings) assert.strictEqual(resultOf(yield* send(url(hook))), "address_refused")
+      assert.strictEqual(resultOf(yield* send(url(other))), 200)
+    }).pipe(
+      Effect.provide(
+        sender({
+          allowed: ["0.0.0.0/0", "::/0"],
+          isOwnPort: (port) => port === hook.port,
+          resolve: (host) => Effect.succeed([isIP(host) === 0 ? (spellings.shift() ?? "127.0.0.1") : host])
+        })
+      )
+    )
+    assert.strictEqual(hook.connections(), 0)
   })
 
   it.live("is resolved and checked for each connection, and is the one connected to", () => {

@@ -16,11 +16,19 @@ export interface SenderOptions {
   readonly timeout?: Duration.Input
   readonly allowed?: ReadonlyArray<string>
   readonly resolve?: Resolve
+  readonly keepAllowedAnswers?: boolean
+  readonly isOwnPort?: (port: number) => boolean
 }
 
 /** Creates a sender that may call loopback, and resolves every name to it by default. */
-export const sender = ({ allowed = ["127.0.0.0/8"], resolve = at("127.0.0.1"), timeout }: SenderOptions = {}) =>
+export const sender = ({
+  allowed = ["127.0.0.0/8"],
+  resolve = at("127.0.0.1"),
+  timeout,
+  ...options
+}: SenderOptions = {}) =>
   Sender.layer({
+    ...options,
     timeout: Duration.fromInputUnsafe(timeout ?? "10 seconds"),
     allowed: networksOf(allowed),
     resolve
