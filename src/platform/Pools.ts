@@ -13,7 +13,7 @@ export interface Pool {
   readonly size: number
   /** Maximum number of statements in flight on a connection. Default: 1. */
   readonly pipelined?: number
-  readonly session?: Readonly<Record<string, string>>
+  readonly session: Readonly<Record<string, string>>
   readonly readOnly?: boolean
   /**
    * Whether the pool needs sessions, which a pooler does not keep. The pool then connects to `DATABASE_DIRECT_URL`, if that is
@@ -58,6 +58,24 @@ const keepalives = {
   tcp_keepalives_count: "3",
   tcp_user_timeout: "5s"
 }
+
+/**
+ * Settings that a session relies on, whatever the role or the database sets (`ALTER ROLE … SET`): no limits but its own, and the
+ * isolation for which the statements are written.
+ */
+const relied = {
+  default_transaction_isolation: "read committed",
+  idle_in_transaction_session_timeout: "0",
+  idle_session_timeout: "0",
+  lock_timeout: "0",
+  statement_timeout: "0"
+}
+
+/**
+ * Settings that another client of a pooler may leave in a session, and on which statements depend. Each transaction at a pooler
+ * sets them to the values with which the session began.
+ */
+export const clearedSettings = ["search_path", "role", "synchronous_commit"]
 
 export const pools = {
   reads: {
@@ -140,6 +158,7 @@ export const pools = {
     purpose: "LISTEN for new deliveries.",
     size: 1,
     direct: true,
+    session: {},
     deadAfter: Duration.seconds(2)
   },
   worker: {
@@ -195,8 +214,21 @@ export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgP
   applicationName: pool.name,
   maxConnections: connections,
   startupParameters: {
+    ...relied,
     ...pool.session,
     ...(pool.readOnly === true ? { default_transaction_read_only: "on" } : {})
   },
   ...(pool.pipelined === undefined ? {} : { multiplex: true, multiplexConcurrency: pool.pipelined })
+})
+
+/**
+ * Returns the driver's options for a pool that connects to a pooler. At a pooler, all pools have the same application name.
+ * Otherwise the pooler would set the name each time it gives a session to a client of another pool.
+ */
+export const pooledOptions = (connections: number): Partial<PgClient.PgPoolConfig> => ({
+  applicationName: "developer-api",
+  maxConnections: connections,
+  idleTimeout: Duration.minutes(1),
+  multiplex: true,
+  multiplexConcurrency: 1
 })

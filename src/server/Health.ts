@@ -1,12 +1,12 @@
 /**
- * `/healthz`: the process runs. `/readyz`: the database answers, and background work goes on (contract §15). Redis is not part of it:
- * requests answer for it themselves, and the sends of messages go on without it.
+ * `/healthz`: the process runs. `/readyz`: the database takes reads and writes, and background work goes on (contract §15). Redis is
+ * not part of it: requests answer for it themselves, and the sends of messages go on without it.
  */
-import { Effect } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
-import { statement } from "../platform/database/Database.ts"
+import { clients, statement, unavailable } from "../platform/database/Database.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { problemResponse } from "./ProblemResponse.ts"
@@ -14,6 +14,7 @@ import { problemResponse } from "./ProblemResponse.ts"
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const sql = yield* SqlClient.SqlClient
+    const mutations = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
     const supervisor = yield* Supervisor
 
     const progress = Effect.suspend(() => {
@@ -23,7 +24,7 @@ export const layer = HttpRouter.use(
         : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
     })
 
-    const ready = statement(sql`SELECT 1`).pipe(
+    const ready = Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true }).pipe(
       Effect.andThen(progress),
       Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
       Effect.catchTag("service_unavailable", (problem) => unready(problem))
@@ -33,6 +34,18 @@ export const layer = HttpRouter.use(
     yield* router.add("GET", "/readyz", ready)
   })
 )
+
+const answers = (sql: SqlClient.SqlClient) => check(sql`SELECT FROM projects WHERE project_id = ''`)
+
+/** Locks no row, but PostgreSQL refuses the statement where it refuses writes: at a standby, and in a session that is read-only. */
+const takesWrites = (sql: SqlClient.SqlClient) =>
+  check(sql`SELECT FROM projects WHERE project_id = '' FOR NO KEY UPDATE`)
+
+/** Whatever the reason, a database that does not run the statement is not ready, for example one without the tables. */
+const check = (query: Effect.Effect<unknown, SqlError.SqlError>) =>
+  Effect.catchDefect(statement(query), (defect) =>
+    Effect.andThen(Effect.logWarning("The database can't be used", defect), Effect.fail(unavailable()))
+  )
 
 const unready = (problem: ServiceUnavailable) =>
   Effect.map(CurrentRequest, (request) => problemResponse(problem, request))

@@ -15,7 +15,17 @@ import { TestServer } from "../support/TestServer.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session, startHere } from "./Projects.support.ts"
-import { bearer, clients, command, createClient, expectProblem, listClients, open, stream } from "./Requests.support.ts"
+import {
+  bearer,
+  clients,
+  command,
+  createClient,
+  expectProblem,
+  listClients,
+  open,
+  send,
+  stream
+} from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
 interface Pooler {
@@ -140,6 +150,26 @@ describe("a service behind PgBouncer in transaction mode", () => {
     const change = { method: "PATCH", json: { displayName: "Changed" } }
     const patched = await command(`${api.url}${clients}/locked`, token, "waits-until-the-end", change)
     assert.strictEqual(patched.status, 200)
+  })
+
+  it("works in sessions in which other clients have left settings, as pg_dump does", async () => {
+    const token = await project(direct)
+    // One transaction each, so that every session of the pooler gets them.
+    const left = await Promise.all(Array.from({ length: 6 }, () => session(pooler.url)))
+    for (const _ of [1, 2, 3]) {
+      await Promise.all(
+        left.map((sql) =>
+          sql(`
+            SELECT set_config('search_path', '', false), set_config('role', 'pg_monitor', false),
+              set_config('synchronous_commit', 'off', false), pg_sleep(0.2)`)
+        )
+      )
+    }
+    for (const n of [1, 2, 3, 4, 5, 6]) {
+      assert.strictEqual((await listClients(api.url, token)).status, 200)
+      assert.strictEqual((await createClient(api.url, token, `in-a-used-session-${n}`, "Anna")).status, 201)
+    }
+    assert.strictEqual((await send(`${api.url}/readyz`)).status, 200)
   })
 
   it("answers 503 while PgBouncer is away, and recovers by itself", async () => {

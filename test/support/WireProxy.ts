@@ -259,10 +259,10 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
       isHanging = false
       destroyAll()
     },
-    /** Ends the open connections, and forwards new ones to another port. */
-    turnTo: (other: number) => {
+    /** Forwards new connections to another port. Ends the open ones unless they are kept. */
+    turnTo: (other: number, open: "ended" | "kept" = "ended") => {
       port = other
-      destroyAll()
+      if (open === "ended") destroyAll()
     }
   }
 })

@@ -11,6 +11,9 @@
  *  - A worker counts as dead only `graceAfterLoss` after this process last saw the worker's lock.
  *  - A process regards others as dead only after it has held its own lock for `graceAfterStart`. So after a restart of the
  *    database, all workers have time to take their locks.
+ * The lock counts only where this process claims: each heartbeat also looks for it through the clients that claim. After a failover,
+ * a session may be at a server that is a standby now, while the claims go to another one.
+ *
  * If a lease is taken over wrongly nevertheless, the only harm is a repeated attempt, because the result of the old lease is
  * refused.
  *
@@ -20,7 +23,7 @@
  */
 import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import { SqlClient, type Statement } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import { clients } from "../database/Database.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
@@ -62,8 +65,12 @@ export class Worker extends Context.Service<
 /** The first 16 bits of each worker's id. `isFirst` ignores ids that begin with other bits: they are locks of other programs. */
 const mark = 0x5d61n
 
-/** The lock of this worker is gone, although the client has a connection. */
+/** The lock of this worker is gone or is at another server, although the client has a connection. */
 class LockLost extends Data.TaggedError("LockLost") {}
+
+/** Returns no id at a standby: no lock counts there. */
+const liveAtPrimary = (sql: SqlClient.SqlClient) =>
+  sql<{ readonly id: string }>`SELECT id::text FROM (${liveIds(sql)}) AS live WHERE NOT pg_is_in_recovery()`
 
 /**
  * A query of all advisory locks with two keys in the database: the ids of the live workers, and any such locks of other
@@ -75,6 +82,8 @@ const liveIds = (sql: SqlClient.SqlClient) => sql`
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 const make = Effect.gen(function* () {
+  /** The client that claims. */
+  const claims = Context.get(yield* Layer.build(clients.claims), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
   const clock = yield* Clock.Clock
   const id = (mark << 47n) | (randomBytes(8).readBigUInt64BE() >> 17n)
@@ -87,7 +96,7 @@ const make = Effect.gen(function* () {
   const isOlder = (at: bigint, age: Duration.Duration) => clock.monotonicTimeNanosUnsafe() - at >= nanos(age)
 
   const heartbeat = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-    const rows = yield* sql<{ readonly id: string }>`SELECT id::text FROM (${liveIds(sql)}) AS live`
+    const rows = yield* liveAtPrimary(sql)
     const live = rows.map((row) => BigInt(row.id))
     for (const id of live) seen.set(id, clock.monotonicTimeNanosUnsafe())
     for (const [id, at] of seen) if (isOlder(at, graceAfterLoss)) seen.delete(id)
@@ -100,10 +109,11 @@ const make = Effect.gen(function* () {
     const client = Context.get(yield* Layer.build(Layer.fresh(clients.worker)), PgClient.PgClient)
     const [high, low] = [Number(id >> 32n), Number(BigInt.asIntN(32, id))]
     yield* client`SELECT pg_advisory_lock_shared(${high}::int, ${low}::int)`
-    yield* heartbeat(client)
+    const beat = Effect.andThen(heartbeat(client), heartbeat(claims))
+    yield* beat
     aliveSince = clock.monotonicTimeNanosUnsafe()
     yield* started.open
-    yield* Effect.andThen(progress, heartbeat(client)).pipe(
+    yield* Effect.andThen(progress, beat).pipe(
       Effect.repeat(Schedule.spaced(heartbeatEvery)),
       Effect.ensuring(Effect.sync(() => void (aliveSince = undefined)))
     )

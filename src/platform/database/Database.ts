@@ -7,10 +7,10 @@ import { details } from "../../api/Details.ts"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { CurrentRequest } from "../CurrentRequest.ts"
 import * as DatabaseMetrics from "./Database/Metrics.ts"
-import { watchedSocket } from "./Database/Socket.ts"
+import { makeSockets, type Sockets, watchedSocket } from "./Database/Socket.ts"
 import { EmbeddedPostgres } from "./EmbeddedPostgres.ts"
-import * as Pooler from "./Database/Pooler.ts"
-import { defaultConnections, optionsOf, type Pool, type PoolId, pools, sizesOf } from "../Pools.ts"
+import * as Client from "./Database/Client.ts"
+import { defaultConnections, optionsOf, pooledOptions, type Pool, type PoolId, pools, sizesOf } from "../Pools.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { Settings } from "../Settings.ts"
 
@@ -20,8 +20,9 @@ const Connections = Context.Reference<{
   readonly directUrl: Option.Option<Redacted.Redacted>
   /** Maximum number of connections, over all pools. */
   readonly max: number
+  readonly sockets: Sockets
 }>("developer-api/platform/database/Database/Connections", {
-  defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections })
+  defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
 })
 
 /** The URL of the database: `DATABASE_URL`, or the URL of the embedded PostgreSQL. The layers also provide `Connections`. */
@@ -32,7 +33,7 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
   static readonly at = (url: Redacted.Redacted) =>
     Layer.merge(
       Layer.succeed(DatabaseUrl, url),
-      Layer.succeed(Connections, { directUrl: Option.none(), max: defaultConnections })
+      Layer.sync(Connections, () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() }))
     )
 
   static readonly layer = Layer.unwrap(
@@ -44,7 +45,15 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
             DatabaseUrl,
             Effect.map(EmbeddedPostgres, ({ url }) => url)
           ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir })))
-      }).pipe(Layer.merge(Layer.succeed(Connections, { directUrl: databaseDirectUrl, max: databaseMaxConnections })))
+      }).pipe(
+        Layer.merge(
+          Layer.sync(Connections, () => ({
+            directUrl: databaseDirectUrl,
+            max: databaseMaxConnections,
+            sockets: makeSockets()
+          }))
+        )
+      )
     )
   )
 }
@@ -79,11 +88,15 @@ export const timeLeft = (context: Context.Context<never>): number => {
  */
 const deadAfter = Duration.seconds(5)
 
-/** Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections and ends dead ones. */
+/**
+ * Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections, ends dead ones, and can
+ * end all of them.
+ */
 const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
   const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
   const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
   const limit = pool.deadAfter === undefined ? deadAfter : pool.deadAfter
+  const { sockets } = yield* Connections
   const counted = yield* DatabaseMetrics.countConnections(pool.name, connections)
   return {
     url,
@@ -91,7 +104,9 @@ const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Poo
     // The URL also contains the database, but the driver copies only separate options into the spans of statements.
     database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
     // A URL without a host names a Unix socket. It needs no watching, because its server is on this machine.
-    ...(hostname === "" ? {} : { ...server, stream: () => counted(watchedSocket(server.host, server.port, limit)) })
+    ...(hostname === ""
+      ? {}
+      : { ...server, stream: () => sockets.add(counted(watchedSocket(server.host, server.port, limit))) })
   }
 })
 
@@ -112,10 +127,12 @@ const direct = (id: PoolId) =>
 const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { directUrl, max } = yield* Connections
-      if (Option.isNone(directUrl)) return direct(id)
+      const { directUrl, max, sockets } = yield* Connections
       const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
-      return Pooler.layer(pool, connections, yield* addressOf(yield* DatabaseUrl, pool, connections))
+      const address = yield* addressOf(yield* DatabaseUrl, pool, connections)
+      const isPooled = Option.isSome(directUrl)
+      const options = isPooled ? pooledOptions(connections) : optionsOf(pool, connections)
+      return Client.layer(pool, { ...address, ...options, isPooled, onStandby: sockets.replace })
     })
   )
 

@@ -56,7 +56,7 @@ export const database = Effect.gen(function* () {
       )
 }).pipe(Effect.catchCause(unreachable))
 
-/** Checks that the pooler of DATABASE_URL leads to the same database as DATABASE_DIRECT_URL. */
+/** Checks that the pooler of DATABASE_URL leads to the same database and tables as DATABASE_DIRECT_URL. */
 export const pooler = Effect.gen(function* () {
   const { databaseDirectUrl, databaseUrl } = yield* Settings
   if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
@@ -66,9 +66,18 @@ export const pooler = Effect.gen(function* () {
   const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`
     SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`
   const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])
-  return there?.id === here?.id
-    ? ok("DATABASE_URL and DATABASE_DIRECT_URL lead to the same database")
-    : failed("DATABASE_URL and DATABASE_DIRECT_URL lead to different databases", "Correct one of them.")
+  if (there?.id !== here?.id) {
+    return failed("DATABASE_URL and DATABASE_DIRECT_URL lead to different databases", "Correct one of them.")
+  }
+  const tables = (sql: SqlClient.SqlClient) => sql<{ found: boolean }>`
+    SELECT to_regclass('applied_migrations') IS NOT NULL AS found`
+  const [[fromServer], [fromPooler]] = yield* Effect.all([tables(direct), tables(pooled)])
+  return fromServer?.found === true && fromPooler?.found !== true
+    ? failed(
+        "The tables are not found through the pooler",
+        "Let the roles of both URLs have the same search_path (ALTER ROLE … SET search_path), and the right to use its schema."
+      )
+    : ok("DATABASE_URL and DATABASE_DIRECT_URL lead to the same database and its tables")
 }).pipe(
   Effect.scoped,
   Effect.catchCause(failure("Check DATABASE_URL, and that the pooler runs and takes connections from here."))

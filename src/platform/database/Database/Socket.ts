@@ -13,6 +13,32 @@ const keepAliveAfter = Duration.seconds(10)
 /** Time in which the server has to close a connection that the client has ended. */
 const closeTimeout = Duration.millis(250)
 
+/** The open connections of a process to one database. */
+export interface Sockets {
+  readonly add: (socket: Socket) => Socket
+  /**
+   * Destroys the connections that were opened more than a second ago. Newer ones stay: while an address leads to a standby only,
+   * they serve reads until another second has passed.
+   */
+  readonly replace: () => void
+}
+
+export const makeSockets = (): Sockets => {
+  const open = new Map<Socket, number>()
+  return {
+    add: (socket) => {
+      open.set(socket, performance.now())
+      return socket.once("close", () => void open.delete(socket))
+    },
+    replace: () => {
+      const before = performance.now() - Duration.toMillis(tick)
+      for (const [socket, openedAt] of open) {
+        if (openedAt < before) socket.destroy(new Error("The server of this connection is a standby"))
+      }
+    }
+  }
+}
+
 /**
  * Connects, and destroys the connection when a write has had no answer for `deadAfter` (null: no limit). After a failover
  * without a TCP reset, TCP alone would retransmit for a quarter of an hour. If the server does not close a connection that the

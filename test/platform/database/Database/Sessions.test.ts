@@ -50,3 +50,25 @@ layer(TestDatabase.layer)("a session with locks", (it) => {
       }).pipe(Effect.provide(operator))
   )
 })
+
+layer(TestDatabase.layer)("a session of every pool", (it) => {
+  it.effect("has the limits and the isolation of its pool, whatever the role sets", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [names] = yield* sql<{ role: string; database: string }>`
+      SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database`
+    const role = sql.literal(`${names?.role} IN DATABASE ${names?.database}`)
+    yield* sql`ALTER ROLE ${role} SET default_transaction_isolation = 'serializable'`
+    yield* sql`ALTER ROLE ${role} SET statement_timeout = '1ms'`
+    yield* sql`ALTER ROLE ${role} SET lock_timeout = '1ms'`
+    yield* sql`ALTER ROLE ${role} SET idle_session_timeout = '1ms'`
+    const expected = ["read committed", "0"]
+    for (const client of Object.values(clients)) {
+      const values = yield* Effect.provide(
+        settingsOf("default_transaction_isolation", "idle_session_timeout", "statement_timeout", "lock_timeout"),
+        Layer.provide(client, url)
+      )
+      assert.deepStrictEqual(values.slice(0, 2), expected)
+      assert.notInclude(values, "1ms")
+    }
+  })
+})
