@@ -65,7 +65,7 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
   yield* requireProject(sql, projectId)
   const changed = change(sql, projectId, CampaignId.make(id), changeOf({ operation }), yield* eventContext(projectId))
   const effect = sql`${changed.effect},
-    commanded AS (SELECT project_id FROM project, claim WHERE claim.changed),
+    commanded AS (SELECT project_id FROM claim WHERE changed),
     ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
   const request = command(projectId, {
     endpoint: { identifier: `operator.${operation}` },

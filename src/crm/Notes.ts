@@ -8,8 +8,7 @@ import { DealNotFound, NoteNotFound, VersionConflict } from "../api/Problems.ts"
 import { columnsOf, selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped, type Kind } from "../platform/mutations/Grouped.ts"
-import type { Command, Mutation, Refusal } from "../platform/mutations/Idempotency.ts"
-import { mutate } from "../platform/mutations/Mutate.ts"
+import type { Command, Refusal } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
@@ -27,6 +26,7 @@ export const makeNotes = Effect.gen(function* () {
   const pages = yield* Pages
   const creating = makeGrouped(mutations, create(sql))
   const patching = makeGrouped(mutations, patch(sql))
+  const removing = makeGrouped(mutations, remove(sql))
   return {
     list: (projectId: ProjectId, dealId: DealId, query: PageQuery) =>
       pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
@@ -42,8 +42,7 @@ export const makeNotes = Effect.gen(function* () {
       return yield* patching(command, yield* DateTime.nowAsDate, { ...path, ...changes })
     }),
     remove: Effect.fnUntraced(function* (command: Command, path: NotePath, expectedVersion: number) {
-      const removal = remove(sql, command.projectId, path, expectedVersion, yield* DateTime.nowAsDate)
-      return yield* mutate(mutations, command, removal)
+      return yield* removing(command, yield* DateTime.nowAsDate, { ...path, expectedVersion })
     })
   }
 })
@@ -83,7 +82,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
   args: { id: "text", dealId: "text", body: "text", authorKeyId: "text" },
   decided: () => sql`
     decided AS MATERIALIZED (
-      SELECT command.*, CASE WHEN deal.id IS NULL THEN 'note_not_found' END AS failure,
+      SELECT command.*, CASE WHEN deal.id IS NULL THEN 'note_not_found' END AS failure, NULL::text[] AS faults,
         command.id AS resource_id, true AS changed, 1 AS version
       FROM command LEFT JOIN LATERAL (
         SELECT id FROM deals WHERE project_id = command.project_id AND id = "dealId" OFFSET 0
@@ -96,6 +95,9 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
     )`,
   problems: { note_not_found: () => new NoteNotFound({ detail: details.deal_not_found }) }
 })
+
+const stored = (sql: Sql) =>
+  sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`
 
 interface NoteChange extends NotePatch, NotePath {}
 
@@ -114,9 +116,9 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
     decided AS MATERIALIZED (
       SELECT command.*,
         CASE
-          WHEN target.ord IS NULL THEN ${absent(sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`, "note_not_found")}
+          WHEN target.ord IS NULL THEN ${absent(stored(sql), "note_not_found")}
           WHEN old_version <> "expectedVersion" THEN 'version_conflict'
-        END AS failure,
+        END AS failure, NULL::text[] AS faults,
         command.id AS resource_id, differs AS changed,
         old_version + (old_version = "expectedVersion" AND differs)::int AS version
       FROM command LEFT JOIN target ON target.ord = command.ord
@@ -130,34 +132,33 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
   problems: { note_not_found, version_conflict }
 })
 
-const remove = (
-  sql: Sql,
-  projectId: ProjectId,
-  path: NotePath,
-  expectedVersion: number,
-  at: Date
-): Mutation<NoteNotFound | VersionConflict> => ({
-  at,
-  verdict: sql`
+interface NoteRemoval extends NotePath {
+  readonly expectedVersion: number
+}
+
+const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | VersionConflict> => ({
+  args: { id: "text", dealId: "text", expectedVersion: "bigint" },
+  record: ({ id }) => id,
+  decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
-      SELECT note.* FROM project, LATERAL (
-        SELECT version FROM notes
-        WHERE project_id = project.project_id AND id = ${path.id} AND deal_id = ${path.dealId}
-        FOR UPDATE
-      ) note
+      SELECT command.ord, note.* FROM ${inOrder}, LATERAL (
+        SELECT version AS old_version FROM notes
+        WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"
+        FOR UPDATE ${locked}
+      ) AS note
     ),
-    verdict AS (
-      SELECT
+    decided AS MATERIALIZED (
+      SELECT command.*,
         CASE
-          WHEN target.version IS NULL THEN 'note_not_found'
-          WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
-        END AS failure,
-        ${path.id}::text AS resource_id, true AS changed, target.version AS version
-      FROM project LEFT JOIN target ON true
+          WHEN target.ord IS NULL THEN ${absent(stored(sql), "note_not_found")}
+          WHEN old_version <> "expectedVersion" THEN 'version_conflict'
+        END AS failure, NULL::text[] AS faults,
+        command.id AS resource_id, true AS changed, old_version AS version
+      FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
-  effect: sql`
+  effect: () => sql`
     removed AS (
-      DELETE FROM notes USING claim WHERE notes.project_id = ${projectId} AND notes.id = ${path.id}
+      DELETE FROM notes USING claim WHERE notes.project_id = claim.project_id AND notes.id = claim.id
     )`,
   problems: { note_not_found, version_conflict }
 })

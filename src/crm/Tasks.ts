@@ -79,18 +79,18 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
  */
 const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
   const { at, projectId, traceparent } = context
-  return sql<{ readonly members: string; readonly appended: Appended }>`
+  return sql<{ readonly members: ReadonlyArray<string>; readonly appended: Appended }>`
     WITH ${project(sql, projectId)},
     given AS (
       SELECT project_id, ${task.title}::text AS title, ${task.dealId}::text AS deal_id, ${task.clientId}::text AS client_id,
              ${task.dueAt}::timestamptz AS due_at
       FROM project
     ),
-    verdict AS (SELECT concat(${sql.literal(missingReferences("given", ["dealId", "clientId"]))}) AS members FROM given),
+    verdict AS (SELECT array_remove(ARRAY[${sql.literal(missingReferences("given", ["dealId", "clientId"]))}], NULL) AS members FROM given),
     created AS (
       INSERT INTO tasks (project_id, id, title, deal_id, client_id, due_at, version, created_at)
       SELECT ${projectId}::text, ${id}::text, title, deal_id, client_id, due_at, 1, ${at}::timestamptz
-      FROM given, verdict WHERE members = ''
+      FROM given, verdict WHERE members = '{}'
       RETURNING *
     ),
     ${append(

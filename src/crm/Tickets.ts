@@ -3,54 +3,56 @@ import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
 import { details } from "../api/Details.ts"
-import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
+import type { TicketId } from "../api/schema/Ids.ts"
 import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
-import type { Command, Mutation } from "../platform/mutations/Idempotency.ts"
-import { mutate } from "../platform/mutations/Mutate.ts"
+import { type Kind, makeGrouped } from "../platform/mutations/Grouped.ts"
+import type { Command } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 
 /** Makes the command that rates a resolved or closed ticket. A new rating replaces the operator's earlier rating. */
 export const makeRateTicket = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const mutations = yield* Mutations
-  return (command: Command, id: TicketId, rating: TicketRating) =>
-    Effect.flatMap(DateTime.nowAsDate, (now) =>
-      mutate(mutations, command, rate(sql, command.projectId, id, rating, now))
-    )
+  const rating = makeGrouped(yield* Mutations, rate(sql))
+  return (command: Command, id: TicketId, { comment = null, score }: TicketRating) =>
+    Effect.flatMap(DateTime.nowAsDate, (now) => rating(command, now, { id, score, comment }))
 })
 
-const rate = (
-  sql: SqlClient.SqlClient,
-  projectId: ProjectId,
-  id: TicketId,
-  { comment = null, score }: TicketRating,
-  at: Date
-): Mutation<TicketNotFound | TicketNotRateable | RatingCustomerOwned> => ({
-  at,
-  verdict: sql`
+interface Rating {
+  readonly id: TicketId
+  readonly score: number
+  readonly comment: string | null
+}
+
+const isRateable = `status IN (${rateable.map((status) => `'${status}'`).join(", ")})`
+
+const rate = (sql: SqlClient.SqlClient): Kind<Rating, TicketNotFound | TicketNotRateable | RatingCustomerOwned> => ({
+  args: { id: "text", score: "smallint", comment: "text" },
+  record: ({ id }) => id,
+  decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
-      SELECT ticket.* FROM project, LATERAL (
-        SELECT * FROM tickets WHERE project_id = project.project_id AND id = ${id} FOR NO KEY UPDATE
-      ) ticket
+      SELECT command.ord, ticket.*, (rating_score, rating_comment) IS DISTINCT FROM (score, comment) AS differs
+      FROM ${inOrder}, LATERAL (
+        SELECT status, rating_by, rating_score, rating_comment, version AS old_version FROM tickets
+        WHERE project_id = command.project_id AND id = command.id
+        FOR NO KEY UPDATE ${locked}
+      ) AS ticket
     ),
-    verdict AS (
-      SELECT
+    decided AS MATERIALIZED (
+      SELECT command.*,
         CASE
-          WHEN target.id IS NULL THEN 'ticket_not_found'
-          WHEN target.status <> ALL(${[...rateable]}::text[]) THEN 'ticket_not_rateable'
-          WHEN target.rating_by = 'customer' THEN 'rating_customer_owned'
-        END AS failure,
-        ${id}::text AS resource_id, differs AS changed, target.version + differs::int AS version
-      FROM project LEFT JOIN target ON true, LATERAL (
-        SELECT (target.rating_score, target.rating_comment) IS DISTINCT FROM (${score}::smallint, ${comment}::text)
-      ) AS difference (differs)
+          WHEN target.ord IS NULL THEN ${absent(sql`SELECT FROM tickets WHERE project_id = command.project_id AND id = command.id`, "ticket_not_found")}
+          WHEN NOT ${sql.literal(isRateable)} THEN 'ticket_not_rateable'
+          WHEN rating_by = 'customer' THEN 'rating_customer_owned'
+        END AS failure, NULL::text[] AS faults,
+        command.id AS resource_id, differs AS changed, old_version + differs::int AS version
+      FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
-  effect: sql`
+  effect: () => sql`
     rated AS (
-      UPDATE tickets SET rating_score = ${score}::smallint, rating_comment = ${comment}::text, rating_by = 'operator',
+      UPDATE tickets SET rating_score = claim.score, rating_comment = claim.comment, rating_by = 'operator',
         version = tickets.version + 1
       FROM claim
-      WHERE tickets.project_id = ${projectId} AND tickets.id = ${id} AND claim.changed
+      WHERE tickets.project_id = claim.project_id AND tickets.id = claim.id AND claim.changed
     )`,
   problems: {
     ticket_not_found: () => new TicketNotFound({ detail: details.ticket_not_found }),

@@ -85,7 +85,7 @@ export const domains = [
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/MessageList.ts", "console/Outage")("AND messages.available_at IS NULL", ""),
-  mutating("campaigns/CampaignControl.ts", "console/Browser")("claim WHERE claim.changed", "claim WHERE false"),
+  mutating("campaigns/CampaignControl.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),

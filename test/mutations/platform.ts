@@ -96,8 +96,8 @@ export const platform = [
   bearer("!credential.scopes.includes(access.scope)", "false"),
   credentials("entry.expiresAt <= now", "false"),
   credentials(
-    "Math.min(Duration.toMillis(left), expiresAt.getTime() - clock.currentTimeMillisUnsafe())",
-    "Duration.toMillis(left)"
+    "Math.min(until, monotonicMillis(clock) + expiresAt.getTime() - clock.currentTimeMillisUnsafe())",
+    "until"
   ),
   credentials("AND k.revoked_at IS NULL", ""),
   credentials("const usageResolution = 60_000", "const usageResolution = 600_000"),

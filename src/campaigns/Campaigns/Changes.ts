@@ -119,42 +119,42 @@ export const changeOf = (
 const none = (sql: Sql) => sql.literal("")
 
 /**
- * SQL for the names of the command's members that reference a missing record, each after a space. Takes no lock, because
+ * SQL for an array of the command's members that reference a missing record. Takes no lock, because
  * templates and channels are never removed.
  */
 const missingReferences = (sql: Sql, projectId: ProjectId, { channelId, templateId, templateVersion }: References) => {
   const templates = sql`SELECT FROM templates WHERE project_id = ${projectId} AND id = ${templateId ?? null}::text`
-  return sql`concat(
+  return sql`array_remove(ARRAY[
     CASE
       WHEN ${templateId ?? null}::text IS NULL
-        OR EXISTS (${templates} AND version = ${templateVersion ?? null}::bigint) THEN ''
-      WHEN EXISTS (${templates}) THEN ' templateVersion'
-      ELSE ' templateId'
+        OR EXISTS (${templates} AND version = ${templateVersion ?? null}::bigint) THEN NULL
+      WHEN EXISTS (${templates}) THEN 'templateVersion'
+      ELSE 'templateId'
     END,
     CASE WHEN ${channelId ?? null}::text IS NOT NULL AND NOT EXISTS (
       SELECT FROM channels WHERE project_id = ${projectId} AND id = ${channelId ?? null}::text
-    ) THEN ' channelId' END
-  )`
+    ) THEN 'channelId' END
+  ], NULL)`
 }
 
 const referenceConflicts = (sql: Sql, projectId: ProjectId, references: References) => sql`
-  WHEN ${missingReferences(sql, projectId, references)} <> ''
-    THEN 'campaign_reference_not_found' || ${missingReferences(sql, projectId, references)}
+  WHEN ${missingReferences(sql, projectId, references)} <> '{}'
+    THEN array_prepend('campaign_reference_not_found', ${missingReferences(sql, projectId, references)})
   WHEN EXISTS (
     SELECT FROM channels
     WHERE project_id = ${projectId} AND id = ${references.channelId ?? null}::text AND status = 'revoked'
-  ) THEN 'campaign_state_conflict channel'`
+  ) THEN ARRAY['campaign_state_conflict', 'channel']`
 
-/** SQL for the parts that a campaign lacks before it can be scheduled, each after a space. */
-const lacking = `concat(
-  CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN ' primary_route' END,
-  CASE WHEN frozen.id IS NULL THEN ' audience' WHEN frozen.eligible_count = 0 THEN ' eligible_recipients' END
-)`
+/** SQL for an array of the parts that a campaign lacks before it can be scheduled. */
+const lacking = `array_remove(ARRAY[
+  CASE WHEN num_nulls(target.primary_template_id, target.primary_channel_id) > 0 THEN 'primary_route' END,
+  CASE WHEN frozen.id IS NULL THEN 'audience' WHEN frozen.eligible_count = 0 THEN 'eligible_recipients' END
+], NULL)`
 
 const startConflicts = (sql: Sql, { fault, timeZone }: Start) => sql`
-  WHEN project.time_zone <> ${timeZone}::text THEN 'zone_changed ' || project.time_zone
-  WHEN ${fault}::text IS NOT NULL THEN 'schedule_invalid ' || ${fault}::text
-  WHEN ${sql.literal(lacking)} <> '' THEN 'campaign_not_ready' || ${sql.literal(lacking)}`
+  WHEN command.time_zone <> ${timeZone}::text THEN ARRAY['zone_changed', command.time_zone]
+  WHEN ${fault}::text IS NOT NULL THEN ARRAY['schedule_invalid', ${fault}::text]
+  WHEN ${sql.literal(lacking)} <> '{}' THEN array_prepend('campaign_not_ready', ${sql.literal(lacking)})`
 
 export const change = (
   sql: Sql,

@@ -56,7 +56,7 @@ export const freeze = (
     conflicts: sql`
       WHEN ${filter.segmentId}::text IS NOT NULL AND NOT EXISTS (
         SELECT FROM segments WHERE segments.project_id = ${projectId} AND segments.id = ${filter.segmentId}::text
-      ) THEN 'campaign_reference_not_found segmentId'`,
+      ) THEN ARRAY['campaign_reference_not_found', 'segmentId']`,
     changed: sql`true`,
     version: sql`target.version + 1`,
     effect: sql`

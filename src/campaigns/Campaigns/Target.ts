@@ -43,8 +43,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
     new VersionConflict({ detail: detailOf.version_conflict("campaign", version), currentVersion: version }),
   campaign_reference_not_found: ({ faults }) =>
     new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") }),
-  // The text of a failure is split at spaces, so `faults` has the words of the detail.
-  schedule_invalid: ({ faults }) => new ScheduleInvalid({ detail: faults.join(" ") }),
+  schedule_invalid: ({ faults: [detail = ""] }) => new ScheduleInvalid({ detail }),
   campaign_not_ready: ({ faults }) =>
     new CampaignNotReady({
       detail: detailOf.campaign_not_ready(faults),
@@ -62,10 +61,10 @@ export const stateAfter = (operation: Operation): string =>
     .join(" ")} END`
 
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
-  WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'`
+  WHEN target.version <> ${expectedVersion}::bigint THEN ARRAY['version_conflict']`
 
 /**
- * A command on a campaign. Its SQL can use the rows `project`, `target` (the campaign) and `frozen` (its audience), and what
+ * A command on a campaign. Its SQL can use the rows `command`, `target` (the campaign) and `frozen` (its audience), and what
  * `from` joins.
  */
 interface Parts {
@@ -76,7 +75,10 @@ interface Parts {
   /** Common table expressions that `from` joins, each followed by a comma. */
   readonly before?: Statement.Fragment
   readonly from?: Statement.Fragment
-  /** A `WHEN … THEN …` for each conflict, in the order of their priority. The conflict of the state comes before all of them. */
+  /**
+   * A `WHEN … THEN ARRAY[code, …faults]` for each conflict, in the order of their priority. The conflict of the state comes before
+   * all of them.
+   */
   readonly conflicts?: Statement.Fragment
   readonly changed: Statement.Fragment
   /** The campaign's version after the command. */
@@ -96,32 +98,32 @@ export const commandOn = (
   { at, before, changed, conflicts, effect, from, id, operation, projectId, resourceId, version }: Parts
 ): Mutation<Conflict> => ({
   at,
-  verdict: sql`
+  decided: sql`
     target AS MATERIALIZED (
-      SELECT campaign.* FROM project, LATERAL (
-        SELECT * FROM campaigns WHERE project_id = project.project_id AND id = ${id} FOR UPDATE
+      SELECT campaign.* FROM command, LATERAL (
+        SELECT * FROM campaigns WHERE project_id = command.project_id AND id = ${id} FOR UPDATE
       ) campaign
     ),
     ${before ?? sql.literal("")}
     checked AS (
       SELECT
         CASE
-          WHEN target.id IS NULL THEN 'campaign_not_found'
-          WHEN ${sql.literal(stateAfter(operation))} IS NULL THEN 'campaign_state_conflict ' || target.status
+          WHEN target.id IS NULL THEN ARRAY['campaign_not_found']
+          WHEN ${sql.literal(stateAfter(operation))} IS NULL THEN ARRAY['campaign_state_conflict', target.status]
           ${conflicts ?? sql.literal("")}
-        END AS failure,
+        END AS refusal,
         ${changed} AS changed, target.version AS current_version, ${version} AS next_version
-      FROM project LEFT JOIN target ON true
+      FROM command LEFT JOIN target ON true
         LEFT JOIN audiences AS frozen ON frozen.project_id = ${projectId} AND frozen.id = target.audience_id
         ${from ?? sql.literal("")}
       -- A command that has waited for a freeze reads the new campaign, but its snapshot lacks the new audience. It returns no
       -- row, and is retried.
       WHERE target.audience_id IS NULL OR frozen.id IS NOT NULL
     ),
-    verdict AS (
-      SELECT failure, ${resourceId ?? id}::text AS resource_id, changed,
-        CASE WHEN failure IS NULL THEN next_version ELSE current_version END AS version
-      FROM checked
+    decided AS MATERIALIZED (
+      SELECT command.*, refusal[1] AS failure, refusal[2:] AS faults, ${resourceId ?? id}::text AS resource_id, changed,
+        CASE WHEN refusal IS NULL THEN next_version ELSE current_version END AS version
+      FROM command, checked
     )`,
   effect,
   problems: problemsOf(operation)

@@ -25,7 +25,7 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
         CASE
           WHEN capacity.free <= 0 THEN 'contact_capacity_exhausted'
           WHEN ${rank("command.project_id")} > capacity.free THEN ${crowded("contact_capacity_exhausted")}
-        END AS failure,
+        END AS failure, NULL::text[] AS faults,
         command.id AS resource_id, true AS changed, 1 AS version
       FROM command LEFT JOIN capacity ON capacity.project_id = command.project_id
     )`,

@@ -61,7 +61,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
           WHEN moved AND next.status = 'active'
             AND ${rank("command.project_id, moved AND next.status = 'active'")} > capacity.free
             THEN ${crowded("contact_capacity_exhausted")}
-        END AS failure,
+        END AS failure, NULL::text[] AS faults,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command
         LEFT JOIN next ON next.ord = command.ord

@@ -39,17 +39,20 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
         ) AS place ON true
     ),
     decided AS MATERIALIZED (
-      SELECT next.*, 'deal_reference_not_found' || nullif(concat(
+      SELECT next.*, CASE WHEN faults <> '{}' THEN 'deal_reference_not_found' END AS failure, faults,
+        id AS resource_id, true AS changed, 1 AS version
+      FROM next, LATERAL (
+        SELECT array_remove(ARRAY[
           ${sql.literal(missingReferences("next", references))},
           CASE
-            WHEN next.stage_id IS NOT NULL THEN ''
-            WHEN next.pipeline_id IS NULL THEN ' defaultPipeline'
-            WHEN ${sql.literal(pipelineExists)} THEN ' stageId'
-            ELSE ' pipelineId'
+            WHEN next.stage_id IS NOT NULL THEN NULL
+            WHEN next.pipeline_id IS NULL THEN 'defaultPipeline'
+            WHEN ${sql.literal(pipelineExists)} THEN 'stageId'
+            ELSE 'pipelineId'
           END
-        ), '') AS failure,
-        id AS resource_id, true AS changed, 1 AS version
-      FROM next
+        ], NULL) AS faults
+        OFFSET 0
+      ) AS missing
     )`,
   effect: () => sql`
     created AS (

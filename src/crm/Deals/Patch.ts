@@ -47,10 +47,11 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
       SELECT command.*, ${sql.literal(nextValues)}, before,
         CASE
           WHEN checked.ord IS NULL THEN ${form.absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
-          WHEN invalid <> '' THEN 'validation_failed' || invalid
+          WHEN invalid <> '{}' THEN 'validation_failed'
           WHEN immovable THEN 'deal_status_invalid'
-          WHEN missing_references <> '' THEN 'deal_reference_not_found' || missing_references
+          WHEN missing_references <> '{}' THEN 'deal_reference_not_found'
         END AS failure,
+        CASE WHEN invalid <> '{}' THEN invalid ELSE missing_references END AS faults,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command LEFT JOIN checked ON checked.ord = command.ord
     )`,
@@ -120,25 +121,25 @@ const checkedDeals = (sql: SqlClient.SqlClient) => sql`
   checked AS (
     SELECT
       next.*,
-      concat(
+      array_remove(ARRAY[
         CASE
-          WHEN next.amount_minor IS NOT NULL AND next.currency IS NULL THEN ' currency'
-          WHEN next.amount_minor IS NULL AND next.currency IS NOT NULL THEN ' amountMinor'
+          WHEN next.amount_minor IS NOT NULL AND next.currency IS NULL THEN 'currency'
+          WHEN next.amount_minor IS NULL AND next.currency IS NOT NULL THEN 'amountMinor'
         END,
-        CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN ' lostReason' END
-      ) AS invalid,
-      concat(
+        CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN 'lostReason' END
+      ], NULL) AS invalid,
+      array_remove(ARRAY[
         ${sql.literal(missingReferences("given", references))},
         CASE
           WHEN EXISTS (
             SELECT FROM stages
             WHERE stages.project_id = next.project_id AND stages.pipeline_id = next.pipeline_id
               AND stages.id = next.stage_id
-          ) THEN ''
-          WHEN ${sql.literal(pipelineExists)} THEN ' stageId'
-          ELSE ' pipelineId'
+          ) THEN NULL
+          WHEN ${sql.literal(pipelineExists)} THEN 'stageId'
+          ELSE 'pipelineId'
         END
-      ) AS missing_references,
+      ], NULL) AS missing_references,
       next.status <> old_status AND (old_status, next.status) NOT IN (${sql.literal(statusMoves)}) AS immovable
     FROM next, LATERAL (
       SELECT next.project_id, p->>'clientId' AS client_id, p->>'organizationId' AS organization_id,

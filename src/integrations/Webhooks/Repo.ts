@@ -19,20 +19,20 @@ type Sql = SqlClient.SqlClient
 
 /**
  * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, and the
- * secrets are read from the same snapshot. If the locked webhook has another version, the statement returns no verdict, and the
+ * secrets are read from the same snapshot. If the locked webhook has another version, the statement returns no row, and the
  * command is tried again.
  */
 const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   installation AS MATERIALIZED (
-    SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
+    SELECT installations.id FROM command JOIN installations USING (project_id) WHERE installations.id = ${id}
   ),
   target AS MATERIALIZED (
-    SELECT webhook.* FROM project, LATERAL (
-      SELECT * FROM webhooks WHERE project_id = project.project_id AND installation_id = ${id} FOR NO KEY UPDATE
+    SELECT webhook.* FROM command, LATERAL (
+      SELECT * FROM webhooks WHERE project_id = command.project_id AND installation_id = ${id} FOR NO KEY UPDATE
     ) webhook
   ),
   seen AS MATERIALIZED (
-    SELECT webhooks.version FROM project JOIN webhooks USING (project_id) WHERE installation_id = ${id}
+    SELECT webhooks.version FROM command JOIN webhooks USING (project_id) WHERE installation_id = ${id}
   )`
 
 const version_conflict = ({ version }: Refusal) =>
@@ -70,14 +70,14 @@ export const configure = (
   at: Date
 ): Mutation<InstallationNotFound | SecretNotOpened | SecretReplaced | VersionConflict | WebhookReferenceInvalid> => ({
   at,
-  verdict: sql`
+  decided: sql`
     ${target(sql, id)},
     in_force AS (
       SELECT sealed FROM webhook_secrets
       WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'
     ),
-    verdict AS (
-      SELECT
+    decided AS MATERIALIZED (
+      SELECT command.*,
         CASE
           -- Checked here, so that a repeated command returns its first outcome even if the URL is no longer allowed.
           WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
@@ -85,13 +85,13 @@ export const configure = (
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
           WHEN in_force.sealed IS DISTINCT FROM ${current?.sealed ?? null}::bytea THEN 'secret_replaced'
           WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'
-        END AS failure,
+        END AS failure, NULL::text[] AS faults,
         ${id}::text AS resource_id, changed,
         CASE
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
           ELSE coalesce(target.version, 0) + changed::int
         END AS version
-      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true LEFT JOIN in_force ON true, LATERAL (
+      FROM command LEFT JOIN installation ON true LEFT JOIN target ON true LEFT JOIN in_force ON true, LATERAL (
         SELECT (target.endpoint_url, target.event_types, target.enabled)
           IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)
       ) AS difference (changed)
@@ -144,18 +144,18 @@ export const rotate = (
   at: Date
 ): Mutation<InstallationNotFound | VersionConflict | WebhookStateConflict> => ({
   at,
-  verdict: sql`
+  decided: sql`
     ${target(sql, id)},
-    verdict AS (
-      SELECT
+    decided AS MATERIALIZED (
+      SELECT command.*,
         CASE
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN target.version IS NULL THEN 'webhook_state_conflict'
           WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
-        END AS failure,
+        END AS failure, NULL::text[] AS faults,
         ${id}::text AS resource_id, true AS changed,
         target.version + (target.version = ${expectedVersion}::bigint)::int AS version
-      FROM project LEFT JOIN installation ON true LEFT JOIN target ON true
+      FROM command LEFT JOIN installation ON true LEFT JOIN target ON true
       WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)
     )`,
   effect: sql`
@@ -169,7 +169,7 @@ export const rotate = (
     expired AS (
       DELETE FROM webhook_secrets USING claim
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
-        AND version NOT IN (
+        AND webhook_secrets.version NOT IN (
           SELECT version FROM webhook_secrets
           WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at > now()
           ORDER BY version DESC LIMIT ${signingSecretsMax - 1}::int

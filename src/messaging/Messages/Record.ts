@@ -68,18 +68,18 @@ export const create = (
   leaseEnd: Statement.Fragment
 ): Mutation<ConversationNotFound> => ({
   at,
-  verdict: sql`
+  decided: sql`
     conversation AS MATERIALIZED (
       SELECT conversations.id, conversations.address, channels.id AS channel_id, channels.provider_type,
         channels.status, channels.config, channels.status = 'active' AS active
-      FROM project JOIN conversations USING (project_id)
+      FROM command JOIN conversations USING (project_id)
         JOIN channels ON channels.project_id = conversations.project_id AND channels.id = conversations.channel_id
       WHERE conversations.id = ${message.conversationId}
     ),
-    verdict AS (
-      SELECT CASE WHEN conversation.id IS NULL THEN 'conversation_not_found' END AS failure,
-        ${message.id}::text AS resource_id, true AS changed, NULL::int AS version
-      FROM project LEFT JOIN conversation ON true
+    decided AS MATERIALIZED (
+      SELECT command.*, CASE WHEN conversation.id IS NULL THEN 'conversation_not_found' END AS failure,
+        NULL::text[] AS faults, ${message.id}::text AS resource_id, true AS changed, NULL::int AS version
+      FROM command LEFT JOIN conversation ON true
     )`,
   effect: sql`
     message AS (

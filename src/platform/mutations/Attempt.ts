@@ -6,7 +6,10 @@ import type { SqlClient, Statement } from "effect/sql"
 
 export interface Attempt<Returned> {
   readonly ord: number
+  /** The code of the problem that a failed guard gives; null if no guard failed. */
   readonly failure: string | null
+  /** What the problem is about, such as the references that are missing. */
+  readonly faults: ReadonlyArray<string> | null
   readonly resourceId: string
   readonly changed: boolean
   readonly version: number | null
@@ -21,13 +24,12 @@ interface Parts {
   readonly isOne: boolean
   /**
    * Common table expressions over `command (ord, project_id, key, fingerprint, at, contact_capacity, default_pipeline_id,
-   * time_zone, …arguments)`. The last one is `decided`: the commands with `failure`, `resource_id`, `changed` and `version`.
+   * time_zone, …arguments)`. The last one is `decided`: the columns of `command`, `failure text`, `faults text[]`,
+   * `resource_id`, `changed`, `version` and those that the effect needs.
    */
   readonly decided: Statement.Fragment
-  /** The select list of the common table expression `claim`, from the columns of `decided`. */
-  readonly claim: Statement.Fragment
   /**
-   * Common table expressions that apply the changes of the commands in `claim`. `claim` has the commands whose keys this
+   * Common table expressions that apply the changes of the commands in `claim`. `claim` has the rows of `decided` whose keys this
    * statement has inserted.
    */
   readonly effect: Statement.Fragment
@@ -46,10 +48,7 @@ interface Parts {
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the
  * planner could choose a scan while a table is small, and PostgreSQL would keep the plan when the table has grown.
  */
-export const attempt = <Returned>(
-  sql: SqlClient.SqlClient,
-  { requested, claim, decided, effect, isOne, returning }: Parts
-) =>
+export const attempt = <Returned>(sql: SqlClient.SqlClient, { requested, decided, effect, isOne, returning }: Parts) =>
   sql<Attempt<Returned>>`
     WITH ${isOne ? enterOne(sql, requested) : enterMany(sql, requested)},
     ${decided},
@@ -61,9 +60,9 @@ export const attempt = <Returned>(
       ON CONFLICT (project_id, key) DO NOTHING
       RETURNING project_id, key
     ),
-    claim AS MATERIALIZED (SELECT ${claim} FROM claimed JOIN decided USING (project_id, key)),
+    claim AS MATERIALIZED (SELECT decided.* FROM claimed JOIN decided USING (project_id, key)),
     ${effect}
-    SELECT ord, failure, resource_id AS "resourceId", changed, version,
+    SELECT ord, failure, faults, resource_id AS "resourceId", changed, version,
            ${sql.literal(isOne ? "EXISTS (SELECT FROM claimed)" : "ord = ANY(ARRAY(SELECT ord FROM claim))")} AS claimed,
            ${returning ?? sql.literal("NULL")} AS returned
     FROM decided`

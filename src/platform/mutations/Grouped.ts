@@ -56,7 +56,7 @@ export interface Kind<Args, Problem> {
   readonly record?: (args: Args) => string
   /**
    * Common table expressions that lock the records and check the guards. The last one is named `decided`: it has the columns
-   * of `command`, and `failure`, `resource_id`, `changed`, `version` and the columns that the effect needs.
+   * of `command`, and `failure`, `faults`, `resource_id`, `changed`, `version` and the columns that the effect needs.
    */
   readonly decided: (form: Form) => Statement.Fragment
   /**
@@ -212,7 +212,6 @@ const textOf = <Args, Problem>(
     requested,
     isOne: form.isOne === true,
     decided: decided(form),
-    claim: sql`decided.*`,
     effect: effect(form),
     returning: returning?.(form)
   }).compile()

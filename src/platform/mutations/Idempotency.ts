@@ -50,23 +50,17 @@ export interface Refusal {
    * record.
    */
   readonly version: number | null
-  /** The faults of the request: the words after the code in `failure` (see `Mutation.verdict`). */
+  /** What the problem is about, such as the references that are missing. */
   readonly faults: ReadonlyArray<string>
 }
 
-/** For each code at the start of a `failure`, the function that makes the problem. */
+/** For each `failure` of a statement, the function that makes the problem. */
 export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
 
-/** A mutation for `mutate`, as SQL: common table expressions before the key is stored (`verdict`) and after it (`effect`). */
+/** A mutation of one command for `mutate`, in the dialect of `Attempt.ts`. */
 export interface Mutation<Problem> {
   readonly at: Date
-  /**
-   * Locks the records, checks the guards, and ends in one row of `verdict (failure text, resource_id text, changed boolean,
-   * version int)`. `failure` is the code of a problem and the faults, separated by spaces; null if no guard failed. The
-   * expressions can read the project from `project (project_id, contact_capacity, default_pipeline_id, time_zone)`.
-   */
-  readonly verdict: Statement.Fragment
-  /** Applies the change from `claim (changed boolean)`, which is empty when a guard failed or the key is taken. */
+  readonly decided: Statement.Fragment
   readonly effect: Statement.Fragment
   /** An expression over the common table expressions, for a value that only the first run returns. */
   readonly returning?: Statement.Fragment

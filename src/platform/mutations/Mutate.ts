@@ -14,7 +14,7 @@ import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 export const mutate = <Problem, Returned = null>(
   client: MutationClient,
   command: Command,
-  { at, effect, problems, returning, verdict }: Mutation<Problem>
+  { at, decided, effect, problems, returning }: Mutation<Problem>
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
   const { permits, sql } = client
   const { fingerprint, key, projectId } = command
@@ -23,13 +23,7 @@ export const mutate = <Problem, Returned = null>(
       SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
         ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
     isOne: true,
-    decided: sql`
-      project AS (SELECT * FROM command),
-      ${verdict},
-      decided AS MATERIALIZED (
-        SELECT command.*, verdict.failure, verdict.resource_id, verdict.changed, verdict.version FROM command, verdict
-      )`,
-    claim: sql`ord, changed`,
+    decided,
     effect,
     returning
   })

@@ -54,7 +54,7 @@ export const outcomeOf = <Problem, Returned>(
         client.keys.add(command)
         return replay(command, first)
       }
-      if (attempt.failure !== null) return problemOf(attempt, attempt.failure, problems)
+      if (attempt.failure !== null) return problemOf(attempt.failure, attempt, problems)
       // The key was taken during the attempt, and was pruned before the look-up. It is free for the next attempt.
       return outcomeOf(client, command, problems, run)
     })
@@ -70,15 +70,14 @@ const replay = ({ fingerprint }: Command, first: Stored): Effect.Effect<Outcome<
       )
 
 const problemOf = <Problem>(
-  { version }: Pick<Attempt<unknown>, "version">,
   failure: string,
+  { faults, version }: Pick<Attempt<unknown>, "faults" | "version">,
   problems: Problems<Problem>
 ): Effect.Effect<never, Problem> => {
-  const [code = "", ...faults] = failure.split(" ")
-  const problem = problems[code]
+  const problem = problems[failure]
   return problem === undefined
-    ? Effect.die(new Error(`A mutation failed for an unknown reason: ${code}`))
-    : Effect.fail(problem({ version, faults }))
+    ? Effect.die(new Error(`A mutation failed for an unknown reason: ${failure}`))
+    : Effect.fail(problem({ version, faults: faults ?? [] }))
 }
 
 const receipt = ({ changed, resourceId, version }: Pick<Stored, "changed" | "resourceId" | "version">) => ({

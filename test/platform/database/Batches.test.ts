@@ -34,6 +34,7 @@ describe("coalesced calls", () => {
     function* () {
       const { batches, double } = doubling()
       yield* Effect.forEach([1, 2], double, { concurrency: "unbounded" })
+      yield* Effect.promise(() => new Promise<void>((resolve) => setImmediate(resolve)))
       yield* Effect.forEach([3, 4], double, { concurrency: "unbounded" })
       assert.deepStrictEqual(batches, [
         [1, 2],

@@ -50,34 +50,35 @@ export const retry = (
   at: Date
 ): Mutation<InstallationNotFound | WebhookReferenceInvalid | WebhookStateConflict> => ({
   at,
-  verdict: sql`
+  decided: sql`
     installation AS MATERIALIZED (
-      SELECT installations.id FROM project JOIN installations USING (project_id) WHERE installations.id = ${id}
+      SELECT installations.id FROM command JOIN installations USING (project_id) WHERE installations.id = ${id}
     ),
     webhook AS MATERIALIZED (
       -- Locked until the delivery is pending again, so that the webhook is not disabled in between.
-      SELECT locked.* FROM project, LATERAL (
+      SELECT locked.* FROM command, LATERAL (
         SELECT enabled, event_types FROM webhooks
-        WHERE project_id = project.project_id AND installation_id = ${id} FOR SHARE
+        WHERE project_id = command.project_id AND installation_id = ${id} FOR SHARE
       ) locked
     ),
     target AS MATERIALIZED (
-      SELECT delivery.* FROM project, LATERAL (
+      SELECT delivery.* FROM command, LATERAL (
         SELECT * FROM deliveries
-        WHERE project_id = project.project_id AND id = ${deliveryId} AND installation_id = ${id}
+        WHERE project_id = command.project_id AND id = ${deliveryId} AND installation_id = ${id}
         FOR NO KEY UPDATE
       ) delivery
     ),
-    verdict AS (
-      SELECT
+    decided AS MATERIALIZED (
+      SELECT command.*,
         CASE
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN target.id IS NULL THEN 'webhook_reference_invalid'
-          ELSE 'webhook_state_conflict ' || ${sql.literal(refusal)}
-        END AS failure,
+          WHEN refusal IS NOT NULL THEN 'webhook_state_conflict'
+        END AS failure, ARRAY[refusal] AS faults,
         ${deliveryId}::text AS resource_id, true AS changed, NULL::int AS version
-      FROM project LEFT JOIN installation ON true LEFT JOIN webhook ON true LEFT JOIN target ON true
-        LEFT JOIN events ON events.project_id = target.project_id AND events.id = target.event_id
+      FROM command LEFT JOIN installation ON true LEFT JOIN webhook ON true LEFT JOIN target ON true
+        LEFT JOIN events ON events.project_id = target.project_id AND events.id = target.event_id,
+        LATERAL (SELECT ${sql.literal(refusal)} AS refusal OFFSET 0) AS reason
     )`,
   effect: sql`
     retried AS (
