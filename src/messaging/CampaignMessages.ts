@@ -14,9 +14,9 @@ type Sql = SqlClient.SqlClient
  * message. Returns no row for an existing message that is not waiting.
  */
 export const makeMessages = (sql: Sql, terms: Terms) => sql`
-  INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type, address,
-    text, status, attempts, attempting, attempt_log, available_at, worker_id, traceparent, created_at, updated_at)
-  SELECT project_id, message_id, campaign_id, audience_id, position, channel_id, provider_type, address,
+  INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type,
+    provider_version, address, text, status, attempts, attempting, attempt_log, available_at, worker_id, traceparent, created_at, updated_at)
+  SELECT project_id, message_id, campaign_id, audience_id, position, channel_id, provider_type, provider_version, address,
     text, 'pending', attempts + 1, true,
     jsonb_build_array(${startedAttempt(sql, "attempts + 1", instant(sql, sql`send_at`))}),
     send_at + ${terms.leaseMillis}::float8 * interval '1 millisecond', ${workerOf(terms)}::bigint, traceparent,
@@ -25,10 +25,12 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
   ON CONFLICT (project_id, id) DO UPDATE SET attempting = true, attempts = excluded.attempts,
     attempt_log = message.attempt_log || (excluded.attempt_log -> -1),
     available_at = excluded.available_at, worker_id = excluded.worker_id,
-    provider_type = excluded.provider_type, address = excluded.address
+    provider_type = excluded.provider_type, provider_version = excluded.provider_version,
+    address = excluded.address
   WHERE NOT message.attempting AND message.available_at IS NULL AND ${isWaiting(sql, "message.status")}
     AND message.attempts < excluded.attempts
-  RETURNING project_id, id AS message_id, attempts AS number, text, ${sql.literal(uncalledAttempts)} AS uncalled`
+  RETURNING project_id, id AS message_id, attempts AS number, text, ${sql.literal(uncalledAttempts)} AS uncalled,
+    (extract(epoch FROM ${terms.now} - created_at) * 1000)::float8 AS age`
 
 /** Gives up the waiting messages of the recipients in the CTE `abandoned`. No attempt follows. */
 export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`

@@ -13,8 +13,8 @@
  *
  * Modes of the loop:
  *   - `taking`: the loop asks sources for attempts, within the permits of the channel and of this process
- *     (`providers/ChannelLimits.ts`). For campaigns, a channel with an open circuit has no permit, or one for its probe, so
- *     recipients wait. Messages of conversations are taken when they are due, whatever the circuit.
+ *     (`providers/ChannelLimits.ts`). A channel with an open circuit has no permit, or one for its probe, so its messages and
+ *     recipients wait.
  *   - `draining`: no attempts are taken; attempts in flight finish.
  *   - `ending`: attempts that a source returns now are not made. They are postponed; lost ones are recorded as unknown.
  *
@@ -95,9 +95,9 @@ export class MessageLoop extends Context.Service<
         )
 
       // Uninterruptible, so that each attempt that a source leases is made or given back.
-      const take = (source: Source, circuits: boolean) =>
+      const take = (source: Source) =>
         Effect.gen(function* () {
-          const { free, ...limits } = channels.limits({ circuits })
+          const { free, ...limits } = channels.limits()
           if (mode !== "taking" || free === 0) return
           const terms = {
             now: yield* clock,
@@ -118,7 +118,7 @@ export class MessageLoop extends Context.Service<
         yield* untraced(statement(endLeasesOfDead(sql, now, worker.isDead(sql, sql`worker_id`))))
       })
 
-      const due = take((terms) => claim(sql, terms), false)
+      const due = take((terms) => claim(sql, terms))
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, due)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
       if (yield* MetricsEnabled) {
@@ -129,7 +129,7 @@ export class MessageLoop extends Context.Service<
       // back.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {
-        take: (source: Source) => take(source, true),
+        take,
         drain: Effect.suspend(() => {
           if (mode === "taking") mode = "draining"
           // Waits for the `take` in progress. No attempts are taken after it.

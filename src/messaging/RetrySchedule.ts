@@ -16,10 +16,10 @@ interface Attempted {
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
   readonly providerType: ProviderType
-  /** Null for a message of a conversation. */
-  readonly campaignId: string | null
-  /** For a message of a campaign: number of earlier attempts without a call. */
+  /** Number of earlier attempts without a call. */
   readonly uncalled?: number
+  /** Milliseconds since the message was created. */
+  readonly ageMillis?: number
 }
 
 export interface Result {
@@ -33,21 +33,29 @@ export interface Result {
 /** Error codes of attempts without a call: the circuit was open, the process ended, or no key opened the channel's config. */
 export const uncalled = ["circuit_open", "interrupted", "config_unreadable"]
 
-/** Returns the result of an attempt. In a campaign, an attempt without a call is repeated, and does not count as an attempt. */
+/** Maximum time for which a message waits while its provider can't be called. */
+export const longestWait = Duration.hours(24)
+
+/** Returns the delay before the next attempt. An attempt without a call does not count, and is repeated until `longestWait`. */
+const nextAfter = ({ ageMillis = 0, number, uncalled: earlier = 0 }: Attempted, outcome: Outcome) => {
+  if (outcome._tag !== "postponed" || !uncalled.includes(outcome.errorCode)) return backoff[number - 1 - earlier]
+  return ageMillis < Duration.toMillis(longestWait) ? (backoff[number - 1] ?? backoff.at(-1)) : undefined
+}
+
+/** Returns the result of an attempt. */
 export const resultOf = (attempt: Attempted, outcome: Outcome): Result => {
-  const { campaignId, inDoubt, number, providerType } = attempt
-  const isRepeated = campaignId !== null && outcome._tag === "postponed" && uncalled.includes(outcome.errorCode)
-  const next = isRepeated ? (backoff[number - 1] ?? backoff.at(-1)) : backoff[number - 1 - (attempt.uncalled ?? 0)]
+  const { inDoubt, providerType } = attempt
+  const next = nextAfter(attempt, outcome)
   const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)
   const common = { providerMessageId: null, errorCode: null, delayMillis: null }
   switch (outcome._tag) {
     case "accepted":
       return { ...common, on: "accepted", providerMessageId: outcome.providerMessageId }
     case "refused":
-      return { ...common, on: "refused", errorCode: outcome.errorCode }
+      return { ...common, on: inDoubt ? "ended_in_doubt" : "refused", errorCode: outcome.errorCode }
     case "postponed":
       return Option.match(delay, {
-        onNone: () => ({ ...common, on: inDoubt ? "exhausted_in_doubt" : "exhausted", errorCode: outcome.errorCode }),
+        onNone: () => ({ ...common, on: inDoubt ? "ended_in_doubt" : "exhausted", errorCode: outcome.errorCode }),
         onSome: (delay) => {
           const requested = Option.getOrElse(Option.map(outcome.retryAfter, Duration.toMillis), () => 0)
           return { ...common, on: "postponed", errorCode: outcome.errorCode, delayMillis: Math.max(delay, requested) }

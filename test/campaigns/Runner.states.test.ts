@@ -27,9 +27,14 @@ it("the state machine of recipients starts in open states and reaches every othe
 })
 
 type Route = "primary" | "fallback"
-type Provider = "http" | "telegram"
+/** `elsewhere`: a provider like `http`, at another URL. */
+type Provider = "http" | "telegram" | "elsewhere"
 const routes: ReadonlyArray<Route> = ["primary", "fallback"]
-const channelOf = { http: httpChannel, telegram: telegramChannel }
+const channelOf = {
+  http: httpChannel,
+  telegram: telegramChannel,
+  elsewhere: (id: string, url: string) => httpChannel(id, `${url}/elsewhere`)
+}
 
 /** The ends of an attempt. `uncalled`: the provider was not called; `lost`: no result was recorded before the lease ended. */
 const endings = ["accepted", "refused", "postponed", "unclear", "uncalled", "lost"] as const
@@ -99,7 +104,7 @@ const released = (known: Known, providers: Readonly<Record<Route, Provider | und
   const { inDoubt, messages, route } = known
   if (known.status !== "pending") return known
   const next = routes.find((kind) => {
-    if (inDoubt) return kind === route && providers?.[kind] === "http" && known.calledBy === "http"
+    if (inDoubt) return kind === route && providers?.[kind] === known.calledBy && known.calledBy !== "telegram"
     return providers?.[kind] !== undefined && (route === "primary" || kind === "fallback")
   })
   const left = messages[route] === undefined ? known : moved(known, "pending", inDoubt ? "unknown" : "failed")
@@ -125,7 +130,7 @@ const ended = (known: Known, ending: Ending, hasFallback: boolean): Known => {
     case "accepted":
       return moved(known, "sent", "sent")
     case "refused":
-      return failed
+      return inDoubt ? moved(known, "unknown", "unknown") : failed
     case "postponed":
       if (!isLast) return moved(known, "pending", "retrying")
       return inDoubt ? moved(known, "unknown", "unknown") : failed
@@ -133,7 +138,7 @@ const ended = (known: Known, ending: Ending, hasFallback: boolean): Known => {
       return moved(known, "pending", "retrying", { uncalled: uncalled + 1 })
     case "unclear":
     case "lost":
-      return moved(known, calledBy === "http" && !isLast ? "pending" : "unknown", "unknown", { inDoubt: true })
+      return moved(known, calledBy !== "telegram" && !isLast ? "pending" : "unknown", "unknown", { inDoubt: true })
   }
 }
 
@@ -142,13 +147,14 @@ const unsent = { status: "pending", route: "primary", attempts: 0, uncalled: 0, 
 /** Number of turns: more than a message has attempts. Each attempt of the last turn is accepted. */
 const turns = 7
 
-const other = { http: "telegram", telegram: "http" } as const
+const other = { http: "telegram", telegram: "http", elsewhere: "http" } as const
 
 /** Changes of the primary channel: its provider afterwards, and whether that is before the first attempts. */
 const channelChanges: ReadonlyArray<readonly [string, after: (type: Provider) => Provider | undefined, boolean]> = [
   ["stays as it is", (type) => type, true],
   ["is revoked before the first attempts", () => undefined, true],
   ["is revoked during the first attempts", () => undefined, false],
+  ["gets another URL during the first attempts", (type) => (type === "http" ? "elsewhere" : type), false],
   ["gets another provider during the first attempts", (type) => other[type], false]
 ]
 const plans = ([{}, { fallback: nowhere }] as const).flatMap((routes) =>

@@ -34,7 +34,7 @@ const ended = ({ log }: Known, ending: Ending, idempotent: boolean): Known => {
     case "accepted":
       return { status: "sent", log: [...before, "accepted"], next: null }
     case "refused":
-      return { status: "failed", log: [...before, "rejected"], next: null }
+      return { status: givenUp(before), log: [...before, "rejected"], next: null }
     case "unknown":
     case "killed":
       return { status: "unknown", log: [...before, "unknown"], next: idempotent ? delay : null }

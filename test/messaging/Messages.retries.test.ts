@@ -8,8 +8,10 @@ import { outcomes } from "../../src/messaging/providers/Providers.ts"
 import { resultOf } from "../../src/messaging/RetrySchedule.ts"
 import {
   conversations,
+  httpChannel,
   type MessageRow,
   open,
+  placesIn,
   reset,
   script,
   signingSecret,
@@ -17,7 +19,7 @@ import {
   text
 } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { type Answering, hang, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, hang, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -44,20 +46,72 @@ const start = Effect.fnUntraced(function* (...answers: readonly [Answering, ...R
 const strings = Schema.decodeUnknownSync(Schema.Record(Schema.String, Schema.String))
 
 layer(TestServer.layer())("a message that waits", (it) => {
-  it.effect("keeps to its schedule while the circuit of its channel is open, without a call", function* () {
-    const busy = status(503)
-    const answers = [busy, busy, busy, busy, busy, reset, reset, reset, reset, reset, busy, reset] as const
-    const { calls, row, rows, send, untilCalled } = yield* start(...answers)
-    for (let n = 0; n < 5; n++) yield* send("http")
-    // Five calls in a row without an answer open the circuit for 5 s.
-    yield* TestClock.adjust("1 seconds")
-    for (const { id } of yield* rows) yield* untilCalled(id, 2)
-    const { messageId } = messageReceiptOf(yield* send("http"))
-    assert.strictEqual(calls(), 11)
-    yield* TestClock.adjust("1 seconds")
-    yield* untilCalled(messageId, 2)
-    assert.deepInclude((yield* row(messageId)).log.at(-1), { status: "retrying", errorCode: "circuit_open" })
-    assert.strictEqual(calls(), 11)
+  it.effect(
+    "waits while the circuit of its channel is open, is sent once its provider is back, and changes nothing meanwhile",
+    function* () {
+      const provider = { isUp: false }
+      const { calls, row, rows, send, server, untilIs } = yield* start((hit, n) =>
+        provider.isUp ? taken(hit, n) : reset(hit, n)
+      )
+      for (let n = 0; n < 5; n++) yield* send("http")
+      // Five calls in a row without an answer open the circuit, and each failed probe opens it for longer.
+      yield* TestClock.adjust("10 seconds")
+      yield* TestClock.withLive(Effect.sleep("200 millis"))
+      const all = (yield* rows).map(({ id }) => id)
+      const written = Effect.orDie(server.sql`SELECT xmin::text FROM messages ORDER BY id`)
+      for (let minutes = 0; minutes < 5; minutes++) {
+        const [before, made] = [yield* written, calls()]
+        yield* TestClock.adjust("1 seconds")
+        yield* TestClock.withLive(Effect.sleep("50 millis"))
+        if (calls() === made) assert.deepStrictEqual(yield* written, before)
+        yield* TestClock.adjust("10 seconds")
+      }
+      provider.isUp = true
+      for (const id of all) yield* untilIs(id, "sent")
+      for (const id of all) assert.isAtMost((yield* row(id)).attempts, 5)
+    }
+  )
+
+  it.effect("is given up once it has waited for a day, whatever its channel admits", function* () {
+    const { leave, row, send, untilIs } = yield* start(status(503))
+    const [old, doubtful] = [messageReceiptOf(yield* send("http")), messageReceiptOf(yield* send("http"))]
+    const now = yield* Clock.currentTimeMillis
+    const places = placesIn(-86_400_000)
+    yield* leave(old.messageId, places["retrying, waiting"], now)
+    yield* leave(doubtful.messageId, places["unknown, waiting"], now)
+    yield* untilIs(old.messageId, "failed")
+    yield* untilIs(doubtful.messageId, "unknown")
+    for (const id of [old.messageId, doubtful.messageId]) {
+      yield* untilLater(row(id), ({ availableAt }) => availableAt === null)
+    }
+  })
+
+  it.effect("is repeated at another URL of its channel only if no attempt may have been processed", function* () {
+    for (const [first, isRepeated] of [
+      [status(503), true],
+      [status(500), false]
+    ] as const) {
+      const { apply, row, rows, send } = yield* start(first)
+      const other = yield* receiver(taken)
+      yield* send("http")
+      const [{ id } = assert.fail("no message")] = yield* rows
+      yield* apply({ channels: [httpChannel("http", other.url)] })
+      yield* untilLater(row(id), ({ attempting, availableAt }) => availableAt === null && !attempting)
+      assert.strictEqual(other.hits.length, isRepeated ? 1 : 0)
+      assert.strictEqual((yield* row(id)).status, isRepeated ? "sent" : "unknown")
+    }
+  })
+
+  it.effect("stays unknown if a repeated attempt is refused after one that may have been processed", function* () {
+    const { row, rows, send, untilCalled } = yield* start(status(500), status(403))
+    yield* send("http")
+    const [{ id } = assert.fail("no message")] = yield* rows
+    yield* untilCalled(id, 2)
+    const { availableAt, log, status: state } = yield* row(id)
+    assert.deepStrictEqual(
+      [state, availableAt, log.map(({ status }) => status)],
+      ["unknown", null, ["unknown", "rejected"]]
+    )
   })
 
   it.effect("is attempted five times with the same key and bytes, and then has failed", function* () {
@@ -159,20 +213,25 @@ it.live(
 /** Number of attempts of a message (contract §8). */
 const maxAttempts = 5
 const last = { number: maxAttempts, inDoubt: false, providerType: "telegram" } as const
+const day = 86_400_000
 
 describe("the last attempt", () => {
   for (const outcome of [outcomes.circuitOpen, outcomes.notCalled, byFailure("config_unreadable")]) {
-    it(`of a campaign's message is repeated if the provider was not called: ${JSON.stringify(outcome)}`, () => {
+    it(`is repeated for a day if the provider was not called: ${JSON.stringify(outcome)}`, () => {
       for (const number of [maxAttempts, maxAttempts + 3]) {
-        const { delayMillis, on } = resultOf({ ...last, number, campaignId: "cmp" }, outcome)
+        const { delayMillis, on } = resultOf({ ...last, number, ageMillis: day - 1 }, outcome)
         assert.deepStrictEqual([on, delayMillis], ["postponed", 120_000])
+        assert.strictEqual(resultOf({ ...last, number, ageMillis: day }, outcome).on, "exhausted")
       }
-      assert.strictEqual(resultOf({ ...last, campaignId: null }, outcome).on, "exhausted")
     })
   }
 
-  it("of a campaign's message ends it if the provider has answered that it is busy", () => {
+  it("ends a message if the provider has answered that it is busy", () => {
+    assert.strictEqual(resultOf(last, { ...outcomes.circuitOpen, errorCode: "http_503" }).on, "exhausted")
+  })
+
+  it("is followed by another one if an earlier one made no call", () => {
     const busy = { ...outcomes.circuitOpen, errorCode: "http_503" }
-    assert.strictEqual(resultOf({ ...last, campaignId: "cmp" }, busy).on, "exhausted")
+    assert.strictEqual(resultOf({ ...last, uncalled: 1 }, busy).on, "postponed")
   })
 })

@@ -99,7 +99,7 @@ const ends = [
   ["refused", "failed", "rejected"],
   ["postponed", "retrying", "retrying"],
   ["exhausted", "failed", "rejected"],
-  ["exhausted_in_doubt", "unknown", "rejected"],
+  ["ended_in_doubt", "unknown", "rejected"],
   ["unclear", "unknown", "unknown"]
 ] as const satisfies ReadonlyArray<readonly [Result["on"], MessageStatus, AttemptStatus]>
 

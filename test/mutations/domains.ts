@@ -34,7 +34,7 @@ export const domains = [
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.outcomes"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.outcomes"),
-  attempts('${isAwake(sql, "queue.project_id")} AND', ""),
+  attempts('AND ${isAwake(sql, "queue.project_id")}', ""),
   attempts("AND messages.attempts = result.number", ""),
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
@@ -46,7 +46,14 @@ export const domains = [
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
   mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
-  mutating("messaging/RetrySchedule.ts", "campaigns/Runner.states")(" - (attempt.uncalled ?? 0)", ""),
+  mutating("messaging/RetrySchedule.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
+  mutating("messaging/RetrySchedule.ts", "messaging/Messages.retries")(
+    'inDoubt ? "ended_in_doubt" : "refused"',
+    '"refused"'
+  ),
+  attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
+  attempts("is_lost OR NOT is_late AND", "is_lost OR"),
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
   mutating("messaging/MessagePruner.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("

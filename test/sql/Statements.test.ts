@@ -38,7 +38,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts endpoint_health below a limit",
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts replays below a limit",
     "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts webhooks below a limit",
-    "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_due",
+    "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_by_channel",
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the stages of a file, the count of a capacity":

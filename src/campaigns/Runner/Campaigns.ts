@@ -71,7 +71,7 @@ const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
 export const routes = (sql: Sql, { limits: { blocked } }: Terms) => sql`
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
-      channels.provider_type, channels.config,
+      channels.provider_type, channels.provider_version, channels.config,
       regexp_split_to_array(templates.body, ${`(?=${placeholder})|(?<=${placeholder})`}) AS parts,
       (paced.project_id, channels.id) IN (
         SELECT * FROM unnest(${blocked.map(({ projectId }) => projectId)}::text[],

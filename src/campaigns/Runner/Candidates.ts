@@ -30,7 +30,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  *
  * - A recipient keeps its route while the route can reach it.
  * - If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider is
- *   unchanged and idempotent.
+ *   unchanged, at the same address, and idempotent.
  * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
  *   is skipped without a comparison of times, because the clocks of processes may differ.
  * - A recipient is `blocked` if the circuit of its channel admits no call. `Release.ts` then moves its `available_at` to a later
@@ -53,7 +53,7 @@ export const checked = (sql: Sql) => sql`
           OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
       ) AS eligibility (is_excluded)
       LEFT JOIN LATERAL (
-        SELECT route.kind, route.channel_id, route.provider_type, route.config, route.parts, is_blocked,
+        SELECT route.kind, route.channel_id, route.provider_type, route.provider_version, route.config, route.parts, is_blocked,
           address.address
         FROM route, LATERAL (
           SELECT address FROM client_addresses
@@ -64,6 +64,10 @@ export const checked = (sql: Sql) => sql`
           AND CASE
             WHEN candidate.in_doubt
               THEN route.kind = candidate.last_route AND route.provider_type = candidate.last_provider
+                AND route.provider_version = (
+                  SELECT provider_version FROM messages
+                  WHERE project_id = candidate.project_id AND id = candidate.last_message LIMIT 1
+                )
                 AND route.provider_type = ANY(${[...idempotentTypes]}::text[])
             ELSE candidate.last_route = 'primary' OR route.kind = 'fallback'
           END

@@ -48,7 +48,7 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   given_up AS (${giveUpMessages(sql, terms.now)}),
   released AS MATERIALIZED (
     SELECT project_id, ${sql.literal(messageId)} AS message_id, id AS campaign_id, audience_id, position, channel_id,
-      provider_type, address, ${sql.literal(text)} AS text, in_doubt, traceparent, send_at, gap, kind, config,
+      provider_type, provider_version, address, ${sql.literal(text)} AS text, in_doubt, traceparent, send_at, gap, kind, config,
       CASE WHEN kind = last_route THEN attempts ELSE 0 END AS attempts
     FROM moving WHERE move = 'released'
   ),
@@ -68,7 +68,7 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
   )
   SELECT project_id AS "projectId", message_id AS "messageId", NULL AS "conversationId", campaign_id AS "campaignId",
     channel_id AS "channelId", provider_type AS "providerType", config, address, made.text, number,
-    in_doubt AS "inDoubt", uncalled, traceparent, false AS lost,
+    in_doubt AS "inDoubt", uncalled, age AS "ageMillis", traceparent, false AS lost,
     (extract(epoch FROM send_at - ${terms.now}) * 1000)::float8 AS "delayMillis"
   FROM released JOIN made USING (project_id, message_id)
   ORDER BY send_at`
@@ -102,7 +102,7 @@ const chosen = (sql: Sql, limits: Limits) => sql`
 
 /** The columns of a candidate that are needed after the choice of recipients. */
 const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
-  move, kind, channel_id, provider_type, config, address, parts, display_name, first_name, last_name, traceparent, gap`
+  move, kind, channel_id, provider_type, provider_version, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 
 /** Moves that are final: the audience counts them. */
 const isFinal = "move NOT IN ('released', 'blocked')"

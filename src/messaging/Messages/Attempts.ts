@@ -1,10 +1,11 @@
 /** SQL of attempts to send a message: claim, lease, record. */
+import { Duration } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { later } from "../../platform/database/DatabaseClock.ts"
 import { type Limits, limitTables, shareOf } from "../providers/ChannelLimits.ts"
-import type { Result } from "../RetrySchedule.ts"
+import { longestWait, type Result } from "../RetrySchedule.ts"
 import { columns, endedLog, inDoubt, instant, type Message, startedAttempt, uncalledAttempts } from "./Record.ts"
 import { after, attemptAfter, before, givenUp } from "./States.ts"
 import { isAwake } from "../../platform/Moves.ts"
@@ -27,8 +28,10 @@ export interface Attempt {
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
-  /** Number of earlier attempts without a call. In a campaign, the maximum of attempts does not include these. */
+  /** Number of earlier attempts without a call. The maximum of attempts does not include these. */
   readonly uncalled?: number
+  /** Milliseconds since the message was created. */
+  readonly ageMillis?: number
   readonly traceparent: string
 }
 
@@ -101,10 +104,11 @@ export interface Terms {
  * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the
  * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt is leased again only to be
  * recorded, so it needs no free permit of its channel. Its message becomes `unknown`, so that callers do not wait for a call. A
- * message without a lost attempt is given up if its channel was revoked or has changed its provider.
+ * message without a lost attempt is given up if it has waited for `longestWait`, or if its channel was revoked or has changed its
+ * provider. A message in doubt is also given up if the provider has another address (`provider_version`).
  *
- * Locks only messages, each row with SKIP LOCKED. The recursion finds the projects that have messages with an `available_at`, by
- * skipping through the index `messages_due`. The same index returns the due messages of a project in order.
+ * Locks only messages, each row with SKIP LOCKED. The recursion finds the channels that have messages with an `available_at`, by
+ * skipping through the index `messages_by_channel`. The same index returns the due messages of a channel in order.
  */
 export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   WITH RECURSIVE ${limitTables(sql, terms.limits)},
@@ -118,7 +122,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   ),
   claimed AS (
     UPDATE messages SET attempting = true, worker_id = ${workerOf(terms)}::bigint,
-      available_at = ${later(sql, terms.now, terms.leaseMillis)},
+      available_at = ${later(sql, terms.now, terms.leaseMillis)}, provider_version = chosen.provider_version,
       status = CASE WHEN lost THEN ${after("unclear")} ELSE messages.status END,
       attempts = attempts + (NOT lost)::int,
       attempt_log = CASE WHEN lost THEN attempt_log
@@ -130,52 +134,67 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
   SELECT project_id AS "projectId", id AS "messageId", conversation_id AS "conversationId",
     campaign_id AS "campaignId", channel_id AS "channelId", provider_type AS "providerType", config, address, text,
     attempts AS number, in_doubt AS "inDoubt", traceparent, lost, 0 AS "delayMillis",
-    CASE WHEN campaign_id IS NULL THEN 0 ELSE ${sql.literal(uncalledAttempts)} END AS uncalled
+    ${sql.literal(uncalledAttempts)} AS uncalled,
+    (extract(epoch FROM ${terms.now} - created_at) * 1000)::float8 AS "ageMillis"
   FROM claimed`
 
 export const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
 
-/** Due messages of channels with a free permit, and lost attempts. Both are numbered within their channel. */
-const due = (sql: Sql, { limits, now }: Terms) => sql`
+/**
+ * Lost attempts, due messages, at most as many as their channel has free permits, and messages that have waited for too long.
+ * They are numbered within their channel.
+ */
+const due = (sql: Sql, { limits, now }: Terms) => {
+  const oldest = sql`(${now} - ${Duration.toMillis(longestWait)}::float8 * interval '1 millisecond')`
+  return sql`
   queue AS (
-    (SELECT project_id FROM messages WHERE available_at IS NOT NULL ORDER BY project_id LIMIT 1)
+    (
+      SELECT project_id, channel_id FROM messages WHERE available_at IS NOT NULL
+      ORDER BY project_id, channel_id LIMIT 1
+    )
     UNION ALL
-    SELECT next.project_id FROM queue, LATERAL (
-      SELECT project_id FROM messages WHERE available_at IS NOT NULL AND project_id > queue.project_id
-      ORDER BY project_id LIMIT 1
+    SELECT next.* FROM queue, LATERAL (
+      SELECT project_id, channel_id FROM messages
+      WHERE available_at IS NOT NULL AND (project_id, channel_id) > (queue.project_id, queue.channel_id)
+      ORDER BY project_id, channel_id LIMIT 1
     ) next
   ),
   due AS MATERIALIZED (
-    SELECT message.*,
-      row_number() OVER (PARTITION BY message.project_id, channel_id ORDER BY available_at, id) AS channel_rank
-    FROM queue, LATERAL (
-      SELECT messages.project_id, id, channel_id, provider_type, attempting, available_at,
-        ${sql.literal(inDoubt)} AS in_doubt
-      FROM messages
-      WHERE project_id = queue.project_id AND ${isAwake(sql, "queue.project_id")} AND available_at <= ${now} AND (attempting OR NOT EXISTS (
-        SELECT FROM channel_limit
-        WHERE project_id = messages.project_id AND channel_id = messages.channel_id AND free = 0
-      ))
-      ORDER BY available_at, id LIMIT ${limits.free}::int
-      FOR NO KEY UPDATE SKIP LOCKED
-    ) message
+    SELECT message.*, wanted.is_lost, wanted.is_late,
+      row_number() OVER (PARTITION BY message.project_id, message.channel_id ORDER BY available_at, id) AS channel_rank
+    FROM queue LEFT JOIN channel_limit USING (project_id, channel_id)
+      CROSS JOIN LATERAL (
+        VALUES (true, false, ${limits.free}::int, '-infinity', ${now}),
+          (false, false, coalesce(free, ${limits.newChannel}::int), ${oldest}, ${now}),
+          (false, true, ${limits.free}::int, '-infinity', ${oldest})
+      ) AS wanted (is_lost, is_late, most, after, until)
+      CROSS JOIN LATERAL (
+        SELECT messages.project_id, id, channel_id, provider_type, provider_version, available_at,
+          ${sql.literal(inDoubt)} AS in_doubt
+        FROM messages
+        WHERE project_id = queue.project_id AND channel_id = queue.channel_id AND attempting = is_lost
+          AND available_at > wanted.after AND available_at <= wanted.until AND ${isAwake(sql, "queue.project_id")}
+        ORDER BY available_at, id LIMIT wanted.most
+        FOR NO KEY UPDATE SKIP LOCKED
+      ) message
   )`
+}
 
 /**
- * The due messages that fit the limits. Projects with fewer attempts in flight come first. Within a project, the first message
- * of each channel comes before the second message of any channel.
+ * The messages that fit the limits. Projects with fewer attempts in flight come first. Within a project, the first message of
+ * each channel comes before the second message of any channel.
  */
 const chosen = (sql: Sql, { limits }: Terms) => sql`
-  admitted AS (
-    SELECT due.*, row_number() OVER (PARTITION BY project_id ORDER BY channel_rank, available_at, id) AS rank
-    FROM due LEFT JOIN channel_limit USING (project_id, channel_id)
-    WHERE attempting OR channel_rank <= coalesce(free, ${limits.newChannel}::int)
+  ranked AS (
+    SELECT due.*, row_number() OVER (PARTITION BY project_id ORDER BY channel_rank, available_at, id) AS rank FROM due
   ),
   chosen AS (
-    SELECT admitted.project_id, admitted.id, attempting AS lost, in_doubt, channels.config,
-      attempting OR channels.status = 'active' AND channels.provider_type = admitted.provider_type AS reachable
-    FROM admitted JOIN channels ON channels.project_id = admitted.project_id AND channels.id = admitted.channel_id
-      LEFT JOIN project_share ON project_share.project_id = admitted.project_id
+    SELECT ranked.project_id, ranked.id, is_lost AS lost, in_doubt, channels.config,
+      CASE WHEN is_lost THEN ranked.provider_version ELSE channels.provider_version END AS provider_version,
+      is_lost OR NOT is_late AND channels.status = 'active' AND channels.provider_type = ranked.provider_type
+        AND (NOT in_doubt OR channels.provider_version = ranked.provider_version) AS reachable
+    FROM ranked JOIN channels ON channels.project_id = ranked.project_id AND channels.id = ranked.channel_id
+      LEFT JOIN project_share ON project_share.project_id = ranked.project_id
     ORDER BY ${shareOf(sql, "rank")}, available_at LIMIT ${limits.free}::int
   )`
 

@@ -71,6 +71,7 @@ export const create = (
   decided: sql`
     conversation AS MATERIALIZED (
       SELECT conversations.id, conversations.address, channels.id AS channel_id, channels.provider_type,
+        channels.provider_version,
         channels.status, channels.config, channels.status = 'active' AS active
       FROM command JOIN conversations USING (project_id)
         JOIN channels ON channels.project_id = conversations.project_id AND channels.id = conversations.channel_id
@@ -83,9 +84,9 @@ export const create = (
     )`,
   effect: sql`
     message AS (
-      INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
+      INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, provider_version, address, text, status, attempts,
         attempting, attempt_log, available_at, traceparent, created_at, updated_at)
-      SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, address, ${message.text}::text,
+      SELECT ${projectId}::text, ${message.id}::text, id, channel_id, provider_type, provider_version, address, ${message.text}::text,
         CASE WHEN active THEN 'pending' ELSE 'failed' END, active::int, active,
         CASE WHEN active THEN jsonb_build_array(${startedAttempt(sql, "1", sql`${at.toISOString()}::text`)}) ELSE '[]' END,
         CASE WHEN active THEN ${leaseEnd} END,

@@ -26,8 +26,8 @@ export const messages = machine({
     postponed: attempted("retrying"),
     /** No attempt was processed, and no attempts are left. */
     exhausted: attempted("failed"),
-    /** The last attempt was certainly not processed, but an earlier attempt may have been. No attempts are left. */
-    exhausted_in_doubt: attempted("unknown"),
+    /** The attempt was refused or was the last, and certainly not processed. But an earlier attempt may have been processed. */
+    ended_in_doubt: attempted("unknown"),
     /** The attempt may have been processed. */
     unclear: attempted("unknown"),
     /** No attempt follows, because the channel was revoked or changed its provider, or the campaign has given up the message. */
@@ -47,7 +47,7 @@ export const attemptAfter: Readonly<Record<Exclude<Move, GivenUp>, AttemptStatus
   refused: "rejected",
   postponed: "retrying",
   exhausted: "rejected",
-  exhausted_in_doubt: "rejected",
+  ended_in_doubt: "rejected",
   unclear: "unknown",
   settled_sent: "unknown",
   settled_failed: "unknown"

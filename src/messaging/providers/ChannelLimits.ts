@@ -68,8 +68,8 @@ export interface Limits {
 export interface ChannelLimits {
   /** Takes a permit. The caller has checked in `limits` that one is free. */
   readonly take: (channel: Channel) => Permit
-  /** Returns the free permits. With `circuits`, a channel with an open circuit has none, or one for its probe. */
-  readonly limits: (options: { readonly circuits: boolean }) => Limits
+  /** Returns the free permits. A channel with an open circuit has none, or one for its probe. */
+  readonly limits: () => Limits
 }
 
 interface Entry extends Channel {
@@ -175,7 +175,7 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
         }
       }
     },
-    limits: ({ circuits }) => {
+    limits: () => {
       const at = now()
       const byProject = new Map<ProjectId, number>()
       let suspects = 0
@@ -187,8 +187,8 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
       }
       const forSuspects = Math.max(0, Math.floor(total * suspectShare) - suspects)
       const freeOf = (entry: Entry) => {
-        const free = Math.max(0, Math.min(isSuspect(entry, at) ? forSuspects : total, entry.size - entry.held))
-        return circuits ? Math.min(free, admitted(entry, at)) : free
+        const most = Math.min(isSuspect(entry, at) ? forSuspects : total, entry.size - entry.held)
+        return Math.max(0, Math.min(most, admitted(entry, at)))
       }
       const known = [...entries.values()]
       return {

@@ -1,5 +1,5 @@
 /** Resolves the channels of a file: config members that the file omits keep the stored values. */
-import { Effect, Equal, Record, Result } from "effect"
+import { Effect, Equal, Predicate, Record, Result } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ChannelId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
@@ -16,6 +16,7 @@ interface Old {
   readonly id: ChannelId
   readonly providerType: ProviderType
   readonly config: Uint8Array
+  readonly providerVersion: number
 }
 
 /** Why a channel must have a config in the file. */
@@ -34,7 +35,7 @@ export const resolve = Effect.fnUntraced(function* (
   if (channels.length === 0) return { records: [], faults: [] }
   // Locked, so that an unchanged config does not overwrite a config that `secrets reseal` writes meanwhile.
   const rows = yield* sql<Old>`
-    SELECT id, provider_type AS "providerType", config FROM channels
+    SELECT id, provider_type AS "providerType", provider_version AS "providerVersion", config FROM channels
     WHERE project_id = ${project.id} AND id = ANY(${channels.map(({ id }) => id)}::text[])
     ORDER BY id FOR NO KEY UPDATE`
   const olds = new Map(rows.map((row) => [row.id, row]))
@@ -58,11 +59,19 @@ export const resolve = Effect.fnUntraced(function* (
     const sealed = isSame
       ? old.config
       : yield* sealConfig(box, project.id, given.id, { providerType: given.providerType, config: next })
-    return { ...given, config: `\\x${Buffer.from(sealed).toString("hex")}` }
+    const isSameProvider = Result.isSuccess(stored) && addressOf(stored.success.config) === addressOf(next)
+    const providerVersion = (old?.providerVersion ?? 0) + (isSameProvider ? 0 : 1)
+    return { ...given, config: `\\x${Buffer.from(sealed).toString("hex")}`, providerVersion }
   })
   const [records, faults] = yield* Effect.partition(channels, resolveOne)
   return { records, faults }
 })
+
+/**
+ * The address of a provider that recognises the keys of earlier sends; undefined for providers without keys, or without an
+ * address.
+ */
+const addressOf = (config: unknown) => (Predicate.hasProperty(config, "url") ? config.url : undefined)
 
 /** Returns the config of a channel. For each member, the file comes first, then the stored config, then the default. */
 const configOf = (given: Given, stored: Stored): Result.Result<unknown, Fault> => {

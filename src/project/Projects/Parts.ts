@@ -47,10 +47,11 @@ export const parts = {
       providerType: "provider_type",
       displayName: "display_name",
       status: "status",
-      config: ["config", "bytea"]
+      config: ["config", "bytea"],
+      providerVersion: ["provider_version", "integer"]
     },
     initial: { status: "'active'" },
-    hidden: ["config"],
+    hidden: ["config", "providerVersion"],
     derived: {
       source_id: { created: "new_id('src', file.applied_at)", changed: "old.source_id" },
       connected_at: { created: "file.applied_at", changed: "old.connected_at" },

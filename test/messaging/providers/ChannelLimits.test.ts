@@ -12,9 +12,9 @@ const channelOf = (project: string, channel: string): ChannelLimits.Channel => (
 })
 
 const scene = Effect.map(ChannelLimits.make, (channels) => {
-  const limits = (circuits = false) => channels.limits({ circuits })
-  const free = (project: string, channel: string, circuits = false) => {
-    const { channels, free, newChannel } = limits(circuits)
+  const { limits } = channels
+  const free = (project: string, channel: string) => {
+    const { channels, free, newChannel } = limits()
     const known = channels.find(({ channelId, projectId }) => projectId === project && channelId === channel)
     return Math.min(free, known?.free ?? newChannel)
   }
@@ -51,7 +51,7 @@ const scene = Effect.map(ChannelLimits.make, (channels) => {
     /** The number of calls that the circuit of channel `c` admits; undefined while it is closed. */
     admits: (project: string) => {
       if (limits().blocked.some(({ projectId }) => projectId === project)) return 0
-      return free(project, "c", true) < free(project, "c") ? 1 : undefined
+      return free(project, "c") === 1 ? 1 : undefined
     }
   }
 })
@@ -83,8 +83,9 @@ describe("the permits of channels", () => {
     const { end, fill, free, limits } = shop
     grow(shop, "a", "c")
     const permits = fill("a", "c")
-    end(permits, "unanswered")
-    end(permits, "unanswered")
+    end(permits.slice(0, 1), "unanswered")
+    end(permits, "unused")
+    end(permits, "unused")
     assert.strictEqual(free("a", "c"), 4)
     assert.strictEqual(limits().free, 512)
   })
@@ -169,7 +170,7 @@ describe("the circuit of a channel", () => {
     for (let n = 0; n < 4; n++) call("p", "unanswered")
     assert.isUndefined(admits("p"))
     call("p", "unanswered")
-    assert.strictEqual(free("p", "c", true), 0)
+    assert.strictEqual(free("p", "c"), 0)
     for (const rest of [5, 10, 20, 40, 60, 60]) {
       assert.strictEqual(admits("p"), 0)
       yield* TestClock.adjust(`${rest * 1_000 - 1} millis`)
