@@ -23,7 +23,7 @@ export const Module = Schema.Literals(modules)
 export type Module = typeof Module.Type
 
 /** The rate limit policies, each with a token bucket per project. */
-const policies = ["read", "write", "messages"] as const
+export const policies = ["read", "write", "messages"] as const
 export type Policy = (typeof policies)[number]
 
 export class Access extends Context.Service<

@@ -1,14 +1,26 @@
 /** Metrics of messages. The counter includes the messages of campaigns; the gauges do not. */
-import { Effect, Metric } from "effect"
+import { Effect, Layer, Metric, Record } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProviderType } from "../api/messaging/Messaging.ts"
+import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
-import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
+import { messages } from "./Messages/States.ts"
 
 const attempts = Metric.counter("message_attempts_total", {
   description: "Attempts to send messages, by outcome",
   incremental: true
 })
+
+const outcomes = Record.keys(messages.moves).filter((move) => !move.startsWith("settled"))
+
+/** The layer creates every series. */
+export const layer = Layer.effectDiscard(
+  atZero(
+    providerTypes.flatMap((provider) =>
+      outcomes.map((outcome) => Metric.withAttributes(attempts, { provider, outcome }))
+    )
+  )
+)
 
 export const count = (provider: ProviderType, outcome: string) =>
   Effect.flatMap(MetricsEnabled, (measured) =>

@@ -2,14 +2,22 @@
  * `/healthz`: the process runs. `/readyz`: the database takes reads and writes, and background work goes on (contract §15). Redis is
  * not part of it: requests answer for it themselves, and the sends of messages go on without it.
  */
-import { Context, Effect, Layer } from "effect"
+import { Context, Duration, Effect, Layer, Metric } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { clients, statement, unavailable } from "../platform/database/Database.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
+import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
+import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { problemResponse } from "./ProblemResponse.ts"
+
+const measureEvery = Duration.seconds(10)
+
+const readiness = Metric.gauge("service_ready", {
+  description: "1 while a check of readiness succeeds, by check"
+})
 
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
@@ -24,8 +32,23 @@ export const layer = HttpRouter.use(
         : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
     })
 
-    const ready = Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true }).pipe(
-      Effect.andThen(progress),
+    const measured = yield* MetricsEnabled
+    const checked = <E>(check: string, effect: Effect.Effect<unknown, E>) =>
+      measured
+        ? Effect.onExit(effect, ({ _tag }) =>
+            Metric.update(Metric.withAttributes(readiness, { check }), _tag === "Success" ? 1 : 0)
+          )
+        : effect
+    const checks = Effect.andThen(
+      checked("database", Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })),
+      checked("background", progress)
+    )
+    if (measured) {
+      const repeated = Effect.andThen(untraced(Effect.ignore(checks)), Effect.sleep(measureEvery))
+      yield* Effect.forkScoped(Effect.forever(repeated))
+    }
+
+    const ready = checks.pipe(
       Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
       Effect.catchTag("service_unavailable", (problem) => unready(problem))
     )

@@ -4,6 +4,8 @@ import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { DeliveryLoop } from "../integrations/deliveries/DeliveryLoop.ts"
+import * as DeliveryMetrics from "../integrations/deliveries/DeliveryMetrics.ts"
+import * as MessageMetrics from "../messaging/MessageMetrics.ts"
 import * as Replayer from "../integrations/deliveries/Replayer.ts"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
@@ -60,7 +62,8 @@ const platform = Layer.mergeAll(
   Notifier.layer,
   Drain.layer,
   LongRunning.layer,
-  Mutations.layer
+  Mutations.layer,
+  MessageMetrics.layer
 ).pipe(
   Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
@@ -83,7 +86,7 @@ const background = Layer.mergeAll(
 ).pipe(
   Layer.provide(Database.clients.background),
   Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.clients.deliveries])),
-  Layer.merge(Replayer.layer),
+  Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer)),
   Layer.provide(Worker.layer)
 )
 

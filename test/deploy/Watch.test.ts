@@ -1,14 +1,18 @@
 /** The alert rules and the dashboard, compared with the metrics of the service. */
 import { assert, describe, it } from "../support/Vitest.ts"
-import { Duration, Effect, Schedule, Schema } from "effect"
+import { Duration, Effect, Redacted, Schedule, Schema } from "effect"
 import { execFile } from "node:child_process"
 import { readFileSync } from "node:fs"
+import { mkdtemp, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
 import { pathOf, requires } from "../support/Programs.ts"
+import { makeDatabase } from "../support/TestDatabase.ts"
 import { startServer } from "../support/TestServer.ts"
+import { startWireProxy } from "../support/WireProxy.ts"
 
 const run = promisify(execFile)
 const deploy = join(import.meta.dirname, "../../deploy")
@@ -63,7 +67,7 @@ const measured = Effect.gen(function* () {
 
 /** Labels and series that Prometheus adds by itself. */
 const isOwn = (name: string) => name === "up"
-const ownLabels = new Set(["job", "instance", "le"])
+const ownLabels = new Set(["job", "instance", "cell", "le"])
 
 /** Returns the series that an expression reads: the name of each, and its labels in matchers and `by`. */
 const readBy = (expr: string) =>
@@ -85,6 +89,106 @@ describe("the alert rules", () => {
     await run(pathOf("promtool"), ["test", "rules", join(import.meta.dirname, "alerts.test.yaml")])
     await run(pathOf("promtool"), ["check", "config", join(deploy, "prometheus.yaml")])
   })
+})
+
+interface Series {
+  readonly name: string
+  readonly value: string
+}
+
+/** Returns the series of a scrape. */
+const seriesOf = (text: string): ReadonlyArray<Series> =>
+  text.split("\n").flatMap((line) => {
+    const [, name = "", value = ""] = /^([a-z_]+(?:\{.*\})?) (\S+)$/.exec(line) ?? []
+    return name === "" ? [] : [{ name, value }]
+  })
+
+const alert = /alertname="(\w+)"/
+
+/** Returns the alerts that fire after a service exposed `before` for 10 minutes, and then `after` for 10 minutes. */
+const firing = Effect.fnUntraced(function* (before: string, after: string) {
+  const later = new Map(seriesOf(after).map(({ name, value }) => [name, value]))
+  const earlier = new Map(seriesOf(before).map(({ name, value }) => [name, value]))
+  const input = [...new Set([...earlier.keys(), ...later.keys()])].map((name) => {
+    const [, metric = "", labels = ""] = /^(\w+)(?:\{(.*)\})?$/.exec(name) ?? []
+    const own = 'job="developer-api",instance="api:9464",cell="01"'
+    const [first, last] = [earlier.get(name), later.get(name)]
+    return {
+      series: `${metric}{${[own, ...(labels === "" ? [] : [labels])].join(",")}}`,
+      values: `${first === undefined ? "_x9" : `${first}x9`} ${last ?? "_"}x10`
+    }
+  })
+  const expected = {
+    expr: "count by (alertname, cell) (ALERTS{alertstate='firing'})",
+    eval_time: "14m",
+    exp_samples: []
+  }
+  const folder = yield* Effect.acquireRelease(
+    Effect.promise(() => mkdtemp(join(tmpdir(), "alerts-"))),
+    (path) => Effect.promise(() => rm(path, { recursive: true }))
+  )
+  const file = join(folder, "test.json")
+  const test = { interval: "1m", input_series: input, promql_expr_test: [expected] }
+  yield* Effect.promise(() =>
+    writeFile(
+      file,
+      JSON.stringify({ rule_files: [join(deploy, "alerts.yaml")], evaluation_interval: "1m", tests: [test] })
+    )
+  )
+  const printed = yield* Effect.promise(() =>
+    run(pathOf("promtool"), ["test", "rules", file]).then(
+      ({ stdout }) => stdout,
+      ({ stderr, stdout }: { readonly stdout: string; readonly stderr: string }) => `${stdout}${stderr}`
+    )
+  )
+  return [...printed.matchAll(/\{alertname=[^}]*\}/g)].map(([labels]) => {
+    assert.include(labels, 'cell="01"')
+    return alert.exec(labels)?.[1] ?? labels
+  })
+})
+
+describe("the alerts on what a service exposes", () => {
+  requires("promtool")
+
+  it.live(
+    "count the first event of a series, as every counter begins at 0, and tell that the database is away",
+    function* () {
+      const port = yield* Effect.promise(freePort)
+      const database = yield* makeDatabase()
+      const proxy = yield* startWireProxy(Redacted.value(database))
+      const admin = { ADMIN_PORT: String(port), WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" }
+      const server = yield* startServer({ ...admin, DATABASE_URL: proxy.url })
+      const scrape = Effect.promise(() => fetch(`http://127.0.0.1:${port}/metrics`).then((answer) => answer.text()))
+      const until = (isShown: (text: string) => boolean) =>
+        scrape.pipe(Effect.repeat({ schedule: Schedule.spaced(Duration.millis(100)), until: isShown }))
+      const start = yield* until((text) => text.includes("webhook_queue_depth "))
+      assert.deepStrictEqual(yield* firing(start, start), [])
+
+      const project = yield* open(server)
+      yield* project.subscribe("shop", (yield* receiver(status(410))).url)
+      yield* project.created()
+      yield* Effect.orDie(server.sql`ALTER TABLE clients RENAME TO gone`)
+      yield* server.send({ path: "/api/v1/developer/crm/clients", token: project.token })
+      yield* Effect.orDie(server.sql`ALTER TABLE gone RENAME TO clients`)
+      const later = yield* until((text) => text.includes('webhook_deliveries_total{outcome="exhausted"} 1'))
+      const counters = [...later.matchAll(/^# TYPE (\w+) counter$/gm)].flatMap(([, name = ""]) => name)
+      const counted = (text: string) =>
+        seriesOf(text).filter(({ name }) => counters.some((counter) => name.split("{")[0] === counter))
+      const begun = new Set(counted(start).map(({ name }) => name))
+      assert.deepStrictEqual(
+        counted(later).filter(({ name }) => !begun.has(name)),
+        []
+      )
+      const fired = yield* firing(start, later)
+      assert.includeMembers(fired, ["DeveloperApiBug", "DeveloperApiDeliveriesDead"])
+      assert.notInclude(fired, "DeveloperApiDatabaseAway")
+
+      proxy.hang()
+      const away = yield* until((text) => text.includes('service_ready{check="database"} 0'))
+      assert.include(yield* firing(later, away), "DeveloperApiDatabaseAway")
+      proxy.heal()
+    }
+  )
 })
 
 describe("the alerts and the dashboard", () => {

@@ -131,6 +131,10 @@ export const platform = [
   mutating("platform/NameHash.ts", "platform/database/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("platform/secrets/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
+  mutating("platform/telemetry/MetricsEnabled.ts", "deploy/Watch")(
+    "if (Context.get(context, MetricsEnabled)) for",
+    "if (false) for"
+  ),
   listening("isRefused ? 401", "false ? 401"),
   listening("json && !isRefused", "json"),
   listening("oneLine(redactSecrets(", "(("),

@@ -1,8 +1,10 @@
 /** Metrics of deliveries. They are updated only in processes with metrics enabled (`MetricsEnabled`). */
-import { Effect, Metric } from "effect"
+import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
+import { atZero } from "../../platform/telemetry/MetricsEnabled.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
+import type { Move } from "./States.ts"
 
 const deliveries = Metric.counter("webhook_deliveries_total", {
   description: "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one",
@@ -31,6 +33,20 @@ const replayDepth = Metric.gauge("webhook_replay_queue_depth", {
 const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
   description: "For how long the oldest unfinished replay has run"
 })
+
+const outcomes = [
+  "succeeded",
+  "failed",
+  "exhausted",
+  "released",
+  "disabled",
+  "expired"
+] as const satisfies ReadonlyArray<Move>
+
+/** The layer creates every series. */
+export const layer = Layer.effectDiscard(
+  atZero(outcomes.map((outcome) => Metric.withAttributes(deliveries, { outcome })))
+)
 
 /** A delivery that was returned unsent had no attempt, so it is not counted. */
 export const countResults = (results: ReadonlyArray<Result>) =>

@@ -2,7 +2,7 @@
  * Whether metrics are recorded. They need an OTLP endpoint or an admin server. With the embedded PostgreSQL, an admin server
  * always runs.
  */
-import { Context, Effect, Layer, Option } from "effect"
+import { Context, Effect, Layer, type Metric, Option } from "effect"
 import { Settings } from "../Settings.ts"
 
 export const MetricsEnabled = Context.Reference<boolean>("developer-api/platform/telemetry/MetricsEnabled", {
@@ -17,3 +17,13 @@ export const layer = Layer.effect(
       Option.isSome(adminPort) || Option.isNone(databaseUrl) || Option.isSome(telemetry)
   )
 )
+
+/**
+ * Creates the series of metrics, if metrics are recorded. A counter has to begin at 0: Prometheus does not count the first event of a
+ * series that begins at 1.
+ */
+export const atZero = (series: ReadonlyArray<Metric.Metric<number, unknown>>): Effect.Effect<void> =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    if (Context.get(context, MetricsEnabled)) for (const each of series) each.valueUnsafe(context)
+    return Effect.void
+  })

@@ -1,10 +1,10 @@
 /** Limits the rate of requests, and adds headers that report the bucket (contract §4). */
 import { Effect, Metric } from "effect"
 import { detailOf, details } from "../../../api/Details.ts"
-import type { Policy } from "../../../api/Access.ts"
+import { policies, type Policy } from "../../../api/Access.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../../api/Problems.ts"
 import type { CurrentRequestShape } from "../../CurrentRequest.ts"
-import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
 import { type Bucket, RateLimits } from "./RateLimits.ts"
 import type { Decision } from "./TokenBuckets.ts"
 
@@ -23,6 +23,13 @@ type Throttle = (
 export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
   const limits = yield* RateLimits
   const measured = yield* MetricsEnabled
+  yield* atZero(
+    policies.flatMap((policy) =>
+      (["allowed", "refused", "unavailable"] as const).map((decision) =>
+        Metric.withAttributes(decisions, { policy, decision })
+      )
+    )
+  )
   const context = yield* Effect.context<never>()
   const count = (policy: Policy, decision: "allowed" | "refused" | "unavailable") => {
     if (measured) Metric.withAttributes(decisions, { policy, decision }).updateUnsafe(1, context)
