@@ -185,7 +185,7 @@ describe("an outage in the console", () => {
   it.live(
     "says what is wrong, since when and why, what an action will do, and finds every record by its id",
     function* () {
-      const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms" })
+      const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms", WEBHOOK_KEEP_ALLOWED_ANSWERS: "true" })
       const browser = yield* startBrowser
       const plain = yield* signedIn(browser, server, {
         javaScriptEnabled: false,
