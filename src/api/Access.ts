@@ -31,5 +31,5 @@ export class Access extends Context.Service<
   { readonly scope: Scope; readonly module: Module; readonly policy: Policy }
 >()("developer-api/api/Access") {}
 
-/** Whether an operation can remove data that no other operation restores. */
+/** Whether an operation can remove or end what no other operation restores. */
 export const Destructive = Context.Reference<boolean>("developer-api/api/Destructive", { defaultValue: () => false })

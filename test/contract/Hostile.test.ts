@@ -124,12 +124,15 @@ layer(World.layer, { excludeTestServices: true })("a request made to cost much",
       const { url } = yield* TestServer
       const { own } = yield* World
       for (const { body, operation, shape } of hostileBodies) {
+        const asText = { body: body.replaceAll('"', "\\u0022") }
         const params = {
           name: operation,
           arguments: { ...samples[operation]?.params, idempotencyKey: "key-hostile", body: "here" }
         }
         for (const [method, given] of [
           ["tools/call", params],
+          ["tools/call", { ...params, arguments: { ...params.arguments, ...asText } }],
+          ["tools/call", { ...params, arguments: "here" }],
           ["ping", { _meta: "here" }]
         ] as const) {
           const { json, ...request } = mcpRequest(own.token, method, given)

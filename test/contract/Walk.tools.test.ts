@@ -8,7 +8,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { each, isMutation, otherScopes, walkingOver } from "./Walk.support.ts"
+import { each, hasBody, isMutation, otherScopes, walkingOver } from "./Walk.support.ts"
 
 /** What the test reads of the reference. */
 interface Reference {
@@ -34,11 +34,24 @@ const argumentsOf = (sample: Sample, { json, key, path = "" }: Request): Record<
   }
 }
 
+/** The argument of a tool that is at a location of HTTP. */
+const argumentAt = (location: string) =>
+  location === "header/idempotency-key" ? "idempotencyKey" : location.replace(/^(?:path|query)\//, "")
+
 /** A problem without what differs between two requests, and with the faults in one order. */
-const comparable = (body: unknown): unknown => {
+const comparable = (body: unknown, placeOf: (location: string) => string): unknown => {
   const { detail: _, errors, instance, ...rest }: Record<string, unknown> = JSON.parse(JSON.stringify(body))
   assert.isString(instance)
-  return { ...rest, ...(errors === undefined ? {} : { errors: Object.entries(errors ?? {}).toSorted() }) }
+  if (errors === undefined) return rest
+  const faults = Object.entries(errors ?? {}).map(([location, messages]) => {
+    // The operation knows parameters, the tool arguments.
+    const text = String(messages).replace(
+      /^is not known here: this (?:operation|tool).*|^is not known here: the arg.*/,
+      "unknown"
+    )
+    return [placeOf(location), text]
+  })
+  return { ...rest, errors: faults.toSorted() }
 }
 
 /** Asserts that Retry-After is what it was in an answer of less than a test's time limit ago. */
@@ -53,7 +66,7 @@ const assertLater = (later: unknown, earlier: string | undefined, what: string) 
 const assertSame = (result: ToolResult, answer: Answer, what: string) => {
   assert.strictEqual(result.isError, answer.status >= 400, what)
   const { body, expected } = result.isError
-    ? { body: comparable(result.structuredContent), expected: comparable(answer.json) }
+    ? { body: comparable(result.structuredContent, String), expected: comparable(answer.json, argumentAt) }
     : { body: result.structuredContent, expected: answer.json }
   assert.deepStrictEqual(body, expected, what)
   assert.strictEqual(result._meta["etag"], answer.headers["etag"], what)
@@ -92,6 +105,7 @@ const faultsOf = (sample: Sample): ReadonlyArray<Change> => [
 layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
   const walk = walkingOver(it)
   const walkMutations = walkingOver(it, isMutation)
+  const walkBodies = walkingOver(it, hasBody)
   const walkReads = walkingOver(it, (sample) => !isMutation(sample))
 
   walkReads("answers what the operation answers", function* (sample, { name, own, restore, send, url }) {
@@ -124,7 +138,7 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
   )
 
   walk(
-    "answers the problems of the operation, with the locations of HTTP",
+    "answers the problems of the operation, with its arguments as the locations",
     function* (sample, { name, own, restore, url }) {
       yield* restore(sample, own.projectId)
       const test = Effect.fnUntraced(function* (change: Change) {
@@ -155,8 +169,9 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
         const answer = yield* send(url, request)
         assert.isAtLeast(answer.status, 400, what)
         assertSame(yield* callTool(url, token, name, argumentsOf(sample, request)), answer, `${name} ${what}`)
+        if (what === "bucket") continue
         const { result } = rpcOf(yield* send(url, mcpRequest(token, "tools/list", {})))
-        assert.strictEqual(JSON.stringify(result).includes(`"name":"${name}"`), what === "bucket", what)
+        assert.notInclude(JSON.stringify(result), `"name":"${name}"`, what)
       }
     }
   )
@@ -165,68 +180,116 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
     const given = argumentsOf(sample, requestOf(sample, own.token))
     const { structuredContent } = yield* callTool(url, own.token, name, { ...given, "a\u0000": "1" })
     assert.deepStrictEqual(Object(structuredContent).errors, {
-      query: ["has a parameter whose name must not contain U+0000 or an unpaired surrogate"]
+      arguments: ["has an argument whose name must not contain U+0000 or an unpaired surrogate"]
     })
   })
 
-  it.effect("is listed with the name of its operation, in less than 64 KiB", function* () {
-    const { url } = yield* TestServer
-    const { own } = yield* World
-    const answer = yield* send(url, mcpRequest(own.token, "tools/list", {}))
-    const tools: ReadonlyArray<Record<string, unknown>> = JSON.parse(JSON.stringify(rpcOf(answer).result?.["tools"]))
-    assert.deepStrictEqual(tools.map(({ name }) => String(name)).toSorted(), Object.keys(samples).toSorted())
-    assert.isBelow(Buffer.byteLength(answer.text), 64 * 1024)
-    const reference: Reference = JSON.parse((yield* send(url, { path: "/openapi.json" })).text)
-    const described = new Map(
-      Object.values(reference.paths).flatMap((path) =>
-        Object.values(path).map(({ description, operationId }) => [operationId, description])
-      )
-    )
-    for (const { annotations, description, inputSchema, name, ...rest } of tools) {
-      const sample = samples[String(name)]
-      // It begins with the first sentence of the reference, and has the price of a call.
-      const [when = ""] = (described.get(String(name)) ?? "").split(/(?<=\.) /)
-      assert.isNotEmpty(when, String(name))
-      assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
-      assert.include(description, `Costs 1 of the limit \`${sample?.policy}\``)
-      assert.isAtMost(String(description).length, 300, String(name))
-      assert.isFalse("outputSchema" in rest)
-      assert.deepStrictEqual(annotations, {
-        title: rest["title"],
-        readOnlyHint: sample?.policy === "read",
-        destructiveHint: name === "deleteNote" || name === "patchCampaign",
-        idempotentHint: true,
-        openWorldHint: name === "sendMessage"
-      })
-      const schema: { properties: Record<string, { description?: string }>; required?: ReadonlyArray<string> } =
-        JSON.parse(JSON.stringify(inputSchema))
-      assert.strictEqual(schema.required?.includes("idempotencyKey") === true, sample?.key !== undefined)
-      const expected = [
-        ...Object.keys(sample?.params ?? {}),
-        ...Object.keys(sample?.query ?? {}),
-        ...(sample?.body === undefined ? [] : ["body"]),
-        ...(sample?.key === undefined ? [] : ["idempotencyKey"])
-      ]
-      assert.deepStrictEqual(Object.keys(schema.properties).toSorted(), expected.toSorted())
-      for (const [argument, { description }] of Object.entries(schema.properties)) {
-        if (argument !== "body") assert.isString(description, `${String(name)} ${argument}`)
+  walk(
+    "says that a member of the body belongs under body, and what the arguments are",
+    function* (sample, { name, own, url }) {
+      const { body, ...given } = argumentsOf(sample, requestOf(sample, own.token))
+      const member = Object.keys(sample.body ?? {}).find((member) => member !== "body")
+      const wrong = {
+        ...given,
+        ...(sample.body === undefined ? {} : { body }),
+        surprise: 1,
+        ...(member === undefined ? {} : { [member]: "x" })
       }
+      const { errors, detail } = Object((yield* callTool(url, own.token, name, wrong)).structuredContent)
+      assert.match(String(errors.surprise), /^is not known here: (?:the arguments are |this tool has no arguments)/)
+      assert.include(detail, "surprise")
+      if (member !== undefined && !(member in given)) assert.deepStrictEqual(errors[member], ["belongs under body"])
+    }
+  )
+
+  walk("takes an argument that is null as absent", function* (sample, { name, own, restore, url }) {
+    yield* restore(sample, own.projectId)
+    const given = argumentsOf(sample, requestOf(sample, own.token))
+    const nulls = Object.fromEntries(["limit", "cursor", "status"].map((argument) => [argument, null]))
+    const { isError, structuredContent } = yield* callTool(url, own.token, name, { ...nulls, ...given })
+    assert.isFalse(isError, JSON.stringify(structuredContent))
+    for (const argument of [...Object.keys(sample.params ?? {}), ...(sample.body === undefined ? [] : ["body"])]) {
+      const without = yield* callTool(url, own.token, name, { ...given, [argument]: null })
+      assert.deepStrictEqual(Object.keys(Object(without.structuredContent["errors"])), [argument])
     }
   })
+
+  walkBodies(
+    "reads a body that is the JSON text of an object as the object",
+    function* (sample, { name, own, restore, url }) {
+      yield* restore(sample, own.projectId)
+      const given = argumentsOf(sample, requestOf(sample, own.token))
+      const asText = (body: unknown) => callTool(url, own.token, name, { ...given, body })
+      const { isError, structuredContent } = yield* asText(JSON.stringify(sample.body))
+      assert.isFalse(isError, JSON.stringify(structuredContent))
+      for (const body of ["{", "[]", "text", JSON.stringify(JSON.stringify(sample.body))]) {
+        const refused = yield* asText(body)
+        assert.deepStrictEqual(refused.structuredContent["errors"], { body: ["must be an object"] }, body)
+      }
+    }
+  )
+
+  it.effect(
+    "is listed with the name of its operation, all of them in at most 12,000 tokens of four characters",
+    function* () {
+      const { url } = yield* TestServer
+      const { own } = yield* World
+      const answer = yield* send(url, mcpRequest(own.token, "tools/list", {}))
+      const tools: ReadonlyArray<Record<string, unknown>> = JSON.parse(JSON.stringify(rpcOf(answer).result?.["tools"]))
+      assert.deepStrictEqual(tools.map(({ name }) => String(name)).toSorted(), Object.keys(samples).toSorted())
+      assert.isAtMost(JSON.stringify(tools).length / 4, 12_000)
+      const reference: Reference = JSON.parse((yield* send(url, { path: "/openapi.json" })).text)
+      const described = new Map(
+        Object.values(reference.paths).flatMap((path) =>
+          Object.values(path).map(({ description, operationId }) => [operationId, description])
+        )
+      )
+      for (const { annotations, description, inputSchema, name, ...rest } of tools) {
+        const sample = samples[String(name)]
+        // It begins with the first sentence of the reference, and has the price of a call.
+        const [when = ""] = (described.get(String(name)) ?? "").split(/(?<=\.)\s/)
+        assert.isNotEmpty(when, String(name))
+        assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
+        assert.include(description, `Scope: \`${sample?.scope}\`. Costs 1 of the limit \`${sample?.policy}\`.`)
+        assert.isAtMost(String(description).length, 300, String(name))
+        assert.isFalse("outputSchema" in rest)
+        assert.deepStrictEqual(annotations, {
+          title: rest["title"],
+          readOnlyHint: sample?.policy === "read",
+          destructiveHint: /^(?:patch|put|upsert|delete|erase|rate|configure|rotate|batch)/.test(String(name)),
+          idempotentHint: true,
+          openWorldHint: name === "sendMessage"
+        })
+        const schema: { properties: Record<string, { description?: string }>; required?: ReadonlyArray<string> } =
+          JSON.parse(JSON.stringify(inputSchema))
+        assert.strictEqual(schema.required?.includes("idempotencyKey") === true, sample?.key !== undefined)
+        const expected = [
+          ...Object.keys(sample?.params ?? {}),
+          ...Object.keys(sample?.query ?? {}),
+          ...(sample?.body === undefined ? [] : ["body"]),
+          ...(sample?.key === undefined ? [] : ["idempotencyKey"])
+        ]
+        assert.deepStrictEqual(Object.keys(schema.properties).toSorted(), expected.toSorted())
+        for (const [argument, { description }] of Object.entries(schema.properties)) {
+          if (argument !== "body") assert.isString(description, `${String(name)} ${argument}`)
+        }
+      }
+    }
+  )
 
   it.effect("takes a parameter that is a number as a number, where HTTP has text", function* () {
     const { url } = yield* TestServer
     const { own } = yield* World
     const result = yield* callTool(url, own.token, "listClients", { limit: 1 })
     assert.isFalse(result.isError)
-    for (const limit of [0, 1.5, 1e21, true, null, ["1"], {}]) {
+    for (const limit of [0, 1.5, 1e21, true, ["1"], {}]) {
       const answer = yield* send(
         url,
         mcpRequest(own.token, "tools/call", { name: "listClients", arguments: { limit } })
       )
       const { isError, structuredContent } = resultOf(answer)
       assert.isTrue(isError)
-      assert.deepStrictEqual(Object.keys(structuredContent["errors"] ?? {}), ["query/limit"])
+      assert.deepStrictEqual(Object.keys(structuredContent["errors"] ?? {}), ["limit"])
     }
   })
 })

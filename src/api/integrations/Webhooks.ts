@@ -4,7 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access } from "../Access.ts"
+import { Access, Destructive } from "../Access.ts"
 import { Examples } from "../schema/Examples.ts"
 import { ETag, ExpectedVersion, text, Version } from "../schema/Fields.ts"
 import { Changed, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Idempotency.ts"
@@ -106,6 +106,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
     })
       .middleware(JsonBody)
       .annotate(Access, access)
+      .annotate(Destructive, true)
       .annotate(Examples, {
         request: { expectedVersion: 1 },
         answer: { ...receiptExample, signingSecret: secretExample }

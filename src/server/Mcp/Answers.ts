@@ -21,17 +21,23 @@ const membersOf = (object: object) => JSON.stringify(object).slice(1, -1)
 
 export const resultOf = (object: object): McpResult => ({ members: membersOf(object) })
 
+/** The result of `tools/list`; `tools` is JSON. */
+export const resultWith = (tools: string, others: object): McpResult => ({
+  members: joinMembers(membersOf(others), `"tools":${tools}`)
+})
+
 /** Headers of an operation's answer that are also members of the `_meta` of a tool's result. */
 const repeatedHeaders = ["etag", "ratelimit", "retry-after"] as const
 
-/** The text in `content` is for clients that do not read `structuredContent`. */
-export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => {
+/** The body of an answer stands once, in `structuredContent`. The text in `content` says where, and names a problem. */
+export const toolResult = ({ body, headers, problem, status }: ToolAnswer): McpResult => {
   let meta = isReplay(headers) ? '"idempotent-replayed":true' : ""
   for (const name of repeatedHeaders) {
     const value = headers[name]
     if (value !== undefined) meta = joinMembers(meta, `"${name}":${JSON.stringify(value)}`)
   }
-  const content = `"content":[{"type":"text","text":${JSON.stringify(body)}}],"structuredContent":${body}`
+  const text = problem === undefined ? "See structuredContent." : `Problem ${problem}: see structuredContent.`
+  const content = `"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${body}`
   return { members: `${content},"isError":${status >= 400}`, meta }
 }
 
@@ -56,7 +62,8 @@ export const succeed = (
   return response
 }
 
-const joinMembers = (members: string, others: string) => (members === "" ? others : `${members},${others}`)
+const joinMembers = (members: string, others: string) =>
+  members === "" || others === "" ? members + others : `${members},${others}`
 
 /** The id is null if the message has no readable id. */
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>

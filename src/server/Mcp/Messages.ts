@@ -10,7 +10,7 @@ import type { IncomingHttpHeaders } from "node:http"
 const stateless = "2026-07-28"
 
 /** The revisions in which a client begins with `initialize`, the newest first. */
-const withHandshake = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+const withHandshake = ["2025-11-25", "2025-06-18"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
@@ -62,7 +62,6 @@ const refused = (id: Id | null, code: ProtocolError["code"], message: string, da
 const isId = (u: unknown): u is Id => typeof u === "string" || Number.isSafeInteger(u)
 
 export const messageOf = (value: unknown, headers: IncomingHttpHeaders): Message => {
-  if (Array.isArray(value)) return refused(null, errorCodes.invalidRequest, "Send one message at a time, not a batch.")
   if (!Predicate.isObject(value) || value["jsonrpc"] !== "2.0") {
     return refused(null, errorCodes.invalidRequest, 'A message is an object with "jsonrpc": "2.0".')
   }

@@ -18,7 +18,7 @@ export interface Json {
   readonly value: unknown
 }
 
-type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson | ValidationFailed
+export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson | ValidationFailed
 
 const tooLarge = () => new BodyTooLarge({ detail: detailOf.body_too_large(maxBodyBytes) })
 const malformed = (detail: string) => new MalformedJson({ detail })
