@@ -1,9 +1,10 @@
 /** The import preview over HTTP: its answer, its problems, and concurrent requests. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { problemOf, remainingOf } from "../support/ContractAnswers.ts"
 import { holding } from "../support/Locks.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
+import { until } from "../support/Waiting.ts"
 
 const path = (installationId: string) => `/api/v1/developer/integrations/${installationId}/preview`
 
@@ -60,6 +61,33 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       yield* apply(projectId, { installations: [{ name: "Shop", ...parts, id }] })
       assert.strictEqual(problemOf(yield* ask(id), 409, "installation_not_ready").detail, detail)
     }
+  })
+
+  it.effect("is answered before the many that another project has asked for", function* () {
+    const { seed, send } = yield* TestServer
+    const records = Array.from({ length: 1_000 }, (_, n) => ({
+      entityType: "contact" as const,
+      externalId: `${n}`,
+      fields: { name: `Client ${n}` }
+    }))
+    const ids = Array.from({ length: 16 }, (_, n) => `ins-${n}`)
+    const installations = ids.map((id) => ({ ...installation, id, stagedRecords: records }))
+    const busy = yield* seed({ installations, clients: [] })
+    const other = yield* seed(project)
+    const finished: Array<string> = []
+    const ask = (id: string, token: string) =>
+      Effect.map(send({ method: "POST", path: path(id), token }), ({ status }) => {
+        assert.strictEqual(status, 200)
+        finished.push(id)
+      })
+    const many = yield* Effect.forkChild(
+      Effect.forEach(ids, (id) => ask(id, busy.token), { concurrency: "unbounded", discard: true })
+    )
+    // When the first is answered, all others wait.
+    yield* until(() => finished.length > 0)
+    yield* ask("ins", other.token)
+    yield* Fiber.join(many)
+    assert.isBelow(finished.indexOf("ins"), ids.length - 2, finished.join())
   })
 
   it.effect("waits for no concurrent change and reads committed data", function* () {

@@ -124,6 +124,7 @@ export const platform = [
   batches("line.isDelayed(call)", "false"),
   batches("if (!isScheduled) dispatch()", "", "platform/database/Batches"),
   batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "platform/database/Batches"),
+  mutating("platform/database/FairQueue.ts", "platform/database/FairQueue")("input.asksFor === asksFor", "false"),
   mutating("platform/database/FairQueue.ts", "platform/database/FairQueue")(
     "&& own >= capacity / this.waiting.size",
     ""

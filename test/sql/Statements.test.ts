@@ -45,9 +45,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     [
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
-      "src/campaigns/Campaigns/Freeze.ts freeze: reads channels without a limit by channels_by_age",
-      "src/campaigns/Campaigns/Freeze.ts freeze: reads clients without a limit by clients_pkey",
-      "src/campaigns/Campaigns/Freeze.ts freeze: reads deals without a limit by deals_pkey",
+      "src/campaigns/Campaigns/Target.ts commandOn: reads channels without a limit by channels_by_age",
+      "src/campaigns/Campaigns/Target.ts commandOn: reads clients without a limit by clients_pkey",
+      "src/campaigns/Campaigns/Target.ts commandOn: reads deals without a limit by deals_pkey",
       "src/project/Projects/Pipelines.ts load: reads stages without a limit by stages_project_id_pipeline_id_id_key",
       "src/project/Projects/Pipelines.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"

@@ -7,7 +7,10 @@ import type { ImportPreview } from "../../api/integrations/Preview.ts"
 import { type InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
 import { columns } from "../../crm/ClientColumns.ts"
 import { listOf } from "../../platform/database/Columns.ts"
-import { statement } from "../../platform/database/Database.ts"
+import { type Call, makeBatches } from "../../platform/database/Batches.ts"
+import { capacityOf, retryContended } from "../../platform/database/Database.ts"
+import { FairQueue } from "../../platform/database/FairQueue.ts"
+import { hashOf } from "../../platform/NameHash.ts"
 import { installation_not_found } from "../Installations.ts"
 import { importFields } from "./ImportFields.ts"
 
@@ -25,11 +28,12 @@ export class Preview extends Context.Service<
     Preview,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
+      const found = readsOf(sql, yield* capacityOf("reports"))
       return {
         preview: Effect.fnUntraced(function* (projectId, id) {
-          const [found] = yield* statement(find(sql, projectId, id))
-          if (found === undefined) return yield* installation_not_found()
-          const { differing, evaluation, hasProfile, matched, status } = found
+          const read = yield* found(projectId, id)
+          if (read === undefined) return yield* installation_not_found()
+          const { differing, evaluation, hasProfile, matched, status } = read
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
           if (evaluation === null) return yield* notReady(details.installation_not_ready)
@@ -42,6 +46,35 @@ export class Preview extends Context.Service<
       }
     })
   )
+}
+
+interface Asked {
+  readonly projectId: ProjectId
+  readonly id: InstallationId
+  readonly names: ReadonlyArray<number>
+  readonly asksFor: number
+}
+
+/**
+ * Makes the function that reads what a preview needs. A preview of many records takes long, so each project has one statement at a
+ * time, and projects are served in turn. Requests for one installation that wait share a statement.
+ */
+const readsOf = (sql: SqlClient.SqlClient, connections: number) => {
+  const ask = makeBatches({
+    line: new FairQueue<Call<Asked, Found | undefined, ServiceUnavailable>>(),
+    maxBatch: 1,
+    maxInFlight: connections,
+    isEager: false,
+    run: (asked: ReadonlyArray<Asked>) => {
+      const [first] = asked
+      return first === undefined
+        ? Effect.succeed([])
+        : Effect.map(retryContended(find(sql, first.projectId, first.id)), ([found]) => asked.map(() => found))
+    },
+    settle: (_, found) => found
+  })
+  return (projectId: ProjectId, id: InstallationId) =>
+    ask({ projectId, id, names: [hashOf("preview", projectId)], asksFor: hashOf("preview", projectId, id) })
 }
 
 const notReady = (detail: string) => new InstallationNotReady({ detail })
