@@ -5,7 +5,8 @@ import { SqlClient } from "effect/sql"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  // Ids compare by byte, whatever the collation of the database, because pages are ordered by id.
+  // Ids, and all text in an index, compare by byte, whatever the collation of the database: pages are ordered by id, and an index by
+  // another collation is wrong after an upgrade of the library that defines it (ICU, glibc).
   yield* sql`
     CREATE TABLE projects (
       project_id          text COLLATE "C" PRIMARY KEY,

@@ -58,7 +58,7 @@ export default Effect.gen(function* () {
       replay_of       text COLLATE "C",
       created_at      timestamptz(3) NOT NULL,
       -- The type of the event, for lists of deliveries of one type.
-      event_type      text,
+      event_type      text COLLATE "C",
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, event_id) REFERENCES events (project_id, id),
       CHECK ((status IN ('pending', 'delivering')) = (available_at IS NOT NULL)),
@@ -100,7 +100,7 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE INDEX deliveries_by_state ON deliveries (project_id, installation_id, (
       CASE
-        WHEN finished_at IS NULL THEN 'pending'
+        WHEN finished_at IS NULL THEN 'pending' COLLATE "C"
         WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
         ELSE 'dead'
       END

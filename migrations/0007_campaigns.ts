@@ -75,7 +75,7 @@ export default Effect.gen(function* () {
       project_id                text COLLATE "C" NOT NULL REFERENCES projects,
       id                        text COLLATE "C" NOT NULL,
       name                      text NOT NULL,
-      status                    text NOT NULL DEFAULT 'draft'
+      status                    text COLLATE "C" NOT NULL DEFAULT 'draft'
         CHECK (status IN ('draft', 'scheduled', 'running', 'paused', 'completed', 'cancelled')),
       version                   integer NOT NULL DEFAULT 1,
       primary_template_id       text COLLATE "C",

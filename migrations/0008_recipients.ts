@@ -13,7 +13,7 @@ export default Effect.gen(function* () {
       -- From 0, the oldest client first.
       position      integer NOT NULL,
       client_id     text COLLATE "C" NOT NULL,
-      status        text NOT NULL DEFAULT 'pending'
+      status        text COLLATE "C" NOT NULL DEFAULT 'pending'
         CHECK (status IN ('pending', 'sending', 'sent', 'failed', 'unknown', 'skipped')),
       -- The route of the current or last attempt.
       route         text NOT NULL DEFAULT 'primary' CHECK (route IN ('primary', 'fallback')),

@@ -175,6 +175,14 @@ it.effect("the advice of doctor has commands with every flag that they require",
   }
 })
 
+test("doctor of a database reports that its collation has another version", function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`UPDATE pg_database SET datcollversion = '1' WHERE datname = current_database()`
+  const found = reportOf(yield* examine()).find(({ check }) => check === "database")
+  assert.strictEqual(found?.status, "warning")
+  assert.match(found?.detail ?? "", /another version of its collation/)
+})
+
 test("doctor of a database reports migrations that are missing, changed, or of a newer version", function* () {
   const sql = yield* SqlClient.SqlClient
   yield* sql`CREATE TABLE kept AS SELECT * FROM applied_migrations`

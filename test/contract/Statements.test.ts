@@ -251,6 +251,15 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
     )
   })
 
+  it.effect("orders text by byte in every index, whatever the collation of the database", function* () {
+    const { sql } = yield* TestServer
+    const others = yield* sql`
+      SELECT indexrelid::regclass::text AS index FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
+        CROSS JOIN LATERAL unnest(indcollation::oid[]) AS key (sorted_by)
+      WHERE relnamespace = 'public'::regnamespace AND sorted_by NOT IN (0, 'pg_catalog."C"'::regcollation)`
+    assert.deepStrictEqual(others, [])
+  })
+
   it.effect("has a primary key and a project_id that is not null in every table", function* () {
     const { sql } = yield* TestServer
     const tables = yield* sql<{ table: string; primary: boolean; owned: boolean; bytewise: boolean }>`

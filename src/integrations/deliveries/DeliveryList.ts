@@ -66,7 +66,7 @@ export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyA
  * PostgreSQL uses the index.
  */
 const state = `(CASE
-  WHEN finished_at IS NULL THEN 'pending'
+  WHEN finished_at IS NULL THEN 'pending' COLLATE "C"
   WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
   ELSE 'dead'
 END)`

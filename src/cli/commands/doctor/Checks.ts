@@ -27,13 +27,24 @@ export const unreachable = (cause: Cause.Cause<unknown>) =>
 
 const oldestServer = 150_000
 
+interface Server {
+  readonly version: string
+  readonly number: number
+  readonly connections: number
+  readonly role: boolean
+  /** Whether the library that defines the collation of the database has changed since. */
+  readonly isSortedAnew: boolean
+}
+
 /** Checks that PostgreSQL answers, is new enough, is a primary, and has enough connections for one process. */
 export const database = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
-  const [server] = yield* sql<{ version: string; number: number; connections: number; role: boolean }>`
+  const [server] = yield* sql<Server>`
     SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
-      current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role`
+      current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role,
+      datcollversion IS NOT NULL AND datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid) AS "isSortedAnew"
+    FROM pg_database WHERE datname = current_database()`
   if (server === undefined) return failed("PostgreSQL does not report its version", "Read its log.")
   const where = Option.match(
     Option.orElse(databaseDirectUrl, () => databaseUrl),
@@ -45,6 +56,12 @@ export const database = Effect.gen(function* () {
   const name = `PostgreSQL ${server.version} (${where})`
   if (server.number < oldestServer) return failed(`${name} is too old`, "Use PostgreSQL 15 or later.")
   if (server.role) return failed(`${name} is a standby`, "Point DATABASE_URL at the primary.")
+  if (server.isSortedAnew) {
+    return warning(
+      `${name} sorts text by another version of its collation than when the database was made`,
+      "The service orders text by byte; for indexes of your own: REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION."
+    )
+  }
   const processes = Math.floor(server.connections / databaseMaxConnections)
   return processes === 0
     ? warning(
