@@ -5,7 +5,7 @@
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Context, Effect, Layer, Predicate, Result } from "effect"
-import { HttpRouter, HttpServerRequest } from "effect/http"
+import { Headers, HttpRouter, HttpServerRequest } from "effect/http"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { Api } from "../api/Api.ts"
@@ -184,12 +184,15 @@ const callOf = (endpoint: HttpApiEndpoint.Top, route: Route): Call => {
   return (args, current) => {
     const given = parts(args)
     const inContext = (context: Context.Context<never>) => {
-      const request = Context.getUnsafe(context, HttpServerRequest.HttpServerRequest)
+      // A request that was the prototype of another one would stay in memory until a full collection, with all that it refers to.
+      const request = Context.getUnsafe(context, HttpServerRequest.HttpServerRequest).modify({
+        headers: Object.assign(Headers.fromInput({}), given.headers)
+      })
       return context.pipe(
         Context.add(GivenParts, given),
         Context.add(HttpRouter.RouteContext, { params: Object.assign(Object.create(null), given.params), route }),
         Context.add(HttpServerRequest.ParsedSearchParams, Object.assign(Object.create(null), given.query)),
-        Context.add(HttpServerRequest.HttpServerRequest, Object.create(request, { headers: { value: given.headers } }))
+        Context.add(HttpServerRequest.HttpServerRequest, request)
       )
     }
     return Effect.annotateCurrentSpan("mcp.method.name", "tools/call").pipe(

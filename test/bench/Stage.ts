@@ -47,10 +47,13 @@ export const service = (
   {
     directory = here,
     profile,
+    preload,
     role
   }: {
     readonly directory?: string | undefined
     readonly profile?: string | undefined
+    /** A module of this folder that the process loads first. */
+    readonly preload?: string | undefined
     readonly role?: "api" | "worker" | undefined
   } = {}
 ): Program => ({
@@ -58,6 +61,7 @@ export const service = (
   directory,
   arguments: [
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
+    ...(preload === undefined ? [] : ["--import", new URL(preload, import.meta.url).href]),
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])
   ]

@@ -1,8 +1,12 @@
 /** The memory of a service under lasting load: `MINUTES=10` compares the tenth minute with the first. */
 import { assert } from "@effect/vitest"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { it } from "vitest"
+import { interval, type Promoted } from "../bench/Promoted.ts"
 import { pipelines } from "../contract/Deals.support.ts"
-import { residentMebibytes, startService } from "../support/Process.ts"
+import { residentMebibytes, startService, temporaryDirectory } from "../support/Process.ts"
 import { load, report, request, type LoadRequest } from "./Load.support.ts"
 import { database, project, serviceEnv } from "./Projects.support.ts"
 
@@ -14,7 +18,7 @@ const rate = 1_000
 const crm = "/api/v1/developer/crm"
 const plenty = { limit: 1_000_000, windowSeconds: 1 }
 
-it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2 times that after a minute", async () => {
+it("a service under mixed load holds at most 250 MiB, at the end at most 1.2 times that after a minute, and promotes at most 1.5 KB a request", async () => {
   const databaseUrl = await database()
   const token = await project(databaseUrl, {
     project: {
@@ -27,7 +31,15 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
     channels: [{ id: "channel", providerType: "sandbox", displayName: "Sandbox" }],
     conversations: [{ id: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8", channelId: "channel", address: "a" }]
   })
-  const service = await startService({ env: serviceEnv(databaseUrl) })
+  const file = join(await temporaryDirectory(), "promoted.json")
+  const preload = new URL("../bench/Promoted.ts", import.meta.url).href
+  const service = await startService({
+    env: { ...serviceEnv(databaseUrl), NODE_OPTIONS: `--import ${preload}`, PROMOTED: file }
+  })
+  const promoted = async (): Promise<Promoted> => {
+    await sleep(2 * interval)
+    return JSON.parse(readFileSync(file, "utf8"))
+  }
   const messages = "/api/v1/developer/messaging/conversations/0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8/messages"
   const tool = (name: string, args: object) =>
     request("POST", "/mcp", token, undefined, {
@@ -57,7 +69,10 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
     return (mix[n % mix.length] ?? assert.fail())(`memory-${n}`)
   }
   const held: Array<number> = []
+  let half = await promoted()
   for (let part = 0; part < parts; part++) {
+    // What is compiled and cached in the first half is promoted rightly.
+    if (part === parts / 2) half = await promoted()
     const done = await load({ url: service.url, nextRequest, seconds: (minutes * 60) / parts, rate, connections: 50 })
     held.push(residentMebibytes(service.pid))
     if (part === parts - 1) console.log(report(done))
@@ -74,6 +89,10 @@ it("a service under mixed load holds at most 250 MiB, and at the end at most 1.2
       "tool list 200"
     ])
   }
+  const { answers, bytes } = await promoted()
+  const perAnswer = (bytes - half.bytes) / (answers - half.answers)
+  console.log(`${perAnswer.toFixed(0)} bytes are promoted for an answer`)
+  assert.isAtMost(perAnswer, 1_500)
   console.log(`MiB after each tenth of ${minutes} minutes: ${held.map((mebibytes) => mebibytes.toFixed(0)).join(", ")}`)
   assert.isAtMost(Math.max(...held), 250)
   // Absent in a run of less than a minute, in which a process is still warming up.
