@@ -37,7 +37,7 @@ const toStandardOutput = Effect.fnUntraced(function* <A, E, R>(document: Documen
 
 /**
  * Writes a temporary file in the same folder, and renames it when it is complete and on disk. So a failure leaves an existing
- * file unchanged. A file that is not regular, such as a pipe, is written in place.
+ * file unchanged. Only the owner may read a new file. A file that is not regular, such as a pipe, is written in place.
  */
 const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Document<A, E, R>) {
   const fs = yield* FileSystem.FileSystem
@@ -49,7 +49,7 @@ const toFile = Effect.fnUntraced(function* <A, E, R>(file: string, document: Doc
   // Replaces the target of a symbolic link, not the link.
   const place = Option.isSome(existing) ? yield* fs.realPath(file) : file
   const part = path.join(path.dirname(place), `.${path.basename(place)}.${randomBytes(6).toString("hex")}.part`)
-  const mode = Option.match(existing, { onNone: () => 0o666, onSome: (info) => info.mode & 0o777 })
+  const mode = Option.match(existing, { onNone: () => 0o600, onSome: (info) => info.mode & 0o777 })
   const opened = yield* fs.open(part, { flag: "wx", mode })
   return yield* writeTo(opened, document).pipe(
     Effect.tap(() => Effect.andThen(opened.sync, fs.rename(part, place))),

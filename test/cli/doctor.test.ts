@@ -8,6 +8,7 @@ import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
 import { subscribe } from "../support/Events.ts"
 import { requires } from "../support/Programs.ts"
+import { progressOf } from "../../src/platform/Moves.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
 
@@ -106,6 +107,20 @@ describe("doctor", () => {
     assertTrouble(yield* examine({ env: at(url) }), "keys", /channel acme\/chat/, /SECRET_KEY/)
   })
 
+  test("reports every project whose move has not ended, also without a replication slot", function* () {
+    const { url } = yield* TestDatabase
+    const env = at(url)
+    yield* run(["project", "apply", "-"], { env, stdin: JSON.stringify({ project }) })
+    const sql = yield* SqlClient.SqlClient
+    for (const [state, words] of Object.entries(progressOf)) {
+      yield* sql`UPDATE projects SET move_state = ${state}`
+      const ended = yield* examine({ env })
+      assert.deepStrictEqual([ended.status, findingsOf(ended)], [0, ["moves warning"]], state)
+      assert.include(ended.stdout, words)
+    }
+    yield* sql`UPDATE projects SET move_state = NULL`
+  })
+
   test("reports work for an operator without failing, and fails for work that no worker took over", function* () {
     const { url } = yield* TestDatabase
     const env = at(url)
@@ -126,7 +141,7 @@ describe("doctor", () => {
     assertTrouble(yield* examine({ env }), "work", /^1 attempt was left/, /worker/)
     // Another cell serves the project, so the commands would not find it.
     yield* sql`UPDATE projects SET move_state = 'switched'`
-    assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
+    assert.deepStrictEqual(findingsOf(yield* examine({ env })), ["moves warning"])
     yield* sql`UPDATE messages SET attempting = false, available_at = NULL`
     assert.deepStrictEqual(findingsOf(yield* examine({ env })), [])
     yield* sql`UPDATE projects SET move_state = NULL`

@@ -6,6 +6,7 @@ import { TestClock } from "effect/testing"
 import { receiver as listener } from "../../src/cli/commands/listen/Receiver.ts"
 import { newSecret, signedHeaders } from "../../src/platform/secrets/StandardWebhooks.ts"
 import { receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { request as httpRequest } from "node:http"
 import { freePort } from "../support/Process.ts"
 import { expectNoSecretOf } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -104,7 +105,9 @@ it.live(
 
 it.effect("waits 10 s for the program to which it sends deliveries on", function* () {
   const options = { json: false, fail: 0, secret: Option.none(), forwardTo: Option.some("http://127.0.0.1:1/") }
-  const request = HttpServerRequest.fromWeb(new Request("http://127.0.0.1/", { method: "POST", body: "{}" }))
+  const request = HttpServerRequest.fromWeb(
+    new Request("http://127.0.0.1/", { method: "POST", body: "{}", headers: { host: "127.0.0.1" } })
+  )
   const lines: Array<unknown> = []
   const answer = yield* listener(options).pipe(
     Effect.provideService(HttpServerRequest.HttpServerRequest, request),
@@ -121,4 +124,28 @@ it.effect("waits 10 s for the program to which it sends deliveries on", function
   }
   assert.strictEqual((yield* Fiber.join(answer)).status, 204)
   assert.match(String(lines), /  not forwarded  timeout$/)
+})
+
+it.live("refuses what a web page sends: an Origin, and a Host that is no name of the loopback", function* () {
+  const to = yield* receiver(status(200))
+  const { interrupted, url } = yield* listen("--port", "0", "--forward-to", to.url)
+  const { port } = new URL(url)
+  const sent = (headers: Readonly<Record<string, string>>) =>
+    Effect.callback<number | undefined>((resume) => {
+      const request = httpRequest({ host: "127.0.0.1", port, path: "/hooks", method: "POST", headers })
+      request.on("response", (response) => resume(Effect.succeed(response.resume().statusCode)))
+      request.end(event("Cups"))
+    })
+  for (const headers of [
+    { origin: "https://example.com" },
+    { origin: "null" },
+    { host: "rebound.example.com" },
+    { host: `192.0.2.1:${port}` }
+  ]) {
+    assert.strictEqual(yield* sent(headers), 403, JSON.stringify(headers))
+  }
+  assert.lengthOf(to.hits, 0)
+  assert.strictEqual(yield* sent({ host: `localhost:${port}` }), 204)
+  assert.lengthOf(to.hits, 1)
+  yield* interrupted
 })

@@ -91,6 +91,7 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
       const { stderr, stdout } = yield* toOutput("moved", path, "--json")
       assert.strictEqual(stderr, "")
       assert.deepInclude(JSON.parse(stdout).records, { ...one, clients: 0 })
+      assert.strictEqual((yield* fs.stat(path)).mode & 0o777, 0o600)
       const again = documentOf(yield* cli(["project", "apply", path, "--json"]))
       assert.deepInclude(again, { unchanged: JSON.parse(stdout).records })
       const before = yield* fs.readFileString(path)

@@ -76,6 +76,7 @@ const Metrics = Schema.Struct({
           metrics: Schema.Array(
             Schema.Struct({
               name: Schema.String,
+              unit: Schema.optionalKey(Schema.String),
               histogram: Schema.optionalKey(Schema.Struct({ dataPoints: Schema.Array(DataPoint) }))
             })
           )
@@ -114,6 +115,7 @@ export interface Collector {
   readonly spans: () => ReadonlyArray<Span>
   readonly metrics: () => ReadonlyArray<{
     readonly name: string
+    readonly unit: string | undefined
     readonly points: ReadonlyArray<typeof DataPoint.Type>
   }>
   readonly logs: () => ReadonlyArray<string>
@@ -154,7 +156,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
     metrics: () =>
       metrics()
         .flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
-        .map(({ histogram, name }) => ({ name, points: histogram?.dataPoints ?? [] })),
+        .map(({ histogram, name, unit }) => ({ name, unit, points: histogram?.dataPoints ?? [] })),
     logs: () => logRecords().map(({ body }) => body.stringValue ?? ""),
     logRecords,
     resources: () => [...traces(), ...metrics(), ...logs()].map(({ resource }) => attributesOf(resource.attributes))

@@ -228,8 +228,22 @@ describe("one scene", () => {
     for (const kind of ["http", "telegram"])
       assert.isAtLeast(counted("message_attempts_total", `provider="${kind}"`, 'outcome="accepted"'), 1)
     assert.match(metrics, /^# TYPE webhook_attempt_duration_seconds histogram$/m)
-    const names = new Set(collector.metrics().map(({ name }) => name))
-    for (const name of ["webhook_deliveries_total", "message_attempts_total"]) assert.include(names, name)
+    // The collector gets the names and units of the semantic conventions.
+    const exported = collector.metrics()
+    const names = new Set(exported.map(({ name }) => name))
+    for (const name of ["webhook_deliveries", "message_attempts", "db.client.connection.count"])
+      assert.include(names, name)
+    const requests = exported.filter(({ name }) => name === "http.server.request.duration")
+    assert.deepStrictEqual(new Set(requests.map(({ unit }) => unit)), new Set(["s"]))
+    const routes = requests.flatMap(({ points }) => points.map(({ attributes }) => attributesOf(attributes)))
+    assert.isTrue(routes.some((of) => of["http.route"] === clients && of["http.response.status_code"] === "200"))
+    assert.notMatch([...names].join("\n"), /_seconds$|_total$/m)
+  })
+
+  it("tells its processes apart by service.instance.id, on every signal", () => {
+    const ids = collector.resources().map((resource) => resource["service.instance.id"])
+    assert.lengthOf([...new Set(ids)], 2)
+    assert.notInclude(ids, undefined)
   })
 
   const Line = Schema.fromJsonString(

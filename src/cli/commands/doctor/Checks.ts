@@ -6,6 +6,7 @@ import { slots } from "../../../cells/MoveSlots.ts"
 import { listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
 import * as Database from "../../../platform/database/Database.ts"
 import { migrationStatus } from "../../../platform/database/Migrations.ts"
+import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/operators/Search.ts"
 import { countStuck, maxCount } from "../../../project/Waiting.ts"
 import { RateLimits } from "../../../platform/requests/rateLimit/RateLimits.ts"
@@ -35,6 +36,9 @@ interface Server {
   /** Whether the library that defines the collation of the database has changed since. */
   readonly isSortedAnew: boolean
 }
+
+/** Maximum number of moved projects that are named. */
+const maxMoves = 10
 
 /** Checks that PostgreSQL answers, is new enough, is a primary, and has enough connections for one process. */
 export const database = Effect.gen(function* () {
@@ -243,15 +247,24 @@ export const work = Effect.gen(function* () {
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
 /**
- * Checks that no move of a project has left a replication slot. PostgreSQL keeps its log for each slot until the disk is full.
+ * Checks that no project is being moved, and that no move has left a replication slot. PostgreSQL keeps its log for each slot until the
+ * disk is full.
  */
 export const moves = Effect.gen(function* () {
-  const found = yield* slots(yield* SqlClient.SqlClient)
+  const sql = yield* SqlClient.SqlClient
+  const found = yield* slots(sql)
+  const marked = yield* sql<{ projectId: string; state: State }>`
+    SELECT project_id AS "projectId", move_state AS state FROM projects WHERE move_state IS NOT NULL
+    ORDER BY project_id LIMIT ${maxMoves}::int`
   const named = found.map(
     ({ active, keeps, projectId, slot }) =>
       `${projectId === null ? `slot ${slot}` : `project ${projectId}`} (${active ? "copied now" : "not read"}, keeps ${Math.ceil(keeps / 1_000_000)} MB of the log)`
   )
-  if (found.length === 0) return ok("no project is being moved from here")
+  if (found.length === 0 && marked.length > 0) {
+    const states = marked.map(({ projectId, state }) => `project ${projectId}: ${progressOf[state]}`)
+    return warning(states.join(" "), "Run `project move` of each again, once the router leads to the other cell.")
+  }
+  if (found.length === 0) return ok("no project is being moved")
   if (found.every(({ active }) => active))
     return warning(`moving: ${named.join(", ")}`, "Nothing, while the moves run.")
   return failed(

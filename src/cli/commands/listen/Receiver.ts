@@ -4,6 +4,7 @@ import { HttpClient, HttpClientRequest, HttpServerRequest, HttpServerResponse } 
 import { verifyWebhook } from "../../../client/Webhooks.ts"
 import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
 import { withEscapes } from "../../../platform/UnsafeText.ts"
+import { isLoopbackHost } from "../../../server/listening/Loopback.ts"
 import { oneLine } from "../../Output.ts"
 
 /** Several times the size of a delivery's body. */
@@ -126,6 +127,9 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
   })
   return Effect.gen(function* () {
     const request = yield* HttpServerRequest.HttpServerRequest
+    // A page of a web site could send what is forwarded: browsers add `Origin`, and a name that leads to the loopback is in `Host`.
+    if (request.headers["origin"] !== undefined || !isLoopbackHost(request.headers["host"] ?? ""))
+      return HttpServerResponse.empty({ status: 403 })
     if (request.method !== "POST") return HttpServerResponse.empty({ status: 405, headers: { allow: "POST" } })
     const body = yield* Effect.result(request.arrayBuffer)
     if (body._tag === "Failure") return HttpServerResponse.empty({ status: 413, headers: { connection: "close" } })

@@ -2,12 +2,18 @@
  * Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. The exporters of `effect/observability` are not used. They
  * have no bound for their queue and no timeout, so while a collector hangs, each span would take 2 KB until the process ends.
  */
+import type { Attributes } from "@opentelemetry/api"
 import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
 import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
 import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http"
 import { BatchLogRecordProcessor, type SdkLogRecord } from "@opentelemetry/sdk-logs"
-import { PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics"
+import {
+  DataPointType,
+  type MetricData,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics
+} from "@opentelemetry/sdk-metrics"
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
@@ -17,17 +23,18 @@ import {
   type Sampler,
   TraceIdRatioBasedSampler
 } from "@opentelemetry/sdk-trace-base"
+import { randomUUID } from "node:crypto"
 import { redactSecrets } from "../../secrets/Redaction.ts"
 import type { TelemetrySettings } from "../../Settings.ts"
 
 /** Exports traces, metrics and logs to `<endpoint>/v1/…`. Flushes them when the scope of the layer closes. */
 export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgument, serviceName }: TelemetrySettings) =>
   NodeSdk.layer(() => ({
-    resource: { serviceName, attributes: resourceAttributes },
+    resource: { serviceName, attributes: { "service.instance.id": randomUUID(), ...resourceAttributes } },
     spanProcessor: new RedactingSpans(new OTLPTraceExporter({ url: `${endpoint}/v1/traces` })),
     tracerConfig: { sampler: samplers[sampler](samplerArgument) },
     metricReader: new PeriodicExportingMetricReader({
-      exporter: new OTLPMetricExporter({ url: `${endpoint}/v1/metrics` }),
+      exporter: new ConventionalMetrics({ url: `${endpoint}/v1/metrics` }),
       exportIntervalMillis: 15_000
     }),
     logRecordProcessor: new RedactingLogs({ exporter: new OTLPLogExporter({ url: `${endpoint}/v1/logs` }) }),
@@ -48,6 +55,53 @@ const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampl
   parentbased_always_on: () => parentBased(new AlwaysOnSampler()),
   parentbased_always_off: () => parentBased(new AlwaysOffSampler()),
   parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
+}
+
+/** The attributes of metrics by their names in Prometheus, whose names have no dots. */
+const attributeNames: Readonly<Record<string, string>> = {
+  http_route: "http.route",
+  http_request_method: "http.request.method",
+  http_response_status_code: "http.response.status_code",
+  db_client_connection_pool_name: "db.client.connection.pool.name"
+}
+
+/**
+ * Exports metrics by the names and units of OpenTelemetry's semantic conventions. Prometheus, and a collector that exports to it, adds the
+ * unit and `_total` to the name.
+ */
+class ConventionalMetrics extends OTLPMetricExporter {
+  override export(metrics: ResourceMetrics, done: Parameters<OTLPMetricExporter["export"]>[1]): void {
+    const scopeMetrics = metrics.scopeMetrics.map((scope) => ({ ...scope, metrics: scope.metrics.map(conventional) }))
+    super.export({ ...metrics, scopeMetrics }, done)
+  }
+}
+
+const conventional = (metric: MetricData): MetricData => {
+  const { name } = metric.descriptor
+  const plain = name.replace(/_(total|seconds)$/, "")
+  const descriptor = {
+    ...metric.descriptor,
+    name: /^(http_server|db_client)_/.test(plain) ? plain.replaceAll("_", ".") : plain,
+    unit: name.endsWith("_seconds") ? "s" : metric.descriptor.unit
+  }
+  const named = <Point extends { readonly attributes: Attributes }>(points: ReadonlyArray<Point>) =>
+    points.map((point) => ({
+      ...point,
+      attributes: Object.fromEntries(
+        Object.entries(point.attributes).map(([key, value]) => [attributeNames[key] ?? key, value])
+      )
+    }))
+  // Each kind of metric has points of its own type.
+  switch (metric.dataPointType) {
+    case DataPointType.HISTOGRAM:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+    case DataPointType.EXPONENTIAL_HISTOGRAM:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+    case DataPointType.GAUGE:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+    case DataPointType.SUM:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+  }
 }
 
 /** Exports spans without secrets. A URL may contain a token, so attributes and error messages may contain one, too. */
