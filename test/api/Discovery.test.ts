@@ -5,64 +5,27 @@ import { get as httpGet, type IncomingMessage } from "node:http"
 import { createHash } from "node:crypto"
 import { buffer } from "node:stream/consumers"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
-import { type Answer, send } from "../support/ContractHttp.ts"
+import { send } from "../support/ContractHttp.ts"
 import { anchorsOf, linksOf } from "../support/Markdown.ts"
 import { freePort } from "../support/Process.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 
-const Link = Schema.Struct({ href: Schema.String, type: Schema.String })
-const Catalog = Schema.Struct({
-  linkset: Schema.Tuple([
-    Schema.Struct({
-      anchor: Schema.String,
-      "service-desc": Schema.Array(Link),
-      "service-doc": Schema.Array(Link),
-      status: Schema.Array(Link)
-    })
-  ])
-})
-const Arazzo = Schema.Struct({
-  arazzo: Schema.String,
-  sourceDescriptions: Schema.Tuple([Schema.Struct({ url: Schema.String, type: Schema.Literal("openapi") })]),
-  workflows: Schema.Array(
-    Schema.Struct({
-      workflowId: Schema.String,
-      inputs: Schema.Struct({ properties: Schema.Record(Schema.String, Schema.Unknown) })
-    })
-  )
-})
-const decodeCatalog = Schema.decodeUnknownSync(Catalog)
 const decodeDocument = Schema.decodeUnknownSync(Schema.Struct({ info: Schema.Struct({ description: Schema.String }) }))
-const decodeArazzo = Schema.decodeUnknownSync(Arazzo)
-
-const catalogLinks = ({ json }: Answer) => {
-  const [{ status, ...links }] = decodeCatalog(json).linkset
-  return [...status, ...links["service-desc"], ...links["service-doc"]]
-}
 
 /** Returns the targets of all links of the documents. */
 const targets = Effect.fnUntraced(function* (url: string) {
   const read = (path: string) => send(url, { path })
-  const [{ headers }, contract, llms, catalog, arazzo] = [
-    yield* read("/"),
-    yield* read("/contract.md"),
-    yield* read("/llms.txt"),
-    yield* read("/.well-known/api-catalog"),
-    yield* read("/arazzo.json")
-  ]
   return {
-    root: String(headers.location),
-    contract: linksOf(contract.text),
-    llms: linksOf(llms.text),
-    catalog: catalogLinks(catalog),
-    arazzo: decodeArazzo(arazzo.json).sourceDescriptions[0].url
+    root: String((yield* read("/")).headers.location),
+    contract: linksOf((yield* read("/contract.md")).text),
+    llms: linksOf((yield* read("/llms.txt")).text)
   }
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents", (it) => {
   it.effect("have no link that leads nowhere", function* () {
     const { send, url } = yield* TestServer
-    const { arazzo, catalog, contract, llms, root } = yield* targets(url)
+    const { contract, llms, root } = yield* targets(url)
     const text = (yield* send({ path: "/contract.md" })).text
     const anchors = new Set([...anchorsOf(text)].map((anchor) => `#${anchor}`))
     assert.isAbove(contract.length, 10)
@@ -71,7 +34,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
       []
     )
     assert.isAbove(llms.length, 4)
-    for (const target of [root, arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
+    for (const target of [root, ...llms]) {
       const { hash, origin, pathname } = new URL(target, url)
       assert.strictEqual(origin, url)
       assert.strictEqual((yield* send({ path: pathname })).status, 200, target)
@@ -90,43 +53,23 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     }
   })
 
-  it.effect("have their media types, which the catalog names", function* () {
+  it.effect("have their media types", function* () {
     const { send } = yield* TestServer
     const typeOf = (path: string) => Effect.map(send({ path }), ({ headers }) => String(headers["content-type"]))
     assert.strictEqual(yield* typeOf("/contract.md"), "text/markdown; charset=utf-8")
     assert.strictEqual(yield* typeOf("/llms.txt"), "text/plain; charset=utf-8")
-    assert.strictEqual(
-      yield* typeOf("/.well-known/api-catalog"),
-      'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"'
-    )
-    const links = catalogLinks(yield* send({ path: "/.well-known/api-catalog" }))
-    for (const { href, type } of links) {
-      assert.strictEqual((yield* typeOf(new URL(href).pathname)).replace(/;.*/, ""), type, href)
-    }
   })
 
-  it.effect("have the form of llmstxt.org, of RFC 9727 and of Arazzo 1.0", function* () {
+  it.effect("have the form of llmstxt.org", function* () {
     const { send, url } = yield* TestServer
     const { text } = yield* send({ path: "/llms.txt" })
     const [head = "", ...sections] = text.split(/^## /m)
     assert.match(head, /^# [^\n]+\n\n> [^\n]+\n\n[^#]*$/)
     assert.isAbove(sections.length, 1)
     for (const section of sections) assert.match(section, /^[^\n]+\n\n(- \[[^\]]+\]\([^)]+\): [^\n]+\n)+\n?$/)
-    for (const path of ["/contract.md", "/openapi.json", "/arazzo.json", "/contract.md#16-the-client-package"]) {
+    for (const path of ["/contract.md", "/openapi.json", "/contract.md#16-the-client-package"]) {
       assert.include(linksOf(text), `${url}${path}`)
     }
-
-    for (const method of ["GET", "HEAD"]) {
-      const { headers } = yield* send({ method, path: "/.well-known/api-catalog" })
-      assert.strictEqual(headers.link, `<${url}/.well-known/api-catalog>; rel="api-catalog"`)
-    }
-
-    const { arazzo, workflows } = decodeArazzo((yield* send({ path: "/arazzo.json" })).json)
-    assert.match(arazzo, /^1\.0\.\d+$/)
-    assert.deepStrictEqual(
-      workflows.map(({ inputs, workflowId }) => [workflowId, ...Object.keys(inputs.properties)]),
-      ["first-deal", "webhook", "campaign"].map((name) => [name, "server", "token"])
-    )
   })
 
   it.effect("are compressed for clients that accept it, and answered with 304 while they are unchanged", function* () {
@@ -144,9 +87,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
       "/docs/viewer.js",
       "/docs/openapi.json",
       "/contract.md",
-      "/llms.txt",
-      "/.well-known/api-catalog",
-      "/arazzo.json"
+      "/llms.txt"
     ]) {
       const plain = yield* get(path)
       assert.strictEqual(plain.headers["content-encoding"], undefined)
@@ -189,15 +130,15 @@ it.live("a browser keeps the script of the reference, which its page names by it
 it.live("with PUBLIC_URL the documents and the redirect of / lead below it", function* () {
   const publicUrl = "https://api.example.com/crm"
   const { url } = yield* startServer({ PUBLIC_URL: publicUrl }, "api")
-  const { arazzo, catalog, llms, root } = yield* targets(url)
+  const { llms, root } = yield* targets(url)
   assert.strictEqual(root, "/crm/docs")
   const { info } = decodeDocument((yield* send(url, { path: "/openapi.json" })).json)
   const introduced = linksOf(info.description).filter((target) => !target.includes("standardwebhooks"))
-  assert.lengthOf(introduced, 4)
+  assert.lengthOf(introduced, 3)
   for (const target of introduced) assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   // The reference sends requests to the host of its page, and leads there.
   assert.include((yield* send(url, { path: "/docs/openapi.json" })).text, "](/crm/contract.md)")
-  for (const target of [arazzo, ...llms, ...catalog.map(({ href }) => href)]) {
+  for (const target of llms) {
     assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   }
 })

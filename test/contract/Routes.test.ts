@@ -12,9 +12,7 @@ const openRoutes = {
   "/docs": 200,
   "/docs/openapi.json": 200,
   "/contract.md": 200,
-  "/llms.txt": 200,
-  "/.well-known/api-catalog": 200,
-  "/arazzo.json": 200
+  "/llms.txt": 200
 }
 
 const clients = "/api/v1/developer/crm/clients"

@@ -2,7 +2,6 @@
 import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("server/pages/Discovery.ts", "api/Discovery")
-const workflows = mutating("server/pages/Workflows.ts", "judges/Workflows")
 const bodies = mutating("server/decoding/BodyFaults.ts", "contract/Walk.bodies")
 const listening = mutating("server/listening/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("server/Lifecycle.ts", "contract/Connections")
@@ -17,9 +16,6 @@ const toolList = mutating("server/Mcp/Tools.ts", "contract/Walk.tools")
 export const server = [
   discovery("Buffer.from(withoutFiles(text))", "Buffer.from(text)"),
   discovery('`${pathname.replace(/\\/$/, "")}/docs`', '"/docs"'),
-  discovery('headers: { link: `<${publicUrl}/.well-known/api-catalog>; rel="api-catalog"` }', "headers: {}"),
-  workflows("statuses: [200, 409]", "statuses: [200]"),
-  workflows('operation: "duplicate"', 'operation: "rename", name: "Renamed", expectedVersion: 1'),
   mutating("server/middleware/RequestShape.ts", "contract/Walk.bodies")(
     "const onEnd = () => end(false)",
     "const onEnd = () => end(true)"
