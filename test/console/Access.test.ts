@@ -15,7 +15,8 @@ import {
   request,
   sessionOf,
   Shared,
-  signIn
+  signIn,
+  startConsole
 } from "./Console.support.ts"
 
 /** Returns the hidden fields of the form that asks for a confirmation. */
@@ -157,6 +158,17 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
       assert.deepStrictEqual(yield* ended, [{ left: 8 }])
     }
   )
+
+  it.effect("refuses the cookie of a session that began at another database with the same SECRET_KEY", function* () {
+    const [one, other] = [yield* Shared, yield* startConsole()]
+    for (const [from, to] of [
+      [one, other],
+      [other, one]
+    ] as const) {
+      const { cookie } = yield* sessionOf(from)
+      assert.deepStrictEqual([yield* overview(from, cookie), yield* overview(to, cookie)], [200, 401])
+    }
+  })
 
   it.effect("sends every page with a policy that allows no script, and no page has one", function* () {
     const server = yield* Shared

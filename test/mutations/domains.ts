@@ -83,6 +83,7 @@ export const domains = [
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
   mutating("messaging/providers/SealedConfigs.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),
   sessions("WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)", "WHERE ${id} <> ''"),
+  sessions("AND ${databaseIdentity(sql)} = ${database}", "AND ${database} <> ''"),
   sessions("DELETE FROM console_ended_sessions WHERE expires_at <= now()", "SELECT"),
   mutating("console/Console.ts", "console/Access")(
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",

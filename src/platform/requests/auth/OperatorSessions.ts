@@ -1,6 +1,7 @@
 /**
  * Sessions of the console. A session is a signed cookie, and has a CSRF token for its forms. All processes of the service accept
- * the cookie, and a new `SECRET_KEY` ends all sessions. The database stores only sessions that an operator has ended, until
+ * the cookie, and a new `SECRET_KEY` ends all sessions. Cells share that key, so a session is also bound to the database in which it
+ * began. The database stores only sessions that an operator has ended, until
  * their cookies expire. All times come from the database's clock, because all processes share it.
  */
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
@@ -10,7 +11,7 @@ import { createHash, createHmac, randomUUID, timingSafeEqual } from "node:crypto
 import type { ServiceUnavailable } from "../../../api/Problems.ts"
 import { statement } from "../../database/Database.ts"
 import { SecretKey } from "../../secrets/SecretKey.ts"
-import { redeem } from "./SignInLinks.ts"
+import { databaseIdentity, redeem } from "./SignInLinks.ts"
 
 const cookie = "developer_api_console"
 
@@ -38,12 +39,14 @@ const noticeCookie = (page: string): string =>
   `${cookie}_${createHash("sha256").update(page).digest("base64url").slice(0, 16)}`
 
 const Content = Schema.fromJsonString(
-  Schema.Struct({ id: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
+  Schema.Struct({ id: Schema.String, database: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
 )
 const NoticeText = Schema.fromJsonString(Schema.Struct({ title: Schema.String, message: Schema.String }))
 
 export interface Session {
   readonly id: string
+  /** The identity of the database in which the session began. */
+  readonly database: string
   /** Milliseconds since 1970. */
   readonly startedAt: number
   /** Time of the current request, in milliseconds since 1970. */
@@ -112,6 +115,7 @@ export class OperatorSessions extends Context.Service<
               : Option.some(
                   withCookie(response, {
                     id: randomUUID(),
+                    database: redeemed.database,
                     startedAt: redeemed.now,
                     expiresAt: redeemed.now + idleTimeout
                   })
@@ -120,22 +124,35 @@ export class OperatorSessions extends Context.Service<
         find: Effect.fnUntraced(function* (cookies, url) {
           const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
           if (Option.isNone(content)) return Option.none()
-          const { expiresAt, id, startedAt } = content.value
+          const { database, expiresAt, id, startedAt } = content.value
           const name = noticeCookie(url)
           const notice = Option.flatMap(open(name, cookies[name]), Schema.decodeUnknownOption(NoticeText))
           const rows = yield* statement(sql<{ readonly now: number }>`
             SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
-            WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)`)
+            WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)
+              AND ${databaseIdentity(sql)} = ${database}`)
           return Option.fromIterable(
             rows
               .filter(({ now }) => now < expiresAt)
-              .map(({ now }) => ({ id, startedAt, now, csrf: csrfOf(id), notice: Option.getOrUndefined(notice) }))
+              .map(({ now }) => ({
+                id,
+                database,
+                startedAt,
+                now,
+                csrf: csrfOf(id),
+                notice: Option.getOrUndefined(notice)
+              }))
           )
         }),
-        extend: ({ id, now, startedAt }, response) =>
+        extend: ({ database, id, now, startedAt }, response) =>
           Option.isSome(Cookies.get(response.cookies, cookie))
             ? response
-            : withCookie(response, { id, startedAt, expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration) }),
+            : withCookie(response, {
+                id,
+                database,
+                startedAt,
+                expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration)
+              }),
         notify: (response, page, notice) => {
           const name = noticeCookie(page)
           return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), noticeAge)

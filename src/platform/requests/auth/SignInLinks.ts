@@ -25,9 +25,17 @@ export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.Sq
 })
 
 /**
- * Redeems a link. Returns one row with the current time, in milliseconds since 1970, or no row if the link is invalid. If several
+ * Redeems a link. Returns one row with the current time, in milliseconds since 1970, and the identity of the database, or no row if the
+ * link is invalid. If several
  * requests use a link at once, only one redeems it.
  */
-export const redeem = (sql: SqlClient.SqlClient, code: string) => sql<{ readonly now: number }>`
+export const redeem = (sql: SqlClient.SqlClient, code: string) => sql<{
+  readonly now: number
+  readonly database: string
+}>`
   DELETE FROM console_links WHERE digest = ${digestOf(code)}::bytea AND expires_at > now()
-  RETURNING (extract(epoch FROM now()) * 1000)::float8 AS now`
+  RETURNING (extract(epoch FROM now()) * 1000)::float8 AS now, ${databaseIdentity(sql)} AS database`
+
+/** SQL of the identity of the database, which a failover keeps: that of its cluster, and its own in the cluster. */
+export const databaseIdentity = (sql: SqlClient.SqlClient) => sql`
+  (SELECT system_identifier FROM pg_control_system()) || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())`
