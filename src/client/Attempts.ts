@@ -1,5 +1,5 @@
 /**
- * Retries requests after 429, 503 and lost connections.
+ * Retries requests after 429, 502, 503, 504 and lost connections.
  *
  * A retry is safe, because it sends the same request with the same `idempotency-key`. A mutation without a key is sent once.
  */
@@ -12,7 +12,7 @@ import { Operation } from "../api/Requests.ts"
 
 /** How often, how soon and for how long a call is retried. */
 export interface RetryOptions {
-  /** Maximum number of retries. Default: 4. */
+  /** Maximum number of retries. Default: 4, and after 429 as many as begin in time. */
   readonly times?: number | undefined
   /**
    * Maximum time between the start of the call and the start of its last attempt. If the next attempt would start later, the
@@ -20,8 +20,8 @@ export interface RetryOptions {
    */
   readonly within?: Duration.Input | undefined
   /**
-   * Delay before the first retry. It doubles with each further retry, up to 10 s. Each delay is reduced by up to half at random.
-   * Default: 250 ms.
+   * Maximum delay before the first retry. It doubles with each further retry, up to 4 s. Each delay is a random part of the maximum,
+   * and follows what `Retry-After` requests. So callers that were refused at once don't return at once. Default: 250 ms.
    */
   readonly delay?: Duration.Input | undefined
 }
@@ -39,7 +39,12 @@ export interface AttemptOptions {
 
 type Outcome = Result.Result<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError>
 
-const longestDelay = 10_000
+const longestDelay = 4_000
+const defaultTimes = 4
+
+const rateLimited = 429
+/** What an answer with one of these statuses leaves undone, the same request may do. */
+const passing = new Set([rateLimited, 502, 503, 504])
 
 const lost = (request: HttpClientRequest.HttpClientRequest, description: string, cause?: unknown) =>
   new HttpClientError.HttpClientError({
@@ -70,9 +75,11 @@ const isRepeatable = (endpoint: HttpApiEndpoint.Top, { headers }: HttpClientRequ
   "idempotency-key" in headers || Context.getOrUndefined(endpoint.annotations, Access)?.policy === "read"
 
 const mayHelp = Result.match({
-  onSuccess: ({ status }: HttpClientResponse.HttpClientResponse) => status === 429 || status === 503,
+  onSuccess: ({ status }: HttpClientResponse.HttpClientResponse) => passing.has(status),
   onFailure: ({ reason }: HttpClientError.HttpClientError) => reason._tag === "TransportError"
 })
+
+const isRateLimited = (outcome: Outcome) => Result.isSuccess(outcome) && outcome.success.status === rateLimited
 
 /**
  * Returns the delay that `Retry-After` requests, in milliseconds; 0 without this header. If the header has a date, it is
@@ -90,15 +97,15 @@ const monotonicMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(n
 
 const repeatAttempt = Effect.fnUntraced(function* (
   attempt: Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError>,
-  { delay = "250 millis", times = 4, within = "1 minute" }: RetryOptions
+  { delay = "250 millis", times, within = "1 minute" }: RetryOptions
 ) {
   const end = (yield* monotonicMillis) + Duration.toMillis(within)
   for (let retries = 0; ; retries++) {
     const outcome = yield* Effect.result(attempt)
-    if (retries >= times || !mayHelp(outcome)) return yield* Effect.fromResult(outcome)
-    const backoff =
-      Math.min(Duration.toMillis(delay) * 2 ** retries, longestDelay) * (yield* Random.nextBetween(0.5, 1))
-    const wait = Math.max(backoff, askedDelay(outcome, yield* Clock.currentTimeMillis))
+    const most = times ?? (isRateLimited(outcome) ? Infinity : defaultTimes)
+    if (retries >= most || !mayHelp(outcome)) return yield* Effect.fromResult(outcome)
+    const backoff = Math.min(Duration.toMillis(delay) * 2 ** retries, longestDelay) * (yield* Random.next)
+    const wait = askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff
     if ((yield* monotonicMillis) + wait > end) return yield* Effect.fromResult(outcome)
     yield* Effect.sleep(Duration.millis(wait))
   }

@@ -24,6 +24,8 @@ describe("a mutation sent by the client", () => {
   const passing: ReadonlyArray<readonly [what: string, step: Step]> = [
     ["429", rateLimited],
     ["503", unavailable],
+    ["502 of an intermediary", answering(502, "<html>", { "content-type": "text/html" })],
+    ["504 of an intermediary", answering(504, "", {})],
     ["503 of an intermediary", answering(503, "<html>", { "content-type": "text/html" })],
     ["a connection that is reset once the request is read", "reset"],
     ["an answer that breaks off", "broken"]
@@ -85,7 +87,7 @@ describe("a mutation sent by the client", () => {
       ([status, code, more]) =>
         [`the answer is ${status} ${code}`, problem(status, code, { "retry-after": "0" }, more), code] as const
     ),
-    ["a gateway answers 502", answering(502, "<html>", { "content-type": "text/html" }), "HttpClientError"],
+    ["a gateway answers 501", answering(501, "<html>", { "content-type": "text/html" }), "HttpClientError"],
     ["retries are off", unavailable, "service_unavailable", { retry: false }]
   ]
   for (const [what, step, tag, options] of final) {
