@@ -180,7 +180,7 @@ describe("the alerts on what a service exposes", () => {
         []
       )
       const fired = yield* firing(start, later)
-      assert.includeMembers(fired, ["DeveloperApiBug", "DeveloperApiDeliveriesDead"])
+      assert.includeMembers(fired, ["DeveloperApiBug", "DeveloperApiDeliveriesDead", "DeveloperApiWebhookDisabled"])
       assert.notInclude(fired, "DeveloperApiDatabaseAway")
 
       proxy.hang()

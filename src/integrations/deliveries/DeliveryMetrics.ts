@@ -2,7 +2,7 @@
 import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
-import { atZero } from "../../platform/telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
 import type { Move } from "./States.ts"
 
@@ -34,6 +34,11 @@ const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
   description: "For how long the oldest unfinished replay has run"
 })
 
+const disabled = Metric.counter("webhook_disabled_total", {
+  description: "Webhooks that the service has disabled, by reason",
+  incremental: true
+})
+
 const outcomes = [
   "succeeded",
   "failed",
@@ -45,8 +50,16 @@ const outcomes = [
 
 /** The layer creates every series. */
 export const layer = Layer.effectDiscard(
-  atZero(outcomes.map((outcome) => Metric.withAttributes(deliveries, { outcome })))
+  atZero([
+    ...outcomes.map((outcome) => Metric.withAttributes(deliveries, { outcome })),
+    ...(["gone", "failing"] as const).map((reason) => Metric.withAttributes(disabled, { reason }))
+  ])
 )
+
+export const countDisabled = (reason: "gone" | "failing") =>
+  Effect.flatMap(MetricsEnabled, (measured) =>
+    measured ? Metric.update(Metric.withAttributes(disabled, { reason }), 1) : Effect.void
+  )
 
 /** A delivery that was returned unsent had no attempt, so it is not counted. */
 export const countResults = (results: ReadonlyArray<Result>) =>

@@ -1,6 +1,9 @@
 /** Disables webhooks whose endpoints are gone or have failed for too long (contract §10). */
+import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DisabledReason } from "../../api/integrations/WebhookHealth.ts"
+import { recordAction, service } from "../../platform/operators/Audit.ts"
+import { countDisabled } from "./DeliveryMetrics.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
 import { failuresToDisable } from "./States.ts"
 
@@ -32,17 +35,33 @@ export const isFailing = (sql: SqlClient.SqlClient, disableAfterMillis: number) 
     failures >= ${failuresToDisable}::int AND failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false
   )`
 
-/**
- * Disables webhooks that still have the version of the attempt: as `gone`, or as `failing` if their endpoints have failed for
- * `disableAfterMillis`. Webhooks and endpoints whose rows other transactions have locked are skipped and returned. The rows of a
- * webhook and of its health are locked in the order of the configure operation, so no deadlock occurs.
- */
+/** Disables webhooks by `statementOf`. Each leaves an audit entry, a line in the log and a count. Returns the endpoints that are locked. */
 export const disable = (
   sql: SqlClient.SqlClient,
   endpoints: ReadonlyArray<Attempted>,
   reason: "gone" | "failing",
   disableAfterMillis: number
-) => sql<Endpoint>`
+) =>
+  Effect.gen(function* () {
+    const rows = yield* statementOf(sql, endpoints, reason, disableAfterMillis)
+    for (const { installationId, projectId } of rows.filter(({ isDisabled }) => isDisabled)) {
+      yield* Effect.annotateLogs(Effect.logWarning("A webhook was disabled"), { projectId, installationId, reason })
+      yield* countDisabled(reason)
+    }
+    return rows.filter(({ isDisabled }) => !isDisabled)
+  })
+
+/**
+ * Disables webhooks that still have the version of the attempt: as `gone`, or as `failing` if their endpoints have failed for
+ * `disableAfterMillis`. Returns the disabled ones, and those whose rows other transactions have locked, which are skipped. The rows of a
+ * webhook and of its health are locked in the order of the configure operation, so no deadlock occurs.
+ */
+const statementOf = (
+  sql: SqlClient.SqlClient,
+  endpoints: ReadonlyArray<Attempted>,
+  reason: "gone" | "failing",
+  disableAfterMillis: number
+) => sql<Endpoint & { readonly isDisabled: boolean }>`
   WITH attempted AS MATERIALIZED (
     SELECT * FROM unnest(
       ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
@@ -64,8 +83,15 @@ export const disable = (
     ) health
   ),
   chosen AS (SELECT project_id, installation_id FROM free WHERE is_chosen),
-  ${disableChosen(sql, reason)}
-  SELECT project_id AS "projectId", installation_id AS "installationId" FROM attempted
+  ${disableChosen(sql, reason)},
+  ${recordAction(
+    sql,
+    { actor: service, action: "webhook.disable", target: { column: "installation_id" }, detail: { reason } },
+    "disabled"
+  )}
+  SELECT project_id AS "projectId", installation_id AS "installationId", true AS "isDisabled" FROM disabled
+  UNION ALL
+  SELECT project_id, installation_id, false FROM attempted
   WHERE (project_id, installation_id) NOT IN (SELECT project_id, installation_id FROM free) AND EXISTS (
     SELECT FROM webhooks WHERE project_id = attempted.project_id AND installation_id = attempted.installation_id
   )`

@@ -6,6 +6,9 @@ import { selectList } from "../database/Columns.ts"
 import { requireProject } from "./ProjectUnknown.ts"
 import { pageOf, type Range } from "./Search.ts"
 
+/** The actor of what the service does by itself. */
+export const service = "service"
+
 /** The operator who acts. `actor` is the user of the operating system for a command, `console session` for the console. */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
   "developer-api/platform/operators/Audit/Operator"
@@ -30,8 +33,8 @@ type Action = (typeof actions)[number]
 export interface Audited {
   readonly actor: string
   readonly action: Action
-  /** Id of the record that the action changes. */
-  readonly target: string
+  /** Id of the record that the action changes, or the column of the changed rows that has it. */
+  readonly target: string | { readonly column: string }
   readonly detail?: Readonly<Record<string, unknown>>
   /** Columns of the changed rows to add to the detail. Each key is the name of a member of the detail. */
   readonly columns?: Readonly<Record<string, string>>
@@ -54,7 +57,7 @@ export const recordAction = (
 ): Statement.Fragment => sql`
   audited AS (
     INSERT INTO audit_entries (project_id, id, at, actor, action, target, detail)
-    SELECT project_id, new_id('aud', now()), now(), ${actor}::text, ${action}::text, ${target}::text,
+    SELECT project_id, new_id('aud', now()), now(), ${actor}::text, ${action}::text, ${typeof target === "string" ? sql`${target}::text` : sql(target.column)},
       ${JSON.stringify(detail)}::jsonb || jsonb_build_object(${sql.csv(
         Object.entries(columns).map(([name, column]) => sql`${sql.literal(`'${name}'`)}, ${sql(column)}`)
       )})

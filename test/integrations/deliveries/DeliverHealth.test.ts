@@ -110,6 +110,12 @@ layerOf({}, "api")("a result", (it) => {
     assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
     yield* disable(sql, [second], "failing", 0)
     assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 3 })
+    yield* disable(sql, [second], "failing", 0)
+    // Each disabling is in the audit, once.
+    const entries = sql`SELECT actor, action, target, detail FROM audit_entries WHERE project_id = ${shop.projectId}`
+    assert.deepStrictEqual(yield* Effect.orDie(entries), [
+      { actor: "service", action: "webhook.disable", target: "shop", detail: { reason: "failing" } }
+    ])
   })
 
   it.effect("disables no webhook that is locked, and the others beside it", function* () {
