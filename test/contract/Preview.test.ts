@@ -40,8 +40,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       counts: { contact: 2, organization: 0, lead: 0, deal: 0, task: 0, activity: 0, note: 1 },
       duplicateCount: 1,
       unsupportedFields: [
-        { entityType: "contact", externalField: "age", reason: "not_mapped" },
-        { entityType: "note", externalField: "text", reason: "unsupported_type" }
+        { entityType: "contact", externalField: "age", reason: "not_mapped", count: 1 },
+        { entityType: "note", externalField: "text", reason: "unsupported_type", count: 1 }
       ],
       estimatedChanges: { create: 1, update: 1, skip: 1 },
       profileVersion: 3

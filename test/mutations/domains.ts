@@ -30,6 +30,8 @@ export const domains = [
     "true"
   ),
   evaluation("else if (!values.has(target.field)) values", "else values"),
+  evaluation('.replace(/^00/, "+")', ""),
+  evaluation("(counts.get(externalField) ?? 0) + 1", "1"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.outcomes"),

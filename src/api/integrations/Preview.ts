@@ -31,6 +31,9 @@ export const UnsupportedField = Schema.Struct({
     description:
       "Why the field is not imported. `not_mapped`: the profile has no mapping for it; `restricted`: the profile excludes it; `unsupported_type`: at " +
       "least one of its values does not fit the field that it is mapped to."
+  }),
+  count: Schema.Int.check(Schema.isGreaterThanOrEqualTo(1, { expected: "an integer from 1" })).annotate({
+    description: "The number of staged records whose value of the field is not imported, from 1."
   })
 })
 export type UnsupportedField = typeof UnsupportedField.Type
@@ -67,9 +70,9 @@ const example: ImportPreview = {
   counts: { contact: 3, organization: 1, lead: 0, deal: 1, task: 0, activity: 0, note: 0 },
   duplicateCount: 1,
   unsupportedFields: [
-    { entityType: "contact", externalField: "birthday", reason: "restricted" },
-    { entityType: "contact", externalField: "shoeSize", reason: "not_mapped" },
-    { entityType: "deal", externalField: "total", reason: "unsupported_type" }
+    { entityType: "contact", externalField: "birthday", reason: "restricted", count: 3 },
+    { entityType: "contact", externalField: "shoeSize", reason: "not_mapped", count: 1 },
+    { entityType: "deal", externalField: "total", reason: "unsupported_type", count: 1 }
   ],
   estimatedChanges: { create: 3, update: 1, skip: 1 },
   profileVersion: 2,
@@ -92,7 +95,8 @@ export class PreviewGroup extends HttpApiGroup.make("preview")
           "if an earlier record of the batch has the same entity type and external id. A contact is also a duplicate if an " +
           "earlier contact has the same email (in any letter case) or phone. Duplicates would be skipped. A contact matches the " +
           "oldest client with the same external id, else the same email, else the same phone. It would update that client if a " +
-          "mapped field differs, and be skipped otherwise. All other records would be created. Values that do " +
+          "mapped field differs, and be skipped otherwise. Phones and emails are compared in one normal form: without spaces, " +
+          "and phones as E.164. All other records would be created. Values that do " +
           "not fit their field are ignored. If several fields are mapped to one, the first by name with a value " +
           "that fits is used. `fingerprint` identifies the batch: it is the SHA-256 of the canonical JSON (RFC 8785) of " +
           "`{installationId, profileVersion, records}`. Each record is `{entityType, externalId, fields}`, and the records are " +

@@ -7,12 +7,20 @@ const name = fc.constantFrom("name", "mail", "mail2", "tel", "tags", "__proto__"
 
 const emails = ["ada@example.org", "Ada@Example.ORG", "bo@example.org", "KIT@example.org"]
 const phones = ["+4915112345678", "+442071838750", "+15550100"]
+/** Other texts of these emails and phones, and one that no country can be told of. */
+const otherForms = [
+  "+49 (0) 151 123 456-78",
+  "004915112345678",
+  "+44 20/7183.8750 ",
+  "0151 12345678",
+  " bo@example.org\u00a0"
+]
 const names = ["Ada", "Bo", "ada", "\u{1f600}\u00e4"]
 const tags = [[], ["a"], ["a", "b"], ["b", "a"], ["A"]]
 
 /** Values of all kinds; some are valid for one field, some for several, some for none. */
 const value: fc.Arbitrary<unknown> = fc.oneof(
-  { weight: 3, arbitrary: fc.constantFrom<unknown>(null, ...emails, ...phones, ...names, ...tags) },
+  { weight: 3, arbitrary: fc.constantFrom<unknown>(null, ...emails, ...phones, ...otherForms, ...names, ...tags) },
   fc.constantFrom<unknown>(
     "",
     "not an address",
@@ -49,8 +57,8 @@ const externalId = fc.constantFrom("1", "2", "3", "4", "5", "6", "7", "8", "9", 
 const plausible = fc.record(
   {
     name: fc.constantFrom(...names),
-    mail: fc.constantFrom(null, ...emails),
-    tel: fc.constantFrom(null, ...phones),
+    mail: fc.constantFrom(null, ...emails, ...otherForms),
+    tel: fc.constantFrom(null, ...phones, ...otherForms),
     tags: fc.constantFrom(...tags)
   },
   { requiredKeys: [] }

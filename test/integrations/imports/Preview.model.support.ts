@@ -99,7 +99,22 @@ interface Unsupported {
   readonly entityType: Type
   readonly externalField: string
   readonly reason: "not_mapped" | "restricted" | "unsupported_type"
+  readonly count: number
 }
+
+/** The normal form of a text: characters that people put into a phone number go, and spaces around an email. */
+const normal = (own: string | undefined, value: unknown) =>
+  typeof value !== "string"
+    ? value
+    : own === "email"
+      ? value.trim()
+      : own === "phone"
+        ? value
+            .replace("(0)", "")
+            .split(/[^\p{L}\p{N}+@]/u)
+            .join("")
+            .replace(/^00/, "+")
+        : value
 
 /** Returns the preview of a batch that has a profile. */
 export const previewOf = (
@@ -120,8 +135,8 @@ export const previewOf = (
     const mapped = new Map<string, unknown>()
     const mappings = new Map(Object.entries(profile.mappings[entityType] ?? {}))
     for (const externalField of Object.keys(fields).sort(compare)) {
-      const value = new Map(Object.entries(fields)).get(externalField)
       const own = mappings.get(externalField)
+      const value = normal(own, new Map(Object.entries(fields)).get(externalField))
       const fits = own === undefined ? undefined : ownFields[entityType][own]
       const reason =
         own === undefined
@@ -132,7 +147,9 @@ export const previewOf = (
               ? undefined
               : "unsupported_type"
       if (reason !== undefined) {
-        unsupported.set(`${entityType} ${externalField}`, { entityType, externalField, reason })
+        const name = `${entityType} ${externalField}`
+        const count = (unsupported.get(name)?.count ?? 0) + 1
+        unsupported.set(name, { entityType, externalField, reason, count })
       } else if (own !== undefined && !mapped.has(own)) mapped.set(own, value)
     }
 

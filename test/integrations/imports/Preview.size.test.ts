@@ -89,8 +89,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("20,000 staged
       counts: { contact: size - deals, organization: 0, lead: 0, deal: deals, task: 0, activity: 0, note: 0 },
       duplicateCount: duplicates,
       unsupportedFields: [
-        { entityType: "contact", externalField: "\u{1f600}", reason: "not_mapped" },
-        { entityType: "deal", externalField: "amount", reason: "unsupported_type" }
+        { entityType: "contact", externalField: "\u{1f600}", reason: "not_mapped", count: 18_000 },
+        { entityType: "deal", externalField: "amount", reason: "unsupported_type", count: 400 }
       ],
       estimatedChanges: { create: size - differing - skip, update: differing, skip }
     })

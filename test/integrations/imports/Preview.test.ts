@@ -36,6 +36,21 @@ layer(services)("a preview", (it) => {
     assert.deepStrictEqual(estimatedChanges, { create: 0, update: 0, skip: 2 })
   })
 
+  it.effect("matches a client by any way of writing its phone or its email", function* () {
+    const clients = [
+      { id: "a", phone: "+48123456789" },
+      { id: "b", email: "ada@example.org" }
+    ]
+    const phones = ["+48 123 456 789", "0048123456789", "+48123456789 ", "+48 (0) 123-456-789", "+48.123/456\u00a0789"]
+    for (const [n, fields] of [...phones.map((tel) => ({ tel })), { mail: " Ada@Example.org " }].entries()) {
+      const projectId = `written ${n}`
+      yield* apply(projectId, { importProfile: usual, stagedRecords: [contact("new", fields)] }, { clients })
+      const { estimatedChanges, unsupportedFields } = yield* preview(projectId)
+      assert.strictEqual(estimatedChanges.create, 0, JSON.stringify(fields))
+      assert.deepStrictEqual(unsupportedFields, [])
+    }
+  })
+
   it.effect("has as fingerprint the SHA-256 of the documented text", function* () {
     const text =
       '{"installationId":"ins","profileVersion":7,"records":[' +

@@ -32,20 +32,34 @@ export interface PlacedRecord extends StagedRecord {
  */
 export type Mappings = { readonly [Type in EntityType]?: Readonly<Record<string, string>> }
 
-type Target = "restricted" | { readonly field: string; readonly fits: (value: unknown) => boolean }
+type Target = "restricted" | { readonly field: string; readonly read: (value: unknown) => Option.Option<unknown> }
 
 type Profile = (entityType: EntityType, externalField: string) => Target | undefined
 
-const fitting = (schema: Schema.Codec<unknown, unknown>) => {
+/** Characters that people write between the digits of a phone number, or that are copied along with it. */
+const betweenDigits = /[\s()./\-\u2010-\u2015\u200b-\u200f\u202a-\u202e\u2060\ufeff]/gu
+
+/** The normal forms of texts, by own field: a phone number in E.164 if it begins with its country, and an email without spaces. */
+const normalForms: Readonly<Record<string, (text: string) => string>> = {
+  phone: (text) => text.replaceAll("(0)", "").replace(betweenDigits, "").replace(/^00/, "+"),
+  email: (text) => text.trim()
+}
+
+/** Returns the reader of a field: it returns a value in its normal form, or none if the value does not fit the field. */
+const reading = (field: string, schema: Schema.Codec<unknown, unknown>) => {
   const decode = Schema.decodeUnknownOption(schema)
-  return (value: unknown) => Option.isSome(decode(value))
+  const normal = normalForms[field]
+  return (given: unknown): Option.Option<unknown> => {
+    const value = normal !== undefined && typeof given === "string" ? normal(given) : given
+    return Option.as(decode(value), value)
+  }
 }
 
 const ownFields = new Map(
   entityTypes.map((type) => [
     type,
     new Map<string, Target>(
-      Object.entries(importFields[type]).map(([field, schema]) => [field, { field, fits: fitting(schema) }])
+      Object.entries(importFields[type]).map(([field, schema]) => [field, { field, read: reading(field, schema) }])
     )
   ])
 )
@@ -86,8 +100,11 @@ export const evaluate = (profile: Profile, { entityType, fields }: StagedRecord)
     const target = profile(entityType, externalField)
     if (target === undefined) unsupported.push([externalField, "not_mapped"])
     else if (target === "restricted") unsupported.push([externalField, "restricted"])
-    else if (!target.fits(value)) unsupported.push([externalField, "unsupported_type"])
-    else if (!values.has(target.field)) values.set(target.field, value)
+    else {
+      const read = target.read(value)
+      if (Option.isNone(read)) unsupported.push([externalField, "unsupported_type"])
+      else if (!values.has(target.field)) values.set(target.field, read.value)
+    }
   }
   const text = (field: string) => {
     const value = values.get(field)
@@ -109,10 +126,12 @@ export const unsupportedFields = (
   evaluated: ReadonlyArray<PlacedRecord & Evaluation>
 ): ReadonlyArray<UnsupportedField> =>
   entityTypes.toSorted().flatMap((entityType) => {
-    const reasons = evaluated.flatMap((record) => (record.entityType === entityType ? record.unsupported : []))
-    return [...new Map(reasons)]
+    const found = evaluated.flatMap((record) => (record.entityType === entityType ? record.unsupported : []))
+    const counts = new Map<string, number>()
+    for (const [externalField] of found) counts.set(externalField, (counts.get(externalField) ?? 0) + 1)
+    return [...new Map(found)]
       .toSorted(byName)
-      .map(([externalField, reason]) => ({ entityType, externalField, reason }))
+      .map(([externalField, reason]) => ({ entityType, externalField, reason, count: counts.get(externalField) ?? 0 }))
   })
 
 /**
