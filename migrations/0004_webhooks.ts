@@ -32,6 +32,8 @@ export default Effect.gen(function* () {
       disabled_reason text,
       version         integer NOT NULL,
       updated_at      timestamptz(3) NOT NULL DEFAULT now(),
+      -- No event before this time is sent by a replay, unless it has a delivery.
+      created_at      timestamptz(3) NOT NULL DEFAULT now(),
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES installations (project_id, id)
     )`
@@ -112,32 +114,24 @@ export default Effect.gen(function* () {
       project_id      text COLLATE "C" NOT NULL REFERENCES projects,
       id              text COLLATE "C" NOT NULL,
       installation_id text COLLATE "C" NOT NULL,
-      -- Creation time of the deliveries that are repeated: from 'since' on, before 'until'.
+      -- Time of the events that are sent again: from 'since' on, before 'until'.
       since           timestamptz(3) NOT NULL,
       until           timestamptz(3) NOT NULL,
       event_types     text[] NOT NULL,
-      -- States of the deliveries that are repeated.
-      statuses        text[] NOT NULL,
-      -- Maximum number of deliveries made per second.
-      pace            integer NOT NULL CHECK (pace BETWEEN 1 AND 1000),
-      state           text NOT NULL CHECK (state IN ('running', 'cancelling', 'cancelled', 'completed')),
-      -- Number of deliveries found when the replay began, and number of deliveries made since.
-      matched         integer NOT NULL,
-      queued          integer NOT NULL DEFAULT 0,
-      -- Id of the last delivery that was read.
+      status          text NOT NULL CHECK (status IN ('dead', 'delivered', 'all')),
+      state           text NOT NULL CHECK (state IN ('running', 'cancelled', 'completed')),
+      -- Number of deliveries made.
+      made            integer NOT NULL DEFAULT 0,
+      -- Id of the last event that was read.
       position        text COLLATE "C" NOT NULL,
-      -- The pace is used up until this time by the deliveries that were made.
-      paced_at        timestamptz(3) NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       finished_at     timestamptz(3),
-      -- 'operator' or 'webhook_disabled'; null while it is not cancelled.
-      end_reason      text,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
-      CHECK ((state IN ('cancelled', 'completed')) = (finished_at IS NOT NULL))
+      CHECK ((state = 'running') = (finished_at IS NULL))
     )`
   yield* sql`
-    CREATE INDEX replays_under_way ON replays (project_id, id) WHERE state IN ('running', 'cancelling')`
+    CREATE INDEX replays_under_way ON replays (project_id, id) WHERE state = 'running'`
 
   // Attempts of deliveries by minute. Each worker has rows of its own, so that no two statements wait for a row. The rows of the
   // project '' count the attempts of all projects, including projects that are deleted later.

@@ -10,7 +10,7 @@ import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
 import { commandCampaign, type Operation, operationLabels, showCampaign } from "../campaigns/CampaignControl.ts"
 import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
-import { cancelReplay, filterNames, highestPace, startReplay, usualPace } from "../integrations/deliveries/Replays.ts"
+import { cancelReplay, filterNames, startReplay } from "../integrations/deliveries/Replays.ts"
 import { itemOf } from "../integrations/endpoints/WebhookList.ts"
 import type { Sender } from "../integrations/endpoints/Sender.ts"
 import { sendTestEvent } from "../integrations/TestEvents.ts"
@@ -24,7 +24,6 @@ import type { Refused } from "../platform/operators/Refused.ts"
 import { plural } from "../platform/operators/Search.ts"
 import type { Notifier } from "../platform/outbox/Notifier.ts"
 import type { SecretBox } from "../platform/secrets/SecretBox.ts"
-import { integer } from "../platform/Settings/Formats.ts"
 import type { Kind } from "./IdSearch.ts"
 
 /** What an action will do, shown before it is carried out. */
@@ -131,8 +130,7 @@ const replayFields = {
   since: Instant,
   until: Instant,
   type: EventTypes,
-  status: Schema.Literals(filterNames),
-  pace: integer(1, highestPace)
+  status: Schema.Literals(filterNames)
 }
 
 /** For each command of a campaign: its label, the result, and what happens to the recipients that have no final state yet. */
@@ -248,30 +246,39 @@ export const actions = {
     fields: replayFields,
     descriptions: {
       installation: "The installation's id",
-      since: "Only deliveries that were created at this time or later, such as 2026-12-01T09:00:00Z",
-      until: "Only deliveries that were created before this time",
+      since: "Only events of this time or later, such as 2026-12-01T09:00:00Z",
+      until: "Only events before this time",
       type: "Only events of this type: repeat the flag for each type; all types if not given",
-      status: `Only deliveries in this state: ${filterNames.join(", ")}`,
-      pace: "Maximum number of deliveries per second"
+      status: `Only events whose deliveries are in this state: ${filterNames.join(", ")}`
     },
-    defaults: { type: "", status: "dead", pace: String(usualPace) },
-    question: Effect.fnUntraced(function* (given) {
-      const { endpointUrl, state } = yield* showWebhook(given.projectId, given.installation)
-      const { matched } = yield* startReplay({ ...replayOf(given), dryRun: true })
-      const count = plural(matched, "delivery matches and is", "deliveries match and are")
-      const period = `created since ${given.since} and before ${given.until}`
+    defaults: { type: "", status: "dead" },
+    question: Effect.fnUntraced(function* ({ installation, projectId, since, status, until }) {
+      const { endpointUrl, state } = yield* showWebhook(projectId, installation)
+      const which = {
+        dead: "whose deliveries are dead, and those that occurred while the webhook was disabled,",
+        delivered: "that were delivered",
+        all: "that were delivered or not, also those that occurred while the webhook was disabled,"
+      }[status]
       const held = state === "parked" || state === "resting" ? ` Its endpoint is ${state}, so they wait.` : ""
       return {
-        title: `Replay ${given.status} deliveries to ${given.installation}?`,
-        message: `${count} sent again to ${endpointUrl}, at most ${given.pace} a second: ${given.status}, ${period}.${held}`,
-        label: "Start the replay",
-        document: { replayId: null, matched, queued: 0 }
+        title: `Replay ${status} events to ${installation}?`,
+        message: `The events since ${since} and before ${until} ${which} are sent again to ${endpointUrl}, the oldest first.${held}`,
+        label: "Start the replay"
       }
     }),
-    run: Effect.fnUntraced(function* (given) {
-      const started = yield* startReplay({ ...replayOf(given), dryRun: false })
-      const message = `Replay ${started.replayId}: ${plural(started.queued, "delivery", "deliveries")} will be sent again. The list of replays shows its progress.`
-      return { title: "The replay is started", message, document: started }
+    run: Effect.fnUntraced(function* ({ installation, once, projectId, since, status, type, until }) {
+      const replayId = `rpl_${once}`
+      yield* startReplay({
+        projectId,
+        installationId: installation,
+        since: new Date(since),
+        until: new Date(until),
+        eventTypes: type,
+        filter: status,
+        replayId
+      })
+      const message = `The list of replays shows the progress of ${replayId}.`
+      return { title: "The replay is started", message, document: { replayId } }
     })
   }),
   "replay.cancel": action({
@@ -281,26 +288,15 @@ export const actions = {
     question: ({ replay }) =>
       Effect.succeed({
         title: `Cancel the replay ${replay}?`,
-        message: "Its deliveries that were not sent yet are dead-lettered. A cancelled replay cannot be resumed.",
+        message: "It makes no more deliveries; those that it has made are sent. A cancelled replay cannot be resumed.",
         label: "Cancel the replay"
       }),
     run: Effect.fnUntraced(function* ({ projectId, replay }) {
       const cancelled = yield* cancelReplay(projectId, replay)
-      const message = `Replay ${replay} has made ${cancelled.queued} of ${plural(cancelled.matched, "delivery", "deliveries")}.`
+      const message = `Replay ${replay} has made ${plural(cancelled.made, "delivery", "deliveries")}.`
       return { title: "The replay is cancelled", message, document: cancelled }
     })
   })
 } as const satisfies Readonly<Record<string, Action>>
 
 export type ActionName = keyof typeof actions
-
-const replayOf = ({ installation, once, pace, projectId, since, status, type, until }: Given<typeof replayFields>) => ({
-  projectId,
-  installationId: installation,
-  since: new Date(since),
-  until: new Date(until),
-  eventTypes: type,
-  filter: status,
-  pace,
-  replayId: `rpl_${once}`
-})

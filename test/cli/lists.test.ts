@@ -113,10 +113,10 @@ const lists: Readonly<
           INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
           VALUES (${projectId}, 'ins', 'https://shop.example.com/', '{}', true, 1)
         )
-        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
-          position, paced_at, created_at, finished_at)
-        SELECT ${projectId}, new_id('rpl', ${sql.literal(time)}), 'ins', now(), now(), '{}', '{}', 1, 'completed', 0, '',
-          now(), now(), now()
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position,
+          created_at, finished_at)
+        SELECT ${projectId}, new_id('rpl', ${sql.literal(time)}), 'ins', now(), now(), '{}', 'dead', 'completed', '',
+          now(), now()
         FROM ${n(count, sql)}`.pipe(Effect.orDie)
   }
 }

@@ -17,7 +17,6 @@ const size = "Expected: a string of 1 to 160 characters"
 const issue = "token issue --project p"
 const list = "deliveries list --project p"
 const create = "task create --project p --title"
-const day = "--since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z"
 
 type Row = readonly [path: string, args: string, problem: string]
 const missing = (path: string, args: string, flag: string): Row => [path, args, `Missing required flag: --${flag}`]
@@ -82,12 +81,6 @@ const wrong: ReadonlyArray<Row> = [
     "yesterday",
     instant
   ),
-  invalid(
-    "deliveries replay",
-    `deliveries replay --project p --installation i ${day} --pace`,
-    "0",
-    "Expected: an integer from 1 to 1000"
-  ),
   [
     "listen",
     "listen --secret correct-horse-battery-staple",
@@ -121,7 +114,7 @@ const helps: ReadonlyArray<readonly [command: string, words: string]> = [
   ["messages list", "--project --status unknown --json EXAMPLES"],
   ["messages settle", "--project --message --as sent failed --json EXAMPLES"],
   ["deliveries", "list show retry replay replays cancel-replay"],
-  ["deliveries replay", "--installation --since --until --type --status dead --pace 50 --dry-run EXAMPLES"],
+  ["deliveries replay", "--installation --since --until --type --status dead --dry-run EXAMPLES"],
   ["deliveries list", `--project --installation --status ${states.join(" ")} --json EXAMPLES`],
   ["deliveries show", "--project --delivery --json EXAMPLES"],
   ["listen", "--port 8080 --forward-to --secret --fail --json SIGINT EXAMPLES"],

@@ -30,12 +30,9 @@ const act = async (page: Page, { dead, projectId }: FilledProject) => {
 
   await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
   await page.getByLabel("State").selectOption("all")
-  await page.getByLabel("Created since").fill("2026-01-01T00:00:00Z")
-  await page.getByLabel("Deliveries per second").fill("1")
-  await press("Count and continue")
-  await page
-    .getByText(/^2 deliveries match and are sent again to http.*, at most 1 a second: all, created since/)
-    .waitFor()
+  await page.getByLabel("Events since").fill("2026-01-01T00:00:00Z")
+  await press("Continue")
+  await page.getByText(/^The events since 2026.* are sent again to http.*, the oldest first/).waitFor()
   await press("Start the replay")
   await shows("The replay is started")
   await page.goto(`/console/replays?project=${projectId}`)

@@ -229,21 +229,16 @@ describe("an outage in the console", () => {
     const { projectId } = yield* fillProject(server)
     const browser = yield* startBrowser
     yield* Effect.orDie(server.sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour'`)
-    const of = ["--project", projectId, "--installation", "shop", "--status", "all", "--pace", "1"]
+    const of = ["--project", projectId, "--installation", "shop", "--status", "all"]
     const created = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
     yield* server.command("deliveries", "replay", ...of, ...created)
-    const [counted = assert.fail()] = yield* Effect.orDie(server.sql<{ queued: number; matched: number }>`
-      SELECT (SELECT count(*)::int FROM deliveries WHERE replay_id IS NOT NULL) AS queued,
-        (SELECT count(*)::int FROM deliveries WHERE replay_id IS NULL) AS matched`)
     for (const javaScriptEnabled of [false, true]) {
       const viewport = { width: 1100, height: 800 }
       const { page } = yield* signedIn(browser, server, { javaScriptEnabled, viewport })
       yield* Effect.promise(async () => {
         await page.goto(`/console/replays?project=${projectId}`)
         const row = await page.getByRole("row", { name: /running/ }).innerText()
-        assert.include(row, `${counted.queued} of ${counted.matched}`)
-        assert.include(row, `at most 1 a second, so at least ${counted.matched} seconds more`)
-        assert.match(row, /its endpoint is resting until in (59 minutes|1 hour)/)
+        assert.match(row, /resting until in (59 minutes|1 hour)/)
         // The table is not cut.
         assert.isTrue(
           await page.evaluate(

@@ -24,7 +24,6 @@ const bounds: Readonly<Record<string, string>> = {
   "projects.modules": "a project file",
   "projects.rate_limits": "a project file",
   "replays.event_types": "one of each event type",
-  "replays.statuses": "one of each state",
   "segments.filter": "a project file",
   "staged_batches.counts": "one of each state",
   "staged_batches.profile_mappings": "a project file",

@@ -23,7 +23,7 @@ const lockedResults = mutating(
   "integrations/deliveries/DeliverRecovery"
 )
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
-const replaying = mutating("integrations/deliveries/Replays/Release.ts", "integrations/deliveries/Replays")
+const replaying = mutating("integrations/deliveries/Replays/Step.ts", "integrations/deliveries/Replays")
 
 export const engine = [
   slots("factor * free[pool] - count", "factor * free[pool]"),
@@ -108,16 +108,11 @@ export const engine = [
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"
   ),
-  mutating("integrations/deliveries/Replays/Release.ts", "integrations/deliveries/Replays.properties")(
-    "- queue.due",
-    ""
-  ),
-  replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 0 - ("),
-  replaying("CASE WHEN suspect THEN 1 - (", "CASE WHEN suspect THEN 9 - ("),
-  replaying("WHEN enabled THEN 'release' ELSE 'end'", "ELSE 'release'"),
-  replaying(" + 1000 / pace", ""),
-  replaying("      AND finished_at <= (SELECT created_at FROM replay)\n", ""),
-  replaying("AND finished_at IS NULL LIMIT ${deadLetterBatch}::int", "AND finished_at IS NULL"),
+  replaying("AND is_over", ""),
+  replaying("(original IS NOT NULL OR occurred_at >= webhook_since)", "true"),
+  replaying("is_delivered = (replay.status = 'delivered')", "true"),
+  replaying("AND replay_id IS NOT NULL AND finished_at IS NULL", "AND false"),
+  recording("WHERE replay_id IS NOT NULL AND on_move = 'succeeded'", "WHERE false", "integrations/deliveries/Replays"),
   mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
     "Effect.sync(() => queues.name(named))",
     "Effect.void"

@@ -29,7 +29,7 @@ const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<Actio
   "webhook.test": { installation: "shop" },
   "webhook.disable": { installation: "shop" },
   "webhook.enable": { installation: "shop" },
-  "replay.start": { installation: "shop", ...always, status: "all", type: "", pace: "1" },
+  "replay.start": { installation: "shop", ...always, status: "all", type: "" },
   "delivery.retry": { delivery: dead.id },
   "message.settle": { message: "msg_reply_1", as: "sent" },
   "campaign.pause": { campaign: "cmp_running", confirmed: "yes" },
@@ -82,8 +82,8 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   const of = ["--project", projectId]
   const shop = [...of, "--installation", "shop"]
   /** Starts a replay of all deliveries of a project; returns its id. */
-  const replay = (id: string, pace: number) => {
-    const range = ["--since", always.since, "--until", always.until, "--status", "all", "--pace", String(pace)]
+  const replay = (id: string) => {
+    const range = ["--since", always.since, "--until", always.until, "--status", "all"]
     return command("deliveries", "replay", "--project", id, "--installation", "shop", ...range).pipe(
       Effect.flatMap(decodeReplay),
       Effect.map(({ replayId }) => replayId)
@@ -97,21 +97,26 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   // The address is refused, so the test fails once it is recorded.
   yield* run(["webhooks", "test", ...shop, "--json"], { env })
   for (const action of ["disable", "enable"]) yield* command("webhooks", action, ...shop)
-  yield* replay(projectId, 100)
+  yield* replay(projectId)
   yield* untilReplay(project, "completed")
   for (const flags of [[], ["--before", "rpl_z"]]) yield* command("deliveries", "replays", ...of, ...flags)
-  // The endpoint rests: a replay then makes no delivery for it, so it can be cancelled at any time.
+  // A replay of more than it may have open for an endpoint that rests can be cancelled at any time.
   yield* project.setHealth("resting_until = now() + interval '1 hour'")
-  yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId, 1))
+  yield* sql`
+    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+    SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
+      SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
+    ) event, generate_series(1, 30)`.pipe(Effect.orDie)
+  yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId))
   yield* untilReplay(project, "cancelled")
-  yield* replay(projectId, 1)
+  yield* replay(projectId)
   yield* command("webhooks", "disable", ...shop)
   yield* untilReplay(project, "cancelled")
   for (const flags of [[], ["--before", "aud_z"]]) yield* command("audit", "list", ...of, ...flags)
 
   const shown = yield* fillProject(server)
   yield* shown.setHealth("resting_until = now() + interval '1 hour'")
-  yield* browse(server, shown, yield* replay(shown.projectId, 1))
+  yield* browse(server, shown, yield* replay(shown.projectId))
 
   yield* recordBesideLock(server)
 

@@ -35,9 +35,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
-    "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts endpoint_health below a limit",
-    "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts replays below a limit",
-    "src/integrations/deliveries/Replays/Release.ts listRunnable: sorts webhooks below a limit",
+    "src/integrations/deliveries/Replays/Step.ts listRunning: sorts replays below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_by_channel",
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"
   ],

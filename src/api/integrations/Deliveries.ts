@@ -42,10 +42,14 @@ const deliveryFields = {
   }),
   lastErrorCode: ErrorCode.annotate({
     description:
-      "Why the last attempt got no answer, or why no attempt followed (`expired`, `disabled`, `cancelled`); null in all other cases."
+      "Why the last attempt got no answer, or why no attempt followed (`expired`, `disabled`); null in all other cases."
   }),
   replayOf: Schema.NullOr(DeliveryId).annotate({
     description: "The id of the delivery that an operator sent again as this one; null if this is not a replay."
+  }),
+  replayedBy: Schema.NullOr(DeliveryId).annotate({
+    description:
+      "The id of the delivery with which a replay delivered this dead one, which the filter `dead` leaves out; null in all other cases."
   }),
   createdAt: CreatedAt,
   finishedAt: Schema.NullOr(Timestamp).annotate({
@@ -104,6 +108,7 @@ const deliveryExample = {
   lastStatusCode: 204,
   lastErrorCode: null,
   replayOf: null,
+  replayedBy: null,
   createdAt: "2026-11-20T10:00:00.000Z",
   finishedAt: "2026-11-20T10:00:05.310Z"
 }

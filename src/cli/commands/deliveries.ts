@@ -54,7 +54,7 @@ const show = Command.make(
   Effect.fn(function* ({ delivery, json, project }) {
     const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
     const attempts = attemptsOf(found).map(entryOf)
-    const item = { ...itemOf(found), replayOf: found.replayOf }
+    const item = { ...itemOf(found), replayOf: found.replayOf, replayedBy: found.replayedBy }
     const log = attempts.length === 0 ? "No attempts yet" : tableOf(attempts)
     yield* answer(json, { ...item, attemptLog: attempts }, `${tableOf([item])}\n\n${log}`)
   }, onMigratedDatabase)
@@ -71,13 +71,13 @@ const retry = actionCommand("retry", "delivery.retry", {
 })
 
 const replay = actionCommand("replay", "replay.start", {
-  description: "Send stored events to a webhook again. Live events are sent first",
+  description: "Send stored events of a period to a webhook again, the oldest first",
   example:
-    "deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --status all --pace 10"
+    "deliveries replay --project demo --installation ins_shop --since 2026-11-20T00:00:00Z --until 2026-11-21T00:00:00Z --status all"
 })
 
 const cancelReplay = actionCommand("cancel-replay", "replay.cancel", {
-  description: "Cancel a replay: deliveries that are not queued yet are not sent",
+  description: "Cancel a replay: it makes no more deliveries",
   example: "deliveries cancel-replay --project demo --replay rpl_0193f0cbd4e57f70819203a4b5c6d7e8"
 })
 

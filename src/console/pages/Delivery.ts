@@ -22,6 +22,10 @@ export const delivery = projectPage(
           Created: time(row.createdAt),
           "Next attempt": time(row.nextAttemptAt) ?? undefined,
           Finished: time(row.finishedAt) ?? undefined,
+          "Replayed by":
+            row.replayedBy === null
+              ? undefined
+              : idLink("/console/delivery", { ...of, id: row.replayedBy }, row.replayedBy),
           "Replay of":
             row.replayOf === null ? undefined : idLink("/console/delivery", { ...of, id: row.replayOf }, row.replayOf),
           Trace: traceLink(yield* traceUrlOf(row.traceparent))

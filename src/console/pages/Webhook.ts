@@ -3,7 +3,7 @@ import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
-import { filterNames, usualPace } from "../../integrations/deliveries/Replays.ts"
+import { filterNames } from "../../integrations/deliveries/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
 import { projectPage, recordOf } from "../Page.ts"
@@ -74,12 +74,11 @@ export const webhook = projectPage(
           ${row.enabled ? action("webhook.disable", csrf, of, "Disable") : action("webhook.enable", csrf, of, "Enable")}
         </div>`,
         html`<h2>Replay</h2>`,
-        action("replay.start", csrf, of, "Count and continue", [
-          input("Created since", "since", null, "2026-11-20T00:00:00Z"),
+        action("replay.start", csrf, of, "Continue", [
+          input("Events since", "since", null, "2026-11-20T00:00:00Z"),
           input("and before", "until", null, "2026-11-21T00:00:00Z"),
           select("State", "status", filterNames, "dead", ""),
-          select("Event", "type", eventTypes, null, "all"),
-          input("Deliveries per second", "pace", String(usualPace))
+          select("Event", "type", eventTypes, null, "all")
         ]),
         html`<h2>Deliveries</h2>`,
         table("Latest deliveries, newest first", deliveryColumns(project.id, time), found.items, "No deliveries."),

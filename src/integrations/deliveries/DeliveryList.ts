@@ -33,8 +33,9 @@ export interface Filter {
   readonly until: Date | null
 }
 
-/** A SQL condition: the delivery is dead. The index `deliveries_dead` has the same condition. */
-export const isDead = "finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
+/** A SQL condition: the delivery is dead, and no replay has delivered it. The index `deliveries_dead` has the same condition. */
+export const isDead =
+  "finished_at IS NOT NULL AND replayed_by IS NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
 /** The columns of a delivery, in the order of the contract. `delivery` names a table with the columns of `deliveries`. */
 export const columnsOf = (delivery: string) => `
@@ -55,11 +56,14 @@ export const columnsOf = (delivery: string) => `
   (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
   coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode",
   ${selectList(
-    { replayOf: "replay_of", createdAt: ["created_at", "timestamptz"], finishedAt: ["finished_at", "timestamptz"] },
+    {
+      replayOf: "replay_of",
+      replayedBy: "replayed_by",
+      createdAt: ["created_at", "timestamptz"],
+      finishedAt: ["finished_at", "timestamptz"]
+    },
     delivery
   )}`
-
-export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyArray<DeliveryStatus>
 
 /**
  * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_by_state`, so that
@@ -68,6 +72,7 @@ export const finishedStates = ["delivered", "dead"] as const satisfies ReadonlyA
 const state = `(CASE
   WHEN finished_at IS NULL THEN 'pending' COLLATE "C"
   WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
+  WHEN replayed_by IS NOT NULL THEN 'replayed'
   ELSE 'dead'
 END)`
 

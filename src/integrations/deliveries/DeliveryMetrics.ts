@@ -26,10 +26,6 @@ const oldest = Metric.gauge("webhook_oldest_due_seconds", {
   description: "For how long the oldest due delivery has waited, of healthy endpoints that may get one"
 })
 
-const replayDepth = Metric.gauge("webhook_replay_queue_depth", {
-  description: "Deliveries that the unfinished replays have found and not made yet"
-})
-
 const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
   description: "For how long the oldest unfinished replay has run"
 })
@@ -99,16 +95,14 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
         ) first
       ), 0)::float8 AS seconds`
 
-const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly depth: number; readonly seconds: number }>`
-  SELECT coalesce(sum(greatest(0, matched - queued)), 0)::int AS depth,
-    coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
-  FROM replays WHERE state IN ('running', 'cancelling') AND ${isAwake(sql, "project_id")}`
+const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly seconds: number }>`
+  SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
+  FROM replays WHERE state = 'running' AND ${isAwake(sql, "project_id")}`
 
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* measureQueue(sql, maxDepth)
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)
   const [replays] = yield* measureReplays(sql)
-  yield* Metric.update(replayDepth, replays?.depth ?? 0)
   yield* Metric.update(replayAge, replays?.seconds ?? 0)
 })

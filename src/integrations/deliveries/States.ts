@@ -23,8 +23,6 @@ export const deliveries = machine({
     /** The delivery was claimed ahead and returned before an attempt was made. */
     unsent: { delivering: "pending" },
     disabled: { pending: "dead" },
-    /** The replay that made the delivery is cancelled. */
-    cancelled: { pending: "dead" },
     /** The delivery is older than the sum of all delays of the retry schedule plus one day. */
     expired: { pending: "dead" },
     retried: { dead: "pending" }

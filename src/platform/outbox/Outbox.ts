@@ -39,7 +39,7 @@ export const appendedInstallations = (
 /**
  * Returns common table expressions that append events and deliveries. `happened` is a query of the events: project, `type`,
  * `data` (json), time and traceparent. An event gets a delivery for every enabled webhook of its project that subscribes to its
- * type. An event without a subscriber is not stored. A delivery is due at once. The due time is from the database's clock, by
+ * type. An event without a subscriber is not stored; one of a disabled webhook is, for a replay. A delivery is due at once. The due time is from the database's clock, by
  * which workers look for due deliveries. A webhook that is disabled concurrently may still get a delivery, because its row is
  * not locked.
  */
@@ -51,7 +51,7 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
     FROM (${happened}) AS happened (project_id, type, data, at, traceparent)
     WHERE EXISTS (
       SELECT FROM webhooks
-      WHERE webhooks.project_id = happened.project_id AND webhooks.enabled
+      WHERE webhooks.project_id = happened.project_id
         AND happened.type = ANY(webhooks.event_types)
     )
     RETURNING project_id, id, type, occurred_at

@@ -4,12 +4,10 @@ import { Effect, Struct } from "effect"
 import type { Worker } from "../../../src/platform/background/Worker.ts"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
-import { empty } from "../../../src/integrations/deliveries/Replays/Release.ts"
 import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
 import type { Result } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { deliveries, type Move, type State, states } from "../../../src/integrations/deliveries/States.ts"
-import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { recordAll } from "../../support/Claims.ts"
 import { enable } from "../../support/Events.ts"
 import { changedMeanwhile, holding } from "../../support/Locks.ts"
@@ -81,20 +79,6 @@ const run: Readonly<Record<Move, (shop: Shop) => Effect.Effect<unknown>>> = {
       Effect.andThen(setHealth("discarding = true")),
       Effect.andThen(Effect.orDie(discard(sql))),
       Effect.andThen(enable(sql, projectId, "shop", true))
-    ),
-  cancelled: ({ projectId, sql }) =>
-    put(sql, "replays", { project_id: projectId, id: "rpl", installation_id: "shop", state: "cancelling" }).pipe(
-      Effect.andThen(sql`UPDATE deliveries SET replay_id = 'rpl' WHERE project_id = ${projectId}`),
-      Effect.andThen(
-        empty(sql, {
-          projectId: ProjectId.make(projectId),
-          id: "rpl",
-          installationId: InstallationId.make("shop"),
-          until: new Date()
-        })
-      ),
-      Effect.andThen(sql`UPDATE deliveries SET replay_id = NULL WHERE project_id = ${projectId}`),
-      Effect.orDie
     ),
   expired: (shop) =>
     age(shop, "2 days").pipe(Effect.andThen(Effect.orDie(expire(shop.sql, day))), Effect.andThen(age(shop, "-2 days"))),

@@ -39,7 +39,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })(
       const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
       const ended = yield* closedDuring(
         "counted",
-        "deliveries",
+        "replays",
         "deliveries",
         "replay",
         "--installation",

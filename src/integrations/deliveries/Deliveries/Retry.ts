@@ -18,6 +18,7 @@ export const notRetriable: Readonly<Record<string, string>> = {
   delivered: "Only a dead delivery can be retried: this one is delivered. An operator can send it again by a replay.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
   disabled: "The webhook is disabled: configure it again first.",
+  replayed: "A replay has delivered this delivery: its replayedBy is the id of the other.",
   exhausted: `A delivery is retried at most ${maxRetryCommands} times. An operator can send it again by a replay.`,
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
@@ -30,6 +31,7 @@ const refusal = `CASE
   WHEN target.status = 'delivered' THEN 'delivered'
   WHEN webhook.enabled IS NOT TRUE THEN 'disabled'
   WHEN target.status <> 'dead' THEN 'pending'
+  WHEN target.replayed_by IS NOT NULL THEN 'replayed'
   WHEN target.retry_commands >= ${maxRetryCommands} THEN 'exhausted'
   WHEN events.type <> ALL(webhook.event_types) THEN 'unsubscribed'
 END`

@@ -38,6 +38,8 @@ export interface Recorded extends Endpoint {
  * `gate` locks the rows of endpoints before the first delivery is written. It skips rows that are locked already, so a
  * transaction that holds one row does not delay the results of other endpoints.
  *
+ * `replayed` marks the dead deliveries of an event that a replay has delivered.
+ *
  * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint. It parks the
  * endpoint (pauses attempts) after `failuresToPark` failures in a row, and again after each failed probe, which is an attempt
  * after the pause.
@@ -84,10 +86,20 @@ export const record = (
       AND deliveries.id = result.id AND deliveries.status = ${from}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND is_current IS NOT NULL
-    RETURNING deliveries.project_id, deliveries.installation_id, available_at, on_move, bucket,
+    RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id, event_id, replay_id, available_at, on_move, bucket,
       is_current = 1 AND on_move = 'succeeded' AS ok,
       is_current * rest_for AS rest_for, is_current * detail.strikes AS strikes, jitter,
       CASE WHEN is_current = 1 AND on_move IN ('failed', 'exhausted') THEN place END AS failed_place
+  ),
+  replayed AS (
+    UPDATE deliveries SET replayed_by = original.replayed_by FROM (
+      SELECT original.row, recorded.id AS replayed_by FROM recorded, LATERAL (
+        SELECT ctid AS row FROM deliveries
+        WHERE project_id = recorded.project_id AND event_id = recorded.event_id AND event_id IS NOT NULL
+          AND installation_id = recorded.installation_id AND status = 'dead'
+        FOR NO KEY UPDATE SKIP LOCKED
+      ) original WHERE replay_id IS NOT NULL AND on_move = 'succeeded'
+    ) original WHERE deliveries.ctid = original.row AND deliveries.status = 'dead'
   ),
   freed AS MATERIALIZED (
     SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,

@@ -4,14 +4,18 @@ import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
 import { recordAction } from "../../../platform/operators/Audit.ts"
 import { selectList } from "../../../platform/database/Columns.ts"
-import { stepOf } from "../../../api/schema/States.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
 import { servedProject } from "../../../platform/operators/ProjectUnknown.ts"
 import type { Range } from "../../../platform/operators/Search.ts"
-import { type Filter, filters, type Selection } from "./Selection.ts"
-import { type EndReason, replays, type State } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
+
+/** Which events a replay sends again, by what has become of them at the endpoint. */
+export const filterNames = ["dead", "delivered", "all"] as const
+export type Filter = (typeof filterNames)[number]
+
+/** A replay is completed when it has read all events of its range, and cancelled by an operator or with its webhook disabled. */
+type State = "running" | "completed" | "cancelled"
 
 export interface Listed {
   readonly replayId: string
@@ -19,20 +23,10 @@ export interface Listed {
   readonly since: string
   readonly until: string
   readonly eventTypes: ReadonlyArray<EventType>
-  readonly statuses: ReadonlyArray<string>
-  readonly pace: number
+  readonly status: Filter
   readonly state: State
-  /**
-   * `matched` is the number of deliveries found when the replay began. `queued` is the number of deliveries created since then.
-   */
-  readonly matched: number
-  readonly queued: number
-  /**
-   * Number of deliveries that were found and not repeated, because they were pruned or retried, or because the webhook no
-   * longer subscribes to their type. 0 until the replay is completed.
-   */
-  readonly skipped: number
-  readonly endReason: EndReason | null
+  /** Number of deliveries that the replay has made. */
+  readonly made: number
   readonly createdAt: string
   readonly finishedAt: string | null
 }
@@ -43,13 +37,9 @@ const columns = selectList({
   since: ["since", "timestamptz"],
   until: ["until", "timestamptz"],
   eventTypes: "event_types",
-  statuses: "statuses",
-  pace: "pace",
+  status: "status",
   state: "state",
-  matched: "matched",
-  queued: "queued",
-  skipped: "CASE WHEN state = 'completed' THEN greatest(0, matched - queued) ELSE 0 END",
-  endReason: "end_reason",
+  made: "made",
   createdAt: ["created_at", "timestamptz"],
   finishedAt: ["finished_at", "timestamptz"]
 })
@@ -65,60 +55,49 @@ export const webhook = (sql: Sql, projectId: ProjectId, installationId: string) 
 }>`
   SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
-interface Start extends Selection {
+interface Start {
+  readonly projectId: ProjectId
   readonly id: string
-  readonly pace: number
-  readonly matched: number
+  readonly installationId: string
+  /** Events of this time or later. */
+  readonly since: Date
+  /** Events before this time. */
+  readonly until: Date
+  readonly eventTypes: ReadonlyArray<EventType>
+  readonly filter: Filter
   readonly actor: string
 }
 
-const detailOf = (filter: Filter, { eventTypes, installationId, matched, pace, since, until }: Start) => ({
-  installationId,
-  since,
-  until,
-  eventTypes,
-  status: filter,
-  pace,
-  matched
-})
-
 /** Starts a replay, unless a replay with this id exists. Returns no row if this database does not serve the project. */
-export const start = (sql: Sql, replay: Start) => sql`
-  WITH ${servedProject(sql, replay.projectId)},
+export const start = (sql: Sql, { actor, filter, id, projectId, ...range }: Start) => sql`
+  WITH ${servedProject(sql, projectId)},
   started AS (
-    INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched,
-      position, paced_at, created_at)
-    SELECT project_id, ${replay.id}::text, ${replay.installationId}::text, ${replay.since}::timestamptz,
-      ${replay.until}::timestamptz, ${[...replay.eventTypes]}::text[], ${[...filters[replay.filter]]}::text[],
-      ${replay.pace}::int, 'running', ${replay.matched}::int, ${firstIdAt("dlv", replay.since.getTime())}::text, now(), now()
+    INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, created_at)
+    SELECT project_id, ${id}::text, ${range.installationId}::text, ${range.since}::timestamptz, ${range.until}::timestamptz,
+      ${[...range.eventTypes]}::text[], ${filter}::text, 'running', ${firstIdAt("evt", range.since.getTime())}::text, now()
     FROM project
     ON CONFLICT (project_id, id) DO NOTHING
     RETURNING project_id
   ),
-  ${recordAction(
-    sql,
-    { actor: replay.actor, action: "replay.start", target: replay.id, detail: detailOf(replay.filter, replay) },
-    "started"
-  )}
+  ${recordAction(sql, { actor, action: "replay.start", target: id, detail: { ...range, status: filter } }, "started")}
   SELECT FROM project`
 
 /**
- * Sets a running replay to `cancelling`. A replay in another state stays unchanged. Returns the state afterwards. Returns no row
- * if the replay does not exist, or if this database does not serve the project.
+ * Cancels a running replay. A replay in another state stays unchanged. Returns the state before. Returns no row if the replay
+ * does not exist, or if this database does not serve the project.
  */
-export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => {
-  const { from, to } = stepOf(replays, "cancel")
-  return sql<{ readonly state: State; readonly matched: number; readonly queued: number }>`
-    WITH ${servedProject(sql, projectId)},
-    target AS MATERIALIZED (
-      SELECT state, matched, queued FROM project JOIN replays USING (project_id) WHERE id = ${id}
-      FOR NO KEY UPDATE OF replays
-    ),
-    cancelled AS (
-      UPDATE replays SET state = ${to}, end_reason = ${"operator" satisfies EndReason} FROM target
-      WHERE replays.project_id = ${projectId} AND replays.id = ${id} AND target.state = ${from}
-      RETURNING replays.project_id, replays.state
-    ),
-    ${recordAction(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
-    SELECT coalesce((SELECT state FROM cancelled), state) AS state, matched, queued FROM target`
-}
+export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string) => sql<{
+  readonly state: State
+  readonly made: number
+}>`
+  WITH ${servedProject(sql, projectId)},
+  target AS MATERIALIZED (
+    SELECT state, made FROM project JOIN replays USING (project_id) WHERE id = ${id} FOR NO KEY UPDATE OF replays
+  ),
+  cancelled AS (
+    UPDATE replays SET state = 'cancelled', finished_at = now() FROM target
+    WHERE replays.project_id = ${projectId} AND replays.id = ${id} AND target.state = 'running'
+    RETURNING replays.project_id
+  ),
+  ${recordAction(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
+  SELECT state, made FROM target`
