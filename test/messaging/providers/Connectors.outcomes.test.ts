@@ -2,7 +2,7 @@
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
 import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
-import { answering, answerOf, endless, endpoint, pouring } from "../../support/Endpoints.ts"
+import { answering, answerOf, endless, endpoint, parsed, pouring } from "../../support/Endpoints.ts"
 import {
   accepted,
   both,
@@ -10,6 +10,7 @@ import {
   expectOfBoth,
   http,
   httpTo,
+  message,
   overdue,
   postponed,
   refused,
@@ -111,6 +112,24 @@ describe("an answer of Telegram", () => {
         assert.deepStrictEqual(yield* outcomeOf(status, body), meaning(code, "telegram"), `${status} ${code}`)
       }
     }
+  })
+
+  test("that the chat has moved is followed, once", function* () {
+    const moved = `{"ok":false,"error_code":400,"description":"group chat was upgraded","parameters":{"migrate_to_chat_id":-1001234567890}}`
+    const following = yield* endpoint(({ earlier, socket }) =>
+      socket.write(earlier === 0 ? reply(400, moved) : reply(200, taken.telegram))
+    )
+    assert.deepStrictEqual(yield* send(telegram(following)), accepted("8812"))
+    const chats = following.received.map(({ text }) => JSON.parse(parsed(text).body).chat_id)
+    assert.deepStrictEqual(chats, [message.recipient, -1_001_234_567_890])
+
+    const moving = yield* answering(reply(400, moved))
+    assert.deepStrictEqual(yield* send(telegram(moving)), refused("telegram_400"))
+    assert.strictEqual(moving.received.length, 2)
+    // An outcome that is open is not repeated.
+    const open = yield* answering(reply(500, moved.replace("400", "500")))
+    assert.deepStrictEqual(yield* send(telegram(open)), unknown("telegram_500"))
+    assert.strictEqual(open.received.length, 1)
   })
 
   test("without an error code is classified by the HTTP status", function* () {

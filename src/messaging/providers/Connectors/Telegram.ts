@@ -18,11 +18,25 @@ export const telegram = connector({
   defaults: { apiBaseUrl: telegramApi },
   idempotent: false,
   send: ({ apiBaseUrl, token }, { messageId, recipient, text }, timeout) =>
-    call(timeout, {
-      messageId,
-      url: sendMessage(apiBaseUrl ?? telegramApi, token),
-      request: Effect.succeed({ body: Buffer.from(JSON.stringify({ chat_id: recipient, text })), headers: {} }),
-      outcomeOf
+    Effect.suspend(() => {
+      let movedTo: number | undefined
+      const sendTo = (chat: string | number) =>
+        call(timeout, {
+          messageId,
+          url: sendMessage(apiBaseUrl ?? telegramApi, token),
+          request: Effect.succeed({ body: Buffer.from(JSON.stringify({ chat_id: chat, text })), headers: {} }),
+          outcomeOf: (reply) => {
+            movedTo = Option.getOrUndefined(readMove(reply.body))?.parameters.migrate_to_chat_id
+            return outcomeOf(reply)
+          }
+        })
+      // A group that became a supergroup has another id. The message was refused, so sending it there sends it once.
+      return sendTo(recipient).pipe(
+        Effect.flatMap((outcome) =>
+          movedTo === undefined || outcome._tag !== "refused" ? Effect.succeed(outcome) : sendTo(movedTo)
+        ),
+        Effect.timeoutOrElse({ duration: timeout, orElse: () => Effect.succeed(byFailure("timeout")) })
+      )
     })
 })
 
@@ -48,6 +62,8 @@ const readRetryAfter = jsonBody(
     parameters: Schema.Struct({ retry_after: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)) })
   })
 )
+
+const readMove = jsonBody(Schema.Struct({ parameters: Schema.Struct({ migrate_to_chat_id: Schema.Int }) }))
 
 const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
   const answer = Option.getOrUndefined(read(body))
