@@ -146,21 +146,14 @@ describe("secrets reseal", () => {
 })
 
 describe("doctor", () => {
-  test("reports how many secrets each key seals, and when a previous key is no longer needed", function* () {
+  test("reports how many secrets need a previous key", function* () {
     yield* apply({ project, channels }, under(oldKey))
     yield* storeWebhooks("acme", ["a"], key)
-    const ids = (yield* boxOf(key, oldKey)).keyIds
     const before = yield* cli(["doctor"], both)
     assert.strictEqual(before.status, 0, before.stderr)
-    assert.deepStrictEqual(keysFound(before), [
-      "warning",
-      `SECRET_KEY ${ids[0]} seals 1, previous key ${ids[1]} seals 2`
-    ])
+    assert.deepStrictEqual(keysFound(before), ["warning", "2 of 3 secrets are sealed by SECRET_KEY_PREVIOUS"])
     assert.include(before.stdout, "secrets reseal")
     yield* reseal()
-    const after = keysFound(yield* cli(["doctor"], both))
-    assert.strictEqual(after[0], "ok")
-    assert.match(after[1] ?? "", /seals 3, previous key \w+ seals 0: a previous key may go/)
     assert.deepStrictEqual(keysFound(yield* cli(["doctor"], under(key))), [
       "ok",
       "SECRET_KEY opens what is stored (3 secrets)"

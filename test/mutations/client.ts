@@ -5,12 +5,13 @@ const attempts = mutating("client/Attempts.ts", "client/Attempts", "client/Attem
 const webhooks = mutating("client/Webhooks.ts", "client/Webhooks")
 
 export const client = [
-  attempts("status === 429 || status === 503", "status === 503"),
+  attempts("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
   attempts("(yield* monotonicMillis) + wait > end", "false"),
-  attempts("Math.max(backoff, askedDelay(outcome, yield* Clock.currentTimeMillis))", "backoff"),
+  attempts("askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff", "backoff"),
   attempts('"idempotency-key" in headers ||', "true ||"),
   attempts(", longestDelay)", ", Infinity)"),
-  attempts("retries >= times", "retries > times"),
+  attempts("retries >= most", "retries > most"),
+  attempts("isRateLimited(outcome) ? Infinity : ", ""),
   mutating("client/Attempts.ts", "client/PromiseClient")("Effect.mapError(explain),", ""),
   mutating("client/DeveloperApi.ts", "client/PromiseClient")('.replace(/\\/api\\/v1\\/developer\\/?$/, "")', ""),
   webhooks("if (age > tolerance)", "if (false)"),

@@ -130,7 +130,7 @@ export const platform = [
     ""
   ),
   mutating("platform/NameHash.ts", "platform/database/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
-  mutating("platform/secrets/SealedValues.ts", "cli/secrets")("key === 0 && identified", "true"),
+  mutating("platform/secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   mutating("platform/telemetry/MetricsEnabled.ts", "deploy/Watch")(
     "if (Context.get(context, MetricsEnabled)) for",

@@ -81,9 +81,5 @@ export const server = [
   toolList("refusalOf(credential, access) === undefined", "credential !== access"),
   toolList("end.length + 2 > maxLength", "2 > maxLength"),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
-  mutating("platform/secrets/Redaction.ts", "platform/secrets/Redaction")(
-    "if (from < end) continue",
-    "if (from > end) continue"
-  ),
-  mutating("platform/secrets/Redaction.ts", "platform/secrets/Redaction")('text.includes("%")', 'text.includes("%5")')
+  mutating("platform/secrets/Redaction.ts", "platform/secrets/Redaction")("/=_%~-]{6,}", "/=_-]{6,}")
 ]

@@ -1,7 +1,7 @@
-/** Counts the sealed (encrypted) secrets of the database by key, and seals them again under the current key. */
-import { Effect, Option, Stream } from "effect"
+/** Opens the sealed (encrypted) secrets of the database, and seals them again under the current key. */
+import { Array, Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
-import { type Opened, SecretBox, type SecretUnreadable } from "./SecretBox.ts"
+import { SecretBox } from "./SecretBox.ts"
 
 /** A position in a table that is ordered by project, id and version. */
 interface Place {
@@ -38,13 +38,6 @@ export interface SealedTable {
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
 
-interface KeyCounts {
-  /** The number of values of each key, in the order of `SecretBox.keyIds`. */
-  readonly byKey: ReadonlyArray<number>
-  /** The values that no key opens, each as `kind project/id`. */
-  readonly unreadable: ReadonlyArray<string>
-}
-
 const batch = 500
 
 const first: Place = { projectId: "", id: "", version: -1 }
@@ -57,26 +50,32 @@ const pages = (sql: SqlClient.SqlClient, { page }: SealedTable) =>
     })
   )
 
-const examine = (
-  box: SecretBox["Service"],
-  { kind }: SealedTable,
-  { id, projectId, sealed }: SealedValue
-): Effect.Effect<Opened, SecretUnreadable> => box.examine([kind, projectId, id], sealed)
+const ownerOf = ({ kind }: SealedTable, { id, projectId }: SealedValue) => [kind, projectId, id]
+const nameOf = ({ kind }: SealedTable, { id, projectId }: SealedValue) => `${kind} ${projectId}/${id}`
 
-export const countByKey = Effect.fn("SealedValues.countByKey")(function* (tables: ReadonlyArray<SealedTable>) {
+/** Opens the values of a table, one after the other. None: no key opens the value. */
+const openings = (sql: SqlClient.SqlClient, { examine }: SecretBox["Service"], table: SealedTable) =>
+  Stream.flattenIterable(pages(sql, table)).pipe(
+    Stream.mapEffect((value) =>
+      Effect.map(Effect.option(examine(ownerOf(table, value), value.sealed)), (opened) => ({ value, opened }))
+    )
+  )
+
+/** Returns the number of values, of those that `SECRET_KEY` does not open but a previous key does, and those that none opens. */
+export const survey = Effect.fn("SealedValues.survey")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
-  const byKey = box.keyIds.map(() => 0)
-  const unreadable: Array<string> = []
+  const found = { count: 0, previous: 0, unreadable: Array.empty<string>() }
   for (const table of tables) {
-    yield* Stream.runForEach(Stream.flattenIterable(pages(sql, table)), (value) =>
-      Effect.match(examine(box, table, value), {
-        onSuccess: ({ key }) => void (byKey[key] = (byKey[key] ?? 0) + 1),
-        onFailure: () => void unreadable.push(`${table.kind} ${value.projectId}/${value.id}`)
+    yield* Stream.runForEach(openings(sql, box, table), ({ opened, value }) =>
+      Effect.sync(() => {
+        found.count++
+        if (Option.isNone(opened)) found.unreadable.push(nameOf(table, value))
+        else if (opened.value.key > 0) found.previous++
       })
     )
   }
-  return { byKey, unreadable } satisfies KeyCounts
+  return found
 })
 
 /** Returns the number of values if no key opens any of them, otherwise 0. Stops at the first value that opens. */
@@ -85,10 +84,9 @@ export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (
   const box = yield* SecretBox
   let unreadable = 0
   for (const table of tables) {
-    const opened = yield* Stream.flattenIterable(pages(sql, table)).pipe(
-      Stream.mapEffect((value) => Effect.isSuccess(examine(box, table, value))),
+    const opened = yield* openings(sql, box, table).pipe(
       Stream.tap(() => Effect.sync(() => unreadable++)),
-      Stream.filter((opens) => opens),
+      Stream.filter(({ opened }) => Option.isSome(opened)),
       Stream.runHead
     )
     if (Option.isSome(opened)) return 0
@@ -96,14 +94,8 @@ export const unreadableAll = Effect.fn("SealedValues.unreadableAll")(function* (
   return unreadable
 })
 
-const resealValue = Effect.fnUntraced(function* (box: SecretBox["Service"], table: SealedTable, value: SealedValue) {
-  const { identified, key, secret } = yield* examine(box, table, value)
-  if (key === 0 && identified) return undefined
-  return { ...value, next: yield* box.seal([table.kind, value.projectId, value.id], secret) }
-})
-
 /**
- * Reseals the values of the tables under the current key, each batch in a separate statement. Skips a value that is changed
+ * Seals the values anew that a previous key has sealed, each batch in a separate statement. Skips a value that is changed
  * concurrently, because the change seals it under the current key. Returns the number of resealed values, and the values that
  * no key opens.
  */
@@ -111,20 +103,19 @@ export const reseal = Effect.fn("SealedValues.reseal")(function* (tables: Readon
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox
   const failed: Array<string> = []
-  let count = 0
+  let resealed = 0
   for (const table of tables) {
-    yield* Stream.runForEach(pages(sql, table), (values) =>
-      Effect.gen(function* () {
-        const [results, unreadable] = yield* Effect.partition(values, (value) =>
-          Effect.mapError(resealValue(box, table, value), () => `${table.kind} ${value.projectId}/${value.id}`)
-        )
-        failed.push(...unreadable)
-        const changes = results.filter((change) => change !== undefined)
-        if (changes.length > 0) count += yield* table.replace(sql, columnsOf(changes))
-      })
+    const changes = Stream.mapEffect(openings(sql, box, table), ({ opened, value }) => {
+      if (Option.isNone(opened)) failed.push(nameOf(table, value))
+      return Option.isNone(opened) || opened.value.key === 0
+        ? Effect.succeed([])
+        : Effect.map(box.seal(ownerOf(table, value), opened.value.secret), (next) => [{ ...value, next }])
+    })
+    yield* Stream.runForEach(Stream.grouped(Stream.flattenIterable(changes), batch), (values) =>
+      Effect.map(table.replace(sql, columnsOf(values)), (count) => (resealed += count))
     )
   }
-  return { resealed: count, failed }
+  return { resealed, failed }
 })
 
 const columnsOf = (changes: ReadonlyArray<SealedValue & { readonly next: Uint8Array }>): Replacements => ({

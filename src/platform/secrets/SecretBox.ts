@@ -2,9 +2,7 @@
  * Encrypts secrets in the database. A secret is sealed with AES-256-GCM under a key derived from `SECRET_KEY`, and is bound to
  * the record that holds it. Keys from `SECRET_KEY_PREVIOUS` only open values that were sealed earlier.
  *
- * A sealed value is nonce ‖ ciphertext ‖ tag. The first bytes of the nonce are the id of the key, so that the right key is tried
- * first. The other 72 bits are random: among a million secrets of one key, two have the same nonce with a probability of 10^-10
- * (NIST SP 800-38D, 8.2). Older values have a random nonce without a key id; every key is tried for them.
+ * A sealed value is nonce ‖ ciphertext ‖ tag, with a random nonce (NIST SP 800-38D, 8.2). The keys are tried in their order.
  *
  * Secrets are opened with `node:crypto`, because every signed delivery opens a secret and `effect/crypto` is asynchronous.
  */
@@ -22,18 +20,10 @@ export interface Opened {
   readonly secret: Redacted.Redacted
   /** The index of the key that opened the value. 0 is `SECRET_KEY`; from 1 on, the keys of `SECRET_KEY_PREVIOUS`. */
   readonly key: number
-  /** Whether the value contains the id of the key that opened it. */
-  readonly identified: boolean
 }
 
 const nonceLength = 12
 const tagLength = 16
-const idLength = 3
-
-interface Key {
-  readonly secret: Uint8Array
-  readonly id: Buffer
-}
 
 export class SecretBox extends Context.Service<
   SecretBox,
@@ -42,41 +32,26 @@ export class SecretBox extends Context.Service<
     readonly seal: (owner: Owner, secret: Redacted.Redacted) => Effect.Effect<Uint8Array>
     readonly open: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
     readonly examine: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Opened, SecretUnreadable>
-    /** The ids of the keys in hex, the current one first. */
-    readonly keyIds: Array.NonEmptyReadonlyArray<string>
   }
 >()("developer-api/platform/secrets/SecretBox") {
   static readonly layer = Layer.effect(
     SecretBox,
     Effect.gen(function* () {
-      const { deriveAll } = yield* SecretKey
-      const ids = deriveAll("key id").map((id) => Buffer.from(Redacted.value(id).subarray(0, idLength)))
-      const keys = Array.map(deriveAll("secrets at rest"), (secret, i): Key => ({
-        secret: Redacted.value(secret),
-        id: ids[i] ?? Buffer.alloc(0)
-      }))
-      const current = keys[0]
+      const keys = Array.map((yield* SecretKey).deriveAll("secrets at rest"), Redacted.value)
 
-      const openWithAny = (owner: Owner, sealed: Uint8Array): Opened | undefined => {
-        const named = keys.findIndex(({ id }) => id.equals(sealed.subarray(0, idLength)))
-        const order = named === -1 ? keys.keys() : [named, ...keys.keys().filter((i) => i !== named)]
-        for (const i of order) {
-          const text = decrypted((keys[i] ?? current).secret, owner, sealed)
-          if (text !== undefined) return { secret: Redacted.make(text), key: i, identified: i === named }
-        }
-        return undefined
-      }
       const examine = (owner: Owner, sealed: Uint8Array) =>
-        Effect.suspend(() => {
-          const opened = openWithAny(owner, sealed)
-          return opened === undefined ? Effect.fail(new SecretUnreadable()) : Effect.succeed(opened)
+        Effect.suspend((): Effect.Effect<Opened, SecretUnreadable> => {
+          for (const [key, secret] of keys.entries()) {
+            const text = decrypted(secret, owner, sealed)
+            if (text !== undefined) return Effect.succeed({ secret: Redacted.make(text), key })
+          }
+          return Effect.fail(new SecretUnreadable())
         })
 
       return {
-        seal: (owner, secret) => Effect.sync(() => encrypted(current, owner, Redacted.value(secret))),
+        seal: (owner, secret) => Effect.sync(() => encrypted(keys[0], owner, Redacted.value(secret))),
         open: (owner, sealed) => Effect.map(examine(owner, sealed), ({ secret }) => secret),
-        examine,
-        keyIds: Array.map(keys, ({ id }) => id.toString("hex"))
+        examine
       }
     })
   )
@@ -86,9 +61,9 @@ export class SecretBox extends Context.Service<
 
 const boundTo = (owner: Owner) => Buffer.from(JSON.stringify(owner))
 
-const encrypted = ({ id, secret }: Key, owner: Owner, text: string): Uint8Array => {
-  const nonce = Buffer.concat([id, randomBytes(nonceLength - idLength)])
-  const cipher = createCipheriv("aes-256-gcm", secret, nonce).setAAD(boundTo(owner))
+const encrypted = (key: Uint8Array, owner: Owner, text: string): Uint8Array => {
+  const nonce = randomBytes(nonceLength)
+  const cipher = createCipheriv("aes-256-gcm", key, nonce).setAAD(boundTo(owner))
   return Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()])
 }
 

@@ -155,8 +155,7 @@ describe("an endpoint's answer", () => {
         [`key ${secret} refused ${"x".repeat(2_000)}`, `key whsec_[redacted] refused ${"x".repeat(961)}`],
         [`${"x".repeat(1_010)} ${secret}`, `${"x".repeat(1_010)} whsec_[redacted]`],
         [`${"x".repeat(1_010)} dk_${"C".repeat(40)}`, `${"x".repeat(1_010)} dk_[redacted]`],
-        [`${"x".repeat(1_010)} code=${code}`, `${"x".repeat(1_010)} code=`],
-        [`${"x".repeat(1_010)} code=%42${code.slice(1)}`, `${"x".repeat(1_010)} code=`]
+        [`${"x".repeat(1_010)} code=${code}`, `${"x".repeat(1_010)} code=`]
       ]
       for (const status of [200, 302, 500]) {
         for (const [body, text] of texts) {

@@ -10,8 +10,7 @@ import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/operators/Search.ts"
 import { countStuck, maxCount } from "../../../project/Waiting.ts"
 import { RateLimits } from "../../../platform/requests/rateLimit/RateLimits.ts"
-import { countByKey } from "../../../platform/secrets/SealedValues.ts"
-import { SecretBox } from "../../../platform/secrets/SecretBox.ts"
+import { survey } from "../../../platform/secrets/SealedValues.ts"
 import { Settings } from "../../../platform/Settings.ts"
 import { sealedTables } from "../../../server/StoredSecrets.ts"
 import { cli } from "../../Output.ts"
@@ -148,20 +147,19 @@ export const clock = Effect.gen(function* () {
 
 /** Checks that every stored secret can be opened, and that none still needs a key of `SECRET_KEY_PREVIOUS`. */
 export const keys = Effect.gen(function* () {
-  const { keyIds } = yield* SecretBox
-  const { byKey, unreadable } = yield* countByKey(sealedTables)
+  const { count, previous, unreadable } = yield* survey(sealedTables)
   if (unreadable.length > 0) {
-    const keys = keyIds.length > 1 ? "SECRET_KEY and SECRET_KEY_PREVIOUS do" : "SECRET_KEY does"
     return failed(
-      `${keys} not open ${plural(unreadable.length, "stored secret", "stored secrets")}: ${unreadable.slice(0, 3).join(", ")}`,
+      `No key that is set opens ${plural(unreadable.length, "stored secret", "stored secrets")}: ${unreadable.slice(0, 3).join(", ")}`,
       "Add the key that sealed them to SECRET_KEY_PREVIOUS; else rotate these webhooks, and apply these channels' configs again."
     )
   }
-  if (keyIds.length === 1) return ok(`SECRET_KEY opens what is stored (${plural(byKey[0] ?? 0, "secret", "secrets")})`)
-  const counts = keyIds.map((id, i) => `${i === 0 ? "SECRET_KEY" : "previous key"} ${id} seals ${byKey[i]}`).join(", ")
-  return byKey.slice(1).some((count) => count > 0)
-    ? warning(counts, `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`)
-    : ok(`${counts}: a previous key may go once no process seals with it and no caller holds a cursor of it`)
+  return previous > 0
+    ? warning(
+        `${previous} of ${plural(count, "secret", "secrets")} are sealed by SECRET_KEY_PREVIOUS`,
+        `Run \`${cli} secrets reseal\`: SECRET_KEY_PREVIOUS is needed until it has sealed them anew.`
+      )
+    : ok(`SECRET_KEY opens what is stored (${plural(count, "secret", "secrets")})`)
 }).pipe(Effect.catchCause(failure("Check SECRET_KEY, or the file secret-key under DATA_DIR.")))
 
 /** Checks that Redis answers. Without `REDIS_URL` each process counts rate limits for itself. */
