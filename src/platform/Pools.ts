@@ -11,17 +11,13 @@ export interface Pool {
   readonly purpose: string
   /** Number of connections if `DATABASE_MAX_CONNECTIONS` has its default. */
   readonly size: number
+  /** Number of connections at the minimum of `DATABASE_MAX_CONNECTIONS`. */
+  readonly least: number
   /** Maximum number of statements in flight on a connection. Default: 1. */
   readonly pipelined?: number
   readonly session: Readonly<Record<string, string>>
-  readonly readOnly?: boolean
-  /**
-   * Whether the pool needs sessions, which a pooler does not keep. The pool then connects to `DATABASE_DIRECT_URL`, if that is
-   * set.
-   */
-  readonly direct?: boolean
-  /** A connection counts as dead after this time without an answer; null: never. Default: 5 s. */
-  readonly deadAfter?: Duration.Duration | null
+  /** A connection counts as dead after this time without an answer. Default: 5 s. */
+  readonly deadAfter?: Duration.Duration
 }
 
 /**
@@ -81,7 +77,8 @@ export const pools = {
   reads: {
     name: "developer-api",
     purpose: "Reads of requests: records, pages, credentials.",
-    size: 2,
+    size: 3,
+    least: 1,
     pipelined: 8,
     session: { ...limits, ...keyed }
   },
@@ -89,95 +86,46 @@ export const pools = {
     name: "developer-api mutations",
     purpose: "Mutations of requests. They may wait for rows, and no read waits with them.",
     size: 4,
+    least: 1,
     pipelined: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
-  longRunning: {
-    name: "developer-api long-running",
-    purpose:
-      "Mutations that take seconds, one at a time on a connection: freezes, and webhooks that the console disables.",
-    size: 2,
-    session: { ...limits, ...indexed, statement_timeout: "29s", work_mem: "64MB", jit: "off" },
-    deadAfter: Duration.seconds(31)
+  // Not pipelined, so that no statement waits behind a long one while another connection is free.
+  workers: {
+    name: "developer-api workers",
+    purpose: "Background work: deliveries, messages, campaigns, replays, pruning.",
+    size: 6,
+    least: 2,
+    session: { ...limits, ...queued, plan_cache_mode: "force_generic_plan", jit: "off" }
   },
   // If the statistics do not contain a project yet, the planner expects one row of the project in each table. A nested loop of
   // two tables would then read every pair of rows. Parallel workers are off because they would take CPU time from requests.
   reports: {
     name: "developer-api reports",
-    purpose: "Reads of many rows, such as the import preview.",
-    size: 2,
-    readOnly: true,
+    purpose: "Statements over many rows: import previews, pages of the console, and mutations that take seconds.",
+    size: 4,
+    least: 2,
     session: {
       ...limits,
       ...indexed,
+      statement_timeout: "29s",
       enable_nestloop: "off",
+      work_mem: "64MB",
       jit: "off",
       max_parallel_workers_per_gather: "0"
-    }
-  },
-  background: {
-    name: "developer-api background",
-    purpose: "Loops other than the delivery loop: messages, campaigns, pruners.",
-    size: 2,
-    pipelined: 4,
-    session: { ...limits, ...keyed }
-  },
-  deliveries: {
-    name: "developer-api deliveries",
-    purpose: "Records and takeovers of the delivery loop.",
-    size: 2,
-    pipelined: 4,
-    session: { ...limits, ...queued, plan_cache_mode: "force_generic_plan", jit: "off" }
-  },
-  // A claim need not be on disk before its delivery is sent. A crash of PostgreSQL may lose the claim. The delivery is then
-  // pending again, and the result of the attempt is refused, because the row no longer has the claim. The commit of a result
-  // also flushes the claim.
-  claims: {
-    name: "developer-api delivery claims",
-    purpose: "Claims of the delivery loop, which do not wait until they are on disk.",
-    size: 1,
-    session: {
-      ...limits,
-      ...queued,
-      plan_cache_mode: "force_generic_plan",
-      jit: "off",
-      synchronous_commit: "off"
-    }
-  },
-  // The pool is not pipelined, so that no statement waits behind a long one while the other connection is free.
-  maintenance: {
-    name: "developer-api maintenance",
-    purpose: "The sweep, dead-lettering, replays and pruning, whose batches take longer than a claim may wait.",
-    size: 2,
-    session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
-  },
-  // `deadAfter` is short because PostgreSQL answers the statements of the listener at once. While a connection only listens, no
-  // answer is due, so `deadAfter` does not end the connection.
-  listener: {
-    name: "developer-api listener",
-    purpose: "LISTEN for new deliveries.",
-    size: 1,
-    direct: true,
-    session: {},
-    deadAfter: Duration.seconds(2)
-  },
-  worker: {
-    name: "developer-api worker",
-    purpose: "The lock of a live worker.",
-    size: 1,
-    direct: true,
-    session: { ...limits, ...keepalives }
+    },
+    deadAfter: Duration.seconds(31)
   },
   // Statements may take long, so they have no timeout. PostgreSQL ends a session whose transaction is idle for a minute: the
   // command probably hangs, and may hold the locks of a project. An export turns this limit off, because it waits for the reader
   // of its output.
-  operator: {
-    name: "developer-api operator",
-    purpose: "Migrations, project files, moves and other commands, without a timeout for statements.",
-    size: 1,
-    direct: true,
-    session: { ...indexed, ...keepalives, idle_in_transaction_session_timeout: "60s" },
-    deadAfter: null
+  direct: {
+    name: "developer-api direct",
+    purpose:
+      "Sessions, which a pooler does not keep: LISTEN, the lock of a worker, and migrations or a command. They use DATABASE_DIRECT_URL if it is set.",
+    size: 3,
+    least: 3,
+    session: { ...indexed, ...keepalives, idle_in_transaction_session_timeout: "60s" }
   }
 } as const satisfies Record<string, Pool>
 
@@ -186,15 +134,17 @@ export type PoolId = keyof typeof pools
 const defaults: Readonly<Record<PoolId, number>> = Record.map(pools, ({ size }) => size)
 const ids = Record.keys(defaults)
 
-export const defaultConnections = Object.values(defaults).reduce((sum, size) => sum + size, 0)
+const sumOf = (numbers: ReadonlyArray<number>) => numbers.reduce((sum, number) => sum + number, 0)
 
-/** The minimum of `DATABASE_MAX_CONNECTIONS` (contract §14): one connection for each pool, two for maintenance. */
-export const leastConnections = 12
+export const defaultConnections = sumOf(Object.values(pools).map(({ size }) => size))
+
+/** The minimum of `DATABASE_MAX_CONNECTIONS` (contract §14). */
+export const leastConnections = sumOf(Object.values(pools).map(({ least }) => least))
 
 /**
  * Returns the number of connections of each pool for a process that may open `max`. If `max` exceeds the default, reads get two
- * fifths and mutations three fifths of what the other pools leave. If `max` is less, the largest pool loses one connection at a
- * time until the sum is `max`.
+ * fifths and mutations three fifths of what the other pools leave. If `max` is less, the pool that is farthest above its minimum
+ * loses one connection at a time until the sum is `max`.
  */
 export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   const shared = max - defaultConnections + defaults.reads + defaults.mutations
@@ -203,8 +153,9 @@ export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
     return { ...defaults, reads, mutations: shared - reads }
   }
   const sizes = { ...defaults }
+  const spare = (id: PoolId) => sizes[id] - pools[id].least
   for (let excess = defaultConnections - Math.max(max, leastConnections); excess > 0; excess--) {
-    sizes[ids.reduce((largest, id) => (sizes[id] > sizes[largest] ? id : largest))] -= 1
+    sizes[ids.reduce((largest, id) => (spare(id) > spare(largest) ? id : largest))] -= 1
   }
   return sizes
 }
@@ -213,11 +164,7 @@ export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
 export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgPoolConfig> => ({
   applicationName: pool.name,
   maxConnections: connections,
-  startupParameters: {
-    ...relied,
-    ...pool.session,
-    ...(pool.readOnly === true ? { default_transaction_read_only: "on" } : {})
-  },
+  startupParameters: { ...relied, ...pool.session },
   ...(pool.pipelined === undefined ? {} : { multiplex: true, multiplexConcurrency: pool.pipelined })
 })
 

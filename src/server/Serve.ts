@@ -84,10 +84,10 @@ const background = Layer.mergeAll(
   AudiencePruner.layer,
   Layer.provideMerge(Runner.layer, MessageLoop.layer)
 ).pipe(
-  Layer.provide(Database.clients.background),
-  Layer.merge(Layer.provide(DeliveryLoop.layer, [Sender.layerOfSettings, Database.clients.deliveries])),
+  Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
   Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer)),
-  Layer.provide(Worker.layer)
+  Layer.provide(Worker.layer),
+  Layer.provide(Database.clients.workers)
 )
 
 const httpServer = (role: Role) =>

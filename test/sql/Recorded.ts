@@ -1,6 +1,7 @@
 /** The statements that this process has built, by their text. */
 import type { PgClient } from "@effect/sql-pg"
 import { Predicate } from "effect"
+import type { SqlClient } from "effect/sql"
 import { readFileSync } from "node:fs"
 import { relative, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -41,7 +42,7 @@ const isStatement = (value: unknown): value is Compiles & object =>
   Predicate.hasProperty(value, "compile") && typeof value.compile === "function"
 
 /** Records a template with its arguments. Templates that tests build are ignored. */
-export const record = (template: unknown, args: ReadonlyArray<unknown>, pool: PgClient.PgPoolConfig): void => {
+const record = (template: unknown, args: ReadonlyArray<unknown>, pool: PgClient.PgPoolConfig): void => {
   const [strings, ...parameters] = args
   if (!isStatement(template) || !Predicate.hasProperty(strings, "raw")) return
   const place = callerOf(new Error("").stack ?? "")
@@ -52,6 +53,16 @@ export const record = (template: unknown, args: ReadonlyArray<unknown>, pool: Pg
   const [text] = template.compile()
   if (!built.has(text)) built.set(text, { template: made, pool })
 }
+
+/** Returns a client that records what it builds. */
+export const recording = <A extends SqlClient.SqlClient>(client: A, pool: PgClient.PgPoolConfig): A =>
+  new Proxy(client, {
+    apply: (target, _, args) => {
+      const built: unknown = Reflect.apply(target, undefined, args)
+      record(built, args, pool)
+      return built
+    }
+  })
 
 /** Returns the templates in a parameter: the parameter itself, or the parts of a fragment that joins several. */
 const partsOf = (parameter: unknown): ReadonlyArray<Template> => {

@@ -131,11 +131,12 @@ interface Statement {
 
 const isPlanned = ({ text }: Statement) => /^\s*(WITH|SELECT|INSERT|UPDATE|DELETE)/.test(text)
 
-/** Returns the settings of the session of a statement. Pages of the console have settings of their own. */
+/** What uses the pool for reports with the settings of its sessions. Pages of the console have settings of their own. */
+const reports = /^src\/(integrations\/imports\/Preview\.ts|campaigns\/)/
+
+/** Returns the settings of the session of a statement. */
 const settingsOf = ({ made: { pool }, title }: Statement): Readonly<Record<string, string>> =>
-  pool.applicationName === pools.reports.name && !title.startsWith("src/integrations/imports/Preview.ts")
-    ? pageSettings
-    : (pool.startupParameters ?? {})
+  pool.applicationName === pools.reports.name && !reports.test(title) ? pageSettings : (pool.startupParameters ?? {})
 
 /** Prints what is wrong with the plans of the statements, in each state of the tables. */
 const showFaults = Effect.fnUntraced(function* (cluster: string, statements: ReadonlyArray<Statement>) {

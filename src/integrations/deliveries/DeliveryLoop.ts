@@ -26,7 +26,7 @@ import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random
 import { SqlClient, type SqlError } from "effect/sql"
 import { Supervisor } from "../../platform/background/Supervisor.ts"
 import { Worker } from "../../platform/background/Worker.ts"
-import { clients, once, withTimeout } from "../../platform/database/Database.ts"
+import { once, withTimeout } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { listen } from "../../platform/outbox/Listener.ts"
@@ -82,7 +82,6 @@ const resultsIn = (batch: ReadonlyArray<Ended>) => batch.map(({ result }) => res
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const claims = Context.get(yield* Layer.build(clients.claims), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
   const worker = yield* Worker
   const parts = { secrets: secretsOf(yield* SecretBox), sender: yield* Sender }
@@ -235,11 +234,11 @@ const make = Effect.gen(function* () {
     const named = queues.takeNamed(at)
     if (named.length === EndpointQueues.namedPerClaim) signal()
     const terms = { workerId, leaseMillis, concurrency, rooms: slots.rooms(), isPoll, named }
-    const skipping = Effect.suspend(() => tried(claim(claims, terms, true)))
+    const skipping = Effect.suspend(() => tried(claim(sql, terms, true)))
     const claimed =
       elapsed < skipsUntil
         ? skipping
-        : Effect.catchTag(tried(claim(claims, terms)), "Contended", () => {
+        : Effect.catchTag(tried(claim(sql, terms)), "Contended", () => {
             skipsUntil = elapsed + Duration.toNanosUnsafe(skipsFor)
             return skipping
           })

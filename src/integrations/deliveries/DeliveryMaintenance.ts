@@ -2,12 +2,12 @@
  * Periodic work of the delivery engine: takeover of the deliveries of dead workers, search for overlooked deliveries (`sweep`),
  * dead-lettering, retention and metrics.
  */
-import { Clock, Context, Duration, Effect, Layer } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
+import { Clock, Duration, Effect } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
 import { prune } from "../../platform/background/Retention.ts"
 import { Worker } from "../../platform/background/Worker.ts"
-import { clients, statement } from "../../platform/database/Database.ts"
+import { statement } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
 import * as AttemptMinutes from "./AttemptMinutes.ts"
@@ -39,8 +39,6 @@ interface Options {
 }
 
 export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql, visit }: Options) {
-  /** The SQL client of all periodic work except the takeover. */
-  const maintenance = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
   const worker = yield* Worker
   const measured = yield* MetricsEnabled
   const periodic = <E, R>(
@@ -62,7 +60,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
   yield* periodic(
     "sweep",
     sweepEvery,
-    inRounds(firstEndpoint, endpointsPerSweep, (last) => sweep(maintenance, last)),
+    inRounds(firstEndpoint, endpointsPerSweep, (last) => sweep(sql, last)),
     sweepPause
   )
 
@@ -71,8 +69,8 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
       Effect.tap(({ count }) => (measured && count > 0 ? Metrics.countDead(outcome, count) : Effect.void)),
       Effect.map(({ more }) => more)
     )
-  yield* periodic("dead-lettering", discardEvery, deadLetter("disabled", discard(maintenance)))
-  yield* periodic("expiry", expireEvery, deadLetter("expired", expire(maintenance, Duration.toMillis(maxAge))))
+  yield* periodic("dead-lettering", discardEvery, deadLetter("disabled", discard(sql)))
+  yield* periodic("expiry", expireEvery, deadLetter("expired", expire(sql, Duration.toMillis(maxAge))))
 
   const horizon = Effect.map(
     Clock.currentTimeMillis,
@@ -83,14 +81,14 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     pruneEvery,
     Effect.gen(function* () {
       const finished = { table: "deliveries", age: "finished_at", horizon: yield* horizon }
-      const deliveries = yield* statement(prune(maintenance, finished))
-      const [minutes] = yield* statement(AttemptMinutes.prune(maintenance))
+      const deliveries = yield* statement(prune(sql, finished))
+      const [minutes] = yield* statement(AttemptMinutes.prune(sql))
       return deliveries || minutes?.more === true
     })
   )
 
   const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
-    Effect.flatMap(horizon, (horizon) => pruneEvents(maintenance, horizon, last))
+    Effect.flatMap(horizon, (horizon) => pruneEvents(sql, horizon, last))
   )
   // Only one worker runs the rounds over old events. They are expensive, because each also reads the events that stay.
   yield* periodic(
@@ -100,7 +98,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     prunePause
   )
 
-  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(maintenance))
+  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(sql))
 })
 
 /**

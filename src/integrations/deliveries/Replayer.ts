@@ -1,8 +1,8 @@
 /** The fiber that makes the deliveries of replays. A worker locks the row of a replay, so that other workers skip it. */
-import { Cause, Context, Duration, Effect, Layer } from "effect"
+import { Cause, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
-import { clients, once } from "../../platform/database/Database.ts"
+import { once } from "../../platform/database/Database.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
@@ -14,7 +14,7 @@ const whenMore = Duration.millis(100)
 
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const sql = Context.get(yield* Layer.build(clients.maintenance), SqlClient.SqlClient)
+    const sql = yield* SqlClient.SqlClient
     const notifier = yield* Notifier
     const { webhooks } = yield* Settings
 

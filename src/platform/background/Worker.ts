@@ -83,7 +83,7 @@ const liveIds = (sql: SqlClient.SqlClient) => sql`
 
 const make = Effect.gen(function* () {
   /** The client that claims. */
-  const claims = Context.get(yield* Layer.build(clients.claims), SqlClient.SqlClient)
+  const claims = Context.get(yield* Layer.build(clients.workers), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
   const clock = yield* Clock.Clock
   const id = (mark << 47n) | (randomBytes(8).readBigUInt64BE() >> 17n)

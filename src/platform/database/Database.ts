@@ -92,12 +92,11 @@ const deadAfter = Duration.seconds(5)
  * Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections, ends dead ones, and can
  * end all of them.
  */
-const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Pool, connections: number) {
+const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, id: PoolId, limit: Duration.Duration | null) {
   const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
   const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
-  const limit = pool.deadAfter === undefined ? deadAfter : pool.deadAfter
-  const { sockets } = yield* Connections
-  const counted = yield* DatabaseMetrics.countConnections(pool.name, connections)
+  const { max, sockets } = yield* Connections
+  const counted = yield* DatabaseMetrics.countConnections(pools[id].name, sizesOf(max)[id])
   return {
     url,
     connectTimeout: requestTimeout,
@@ -110,26 +109,31 @@ const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, pool: Poo
   }
 })
 
-/** Provides a client that connects directly to PostgreSQL, for a pool that needs sessions or if there is no pooler. */
-const direct = (id: PoolId) =>
+/**
+ * Provides a client with one connection of the pool `direct`, which counts as dead after `deadAfter` without an answer (null:
+ * never). The client connects to PostgreSQL itself even if there is a pooler.
+ */
+const direct = (deadAfter: Duration.Duration | null) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { directUrl, max } = yield* Connections
+      const { directUrl } = yield* Connections
       const pooled = yield* DatabaseUrl
-      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
-      const url = Option.getOrElse(directUrl, () => pooled)
-      const address = yield* addressOf(url, pool, connections)
-      return PgClient.layer({ ...address, ...optionsOf(pool, connections) })
+      const address = yield* addressOf(
+        Option.getOrElse(directUrl, () => pooled),
+        "direct",
+        deadAfter
+      )
+      return PgClient.layer({ ...address, ...optionsOf(pools.direct, 1) })
     })
   )
 
 /** Provides the client of a pool whose statements need no session. The client connects to the pooler if there is one. */
-const client = (id: PoolId): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
+const client = (id: Exclude<PoolId, "direct">): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
   Layer.unwrap(
     Effect.gen(function* () {
       const { directUrl, max, sockets } = yield* Connections
       const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
-      const address = yield* addressOf(yield* DatabaseUrl, pool, connections)
+      const address = yield* addressOf(yield* DatabaseUrl, id, pool.deadAfter ?? deadAfter)
       const isPooled = Option.isSome(directUrl)
       const options = isPooled ? pooledOptions(connections) : optionsOf(pool, connections)
       return Client.layer(pool, { ...address, ...options, isPooled, onStandby: sockets.replace })
@@ -146,15 +150,12 @@ export const capacityOf = (id: PoolId): Effect.Effect<number> =>
 export const clients = {
   reads: client("reads"),
   mutations: client("mutations"),
-  longRunning: client("longRunning"),
+  workers: client("workers"),
   reports: client("reports"),
-  background: client("background"),
-  deliveries: client("deliveries"),
-  claims: client("claims"),
-  maintenance: client("maintenance"),
-  listener: direct("listener"),
-  worker: direct("worker"),
-  operator: direct("operator")
+  // PostgreSQL answers the statements of the listener at once. While a connection only listens, no answer is due.
+  listener: direct(Duration.seconds(2)),
+  worker: direct(deadAfter),
+  operator: direct(null)
 }
 
 export const longRunningTimeout = Duration.seconds(30)

@@ -1,4 +1,4 @@
-/** Long-running mutations. They have a separate pool, and a longer timeout than other mutations. */
+/** Long-running mutations. They share a pool with reports, at most half of its connections, and have a longer timeout than other mutations. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { capacityOf, clients, longRunningTimeout, StatementTimeout } from "../database/Database.ts"
@@ -15,9 +15,9 @@ export class LongRunning extends Context.Service<
     LongRunning,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
-      const sql = Context.get(yield* Layer.build(clients.longRunning), SqlClient.SqlClient)
+      const sql = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
       return {
-        mutations: makeMutationClient({ sql, reads, permits: yield* capacityOf("longRunning") }),
+        mutations: makeMutationClient({ sql, reads, permits: Math.ceil((yield* capacityOf("reports")) / 2) }),
         withLongTimeout: Effect.provideService(StatementTimeout, longRunningTimeout)
       }
     })

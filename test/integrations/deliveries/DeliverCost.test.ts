@@ -47,7 +47,7 @@ const claimFor = (sql: PgClient.PgClient, { projectId }: { readonly projectId: s
 const asService = <E, R>(
   { databaseUrl }: TestServer["Service"],
   run: (sql: PgClient.PgClient) => Effect.Effect<void, E, R>,
-  { session }: { readonly session: Readonly<Record<string, string>> } = pools.claims
+  { session }: { readonly session: Readonly<Record<string, string>> } = pools.workers
 ) =>
   Effect.flatMap(PgClient.PgClient, run).pipe(
     Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1, startupParameters: session }))
@@ -144,7 +144,7 @@ layerOf({}, "api")("a takeover beside an endpoint with a long queue", (it) => {
         assert.strictEqual(found.length, 0)
         assert.isBelow(rows, 40)
       }),
-      pools.deliveries
+      pools.workers
     )
   })
 })

@@ -139,7 +139,7 @@ it.live("a defect in recording results leaves their leases to the database, so t
         return answered(200)
       })
     const loop = yield* loopWith(send).pipe(
-      Layer.provide(clients.deliveries),
+      Layer.provide(clients.workers),
       Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
       Layer.build
     )
@@ -158,7 +158,7 @@ it.live("a delivery for which this host has no connection is tried again, and no
   yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
   const outcomes: Array<Outcome> = [1, 2].map(() => ({ _tag: "failed", code: "host_exhausted" }))
   yield* loopWith(() => Effect.sync(() => outcomes.pop() ?? answered(200))).pipe(
-    Layer.provide(clients.deliveries),
+    Layer.provide(clients.workers),
     Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
     Layer.build,
     Effect.andThen(project.created()),
@@ -190,7 +190,7 @@ it.live("a 410 that is recorded when the loop ends disables the webhook", functi
   yield* Effect.orDie(sql`
     CREATE TRIGGER refuse_once BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION refuse_once()`)
   yield* loopWith(() => Effect.succeed(answered(410))).pipe(
-    Layer.provide(clients.deliveries),
+    Layer.provide(clients.workers),
     Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
     Layer.build,
     Effect.andThen(project.created()),

@@ -45,6 +45,13 @@ export interface Claim extends Endpoint {
   readonly traceparent: string
 }
 
+/**
+ * Makes the commit of the statement asynchronous; always true. A claim need not be on disk before its delivery is sent. A crash of
+ * PostgreSQL may lose the claim. The delivery is then pending again, and the result of the attempt is refused, because the row no
+ * longer has the claim. The commit of a result also flushes the claim.
+ */
+const isAsynchronous = (sql: SqlClient.SqlClient) => sql`(SELECT set_config('synchronous_commit', 'off', true)) = 'off'`
+
 /** A leased delivery, or an endpoint of `terms.named` whose row another statement has locked. */
 type Row = Claim | (Endpoint & { readonly id: null })
 
@@ -93,7 +100,7 @@ export const claim = (
   leased AS (
     UPDATE deliveries SET status = ${to}, attempts = attempts + 1,
       leased_until = now() + ${terms.leaseMillis}::float8 * interval '1 millisecond'
-    FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = ${from}
+    FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = ${from} AND ${isAsynchronous(sql)}
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id,
       coalesce(replay_of, deliveries.id) AS webhook_id, attempts, leased_until, retries, event_id,
       suspect, endpoint_url, version, secrets

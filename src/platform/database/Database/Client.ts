@@ -74,7 +74,7 @@ const connectionOf = (run: Run, connection: Connection): SqlConnection.Connectio
 
 /** Makes the transactions in which a pool sends its statements to a pooler. */
 const makeTransactions = (pool: Pool) => {
-  const begin = `BEGIN ISOLATION LEVEL READ COMMITTED${pool.readOnly === true ? " READ ONLY" : ""}`
+  const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
   const settings = [
     ...clearedSettings.map((name) => `set_config('${name}', NULL, true)`),
     ...Object.entries(pool.session).map(([name, value]) => `set_config('${name}', '${value}', true)`)
