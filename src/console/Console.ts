@@ -31,7 +31,7 @@ import { webhook } from "./pages/Webhook.ts"
 import { OperatorSessions, type Session, withoutCookie } from "../platform/requests/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
-type Services = ActionServices | LongRunning | ApiKeys | Settings
+type Services = Exclude<ActionServices, Operator> | LongRunning | ApiKeys | Settings
 type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest
@@ -124,6 +124,7 @@ const routes = HttpRouter.use(
           once(
             actionResponse({ name, form, session, notify: sessions.notify }).pipe(
               Effect.provideService(SqlClient.SqlClient, mutations.sql),
+              Effect.provideService(Operator, { actor: `${session.actor} (console)` }),
               provideServices
             )
           ).pipe(
@@ -205,11 +206,4 @@ const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-export const layer = routes.pipe(
-  Layer.provide([
-    OperatorSessions.layer,
-    ApiKeys.layer,
-    Sender.layerOfSettings,
-    Layer.succeed(Operator, { actor: "console session" })
-  ])
-)
+export const layer = routes.pipe(Layer.provide([OperatorSessions.layer, ApiKeys.layer, Sender.layerOfSettings]))

@@ -1,8 +1,9 @@
 /** Applies project files. They create projects, members and all other records that the API does not create. */
-import { Data, DateTime, Effect, Record, Result } from "effect"
+import { Data, DateTime, Effect, Option, Record, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { digestOf, stage } from "../integrations/imports/StagedBatches.ts"
+import { Operator, recordDone } from "../platform/operators/Audit.ts"
 import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { analyzeChanged, reportChanges } from "../platform/database/Statistics.ts"
 import { lineOf, parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
@@ -38,7 +39,18 @@ export const applyProject = Effect.fn("applyProject")(function* (text: string) {
   const parsed = parseProjectFile(text)
   if (Result.isFailure(parsed)) return yield* new ProjectFileInvalid({ faults: parsed.failure })
   yield* Effect.annotateCurrentSpan("project.id", parsed.success.project.id)
-  return yield* sql.withTransaction(Effect.tap(applyFile(sql, parsed.success), () => reportChanges(sql))).pipe(
+  const operator = yield* Effect.serviceOption(Operator)
+  const applied = Effect.tap(applyFile(sql, parsed.success), ({ created, projectId, updated }) => {
+    const hasChanged = [created, updated].some((counts) => Object.values(counts).some((count) => count > 0))
+    return Option.isSome(operator) && hasChanged
+      ? Effect.provideService(
+          recordDone(projectId, { action: "project.apply", target: projectId, detail: { created, updated } }),
+          Operator,
+          operator.value
+        )
+      : Effect.void
+  })
+  return yield* sql.withTransaction(Effect.tap(applied, () => reportChanges(sql))).pipe(
     Effect.catchTag("SqlError", Effect.die),
     // After the transaction, so that the project's mutations do not also wait for ANALYZE.
     Effect.tap(() => analyzeChanged(sql))

@@ -8,6 +8,7 @@ import { scopes } from "../api/Access.ts"
 import { noteExample } from "../api/crm/Notes.ts"
 import { messageExample } from "../api/messaging/Messaging.ts"
 import { type KeyId, ProjectId } from "../api/schema/Ids.ts"
+import { service } from "../platform/operators/Audit.ts"
 import { issue, signInPath } from "../platform/requests/auth/SignInLinks.ts"
 import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
@@ -36,7 +37,7 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
     memberId: Option.none()
   })
   yield* addSamples(sql, keyId, (yield* DateTime.nowAsDate).toISOString())
-  const links = (yield* issue(sql)).map(({ code }) => consoleAt(urls.admin, `${signInPath}?code=${code}`))
+  const links = (yield* issue(sql, service)).map(({ code }) => consoleAt(urls.admin, `${signInPath}?code=${code}`))
   return [...banner(urls.service, Redacted.value(token)), ...links, ""]
 })
 

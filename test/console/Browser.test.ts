@@ -1,5 +1,6 @@
 /** The console in a browser: every page and every action. No page has a script (`Access`), so the browser runs none. */
 import { assert, describe, it } from "../support/Vitest.ts"
+import { userInfo } from "node:os"
 import axe from "axe-core"
 import { Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
@@ -148,7 +149,7 @@ describe("the console in a browser", () => {
         "campaign.pause",
         "campaign.resume",
         "campaign.cancel"
-      ].map((action) => ["console session", action])
+      ].map((action) => [`${userInfo().username} (console)`, action])
     )
     yield* Effect.promise(async () => {
       await page.goto(`/console/audit?project=${project.projectId}`)

@@ -25,6 +25,7 @@ const bounds: Readonly<Record<string, string>> = {
   "projects.rate_limits": "a project file",
   "replays.event_types": "one of each event type",
   "segments.filter": "a project file",
+  "service_audit.detail": "an operator's command",
   "staged_batches.counts": "one of each state",
   "staged_batches.profile_mappings": "a project file",
   "staged_batches.unsupported_fields": "names in a project file",

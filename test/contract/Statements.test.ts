@@ -246,7 +246,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
         "endpoint_health: index endpoint_health_due",
         "endpoint_health: index endpoint_health_due_suspect",
         // An operator sees the failing endpoints of all projects.
-        "endpoint_health: index endpoint_health_failing"
+        "endpoint_health: index endpoint_health_failing",
+        // The audit of what concerns all projects.
+        "service_audit: index service_audit_pkey",
+        "service_audit: p service_audit_pkey"
       ]
     )
   })
@@ -287,7 +290,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
       // An operator signs in for all projects, and out of all.
       [
         { primary: true, table: "console_ended_sessions" },
-        { primary: true, table: "console_links" }
+        { primary: true, table: "console_links" },
+        { primary: true, table: "service_audit" }
       ]
     )
   })

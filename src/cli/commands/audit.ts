@@ -1,20 +1,28 @@
-import { Effect } from "effect"
-import { Command } from "effect/cli"
-import { listActions } from "../../platform/operators/Audit.ts"
+import { Effect, Option } from "effect"
+import { Command, Flag } from "effect/cli"
+import { listActions, listServiceActions } from "../../platform/operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answerPage, cli } from "../Output.ts"
 
 const list = Command.make(
   "list",
-  { json: Flags.json, project: Flags.project, ...Flags.range },
+  {
+    json: Flags.json,
+    project: Flags.id("project", "The project's id; if not given, what concerns all projects").pipe(Flag.optional),
+    ...Flags.range
+  },
   Effect.fn(function* ({ json, project, ...range }) {
-    const found = yield* listActions(yield* Flags.projectId(project), range)
+    const found = Option.isSome(project)
+      ? yield* listActions(yield* Flags.projectId(project.value), range)
+      : yield* listServiceActions(range)
     const items = found.items.map(({ action, actor, at, detail, target }) => ({ at, actor, action, target, detail }))
     yield* answerPage(json, { items, next: found.next }, "actions")
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("List the actions of operators in a project, the newest first"),
+  Command.withDescription(
+    "List the actions of operators in a project, or those that concern all projects, the newest first"
+  ),
   Command.withExamples([{ command: `${cli} audit list --project demo` }])
 )
 

@@ -4,6 +4,7 @@ import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { adminUrl, read } from "../../server/listening/ConsoleAddress.ts"
 import { issue, signInPath } from "../../platform/requests/auth/SignInLinks.ts"
+import { Operator } from "../../platform/operators/Audit.ts"
 import { Settings } from "../../platform/Settings.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
@@ -42,7 +43,8 @@ export const consoleLink = Command.make(
   Effect.fn(function* ({ json }) {
     const sql = yield* SqlClient.SqlClient
     const server = yield* findServer
-    for (const { code, expiresAt } of yield* issue(sql)) {
+    const { actor } = yield* Operator
+    for (const { code, expiresAt } of yield* issue(sql, actor)) {
       const url = `${server}${signInPath}?code=${code}`
       yield* answer(json, { url, expiresAt }, `${url}\n\nThe link works once, until ${expiresAt.toISOString()}.`)
     }

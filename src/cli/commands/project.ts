@@ -4,6 +4,7 @@ import { Argument, CliError, Command, Flag } from "effect/cli"
 import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../platform/database/Database.ts"
+import { recordServiceAction } from "../../platform/operators/Audit.ts"
 import { plural } from "../../platform/operators/Search.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
 import { type ExportReport, exportProject } from "../../project/Exports.ts"
@@ -108,6 +109,7 @@ const remove = Command.make(
     const projectId = yield* Flags.projectId(project)
     let removed = 0
     const removal = yield* removeProject(projectId, null, (rows) => Effect.sync(() => void (removed = rows))).pipe(
+      Effect.tap(() => recordServiceAction({ action: "project.delete", target: projectId, detail: { rows: removed } })),
       withProgress(`Deleting project ${project}`, () => `, ${removed} rows`),
       onMigratedDatabase
     )

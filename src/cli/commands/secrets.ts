@@ -1,5 +1,6 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
+import { recordServiceAction } from "../../platform/operators/Audit.ts"
 import { plural } from "../../platform/operators/Search.ts"
 import { reseal as resealValues } from "../../platform/secrets/SealedValues.ts"
 import { SecretBox } from "../../platform/secrets/SecretBox.ts"
@@ -16,6 +17,13 @@ const reseal = Command.make(
   { json: Flags.json },
   Effect.fn(function* ({ json }) {
     const { failed, resealed } = yield* resealValues(sealedTables).pipe(
+      Effect.tap(({ failed, resealed }) =>
+        recordServiceAction({
+          action: "secrets.reseal",
+          target: "secrets",
+          detail: { resealed, failed: failed.length }
+        })
+      ),
       Effect.provide(SecretBox.layerOfSettings),
       onMigratedDatabase,
       withProgress("Sealing")

@@ -4,6 +4,7 @@ import { taskFields } from "../../api/crm/Tasks.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
 import { Instant } from "../../api/schema/Instant.ts"
 import { completeTask, createTask, TaskReferenceUnknown } from "../../crm/Tasks.ts"
+import { recordDone } from "../../platform/operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
@@ -34,6 +35,7 @@ const create = Command.make(
       clientId: Option.isSome(client) ? yield* named("client", ClientId, client.value) : null,
       dueAt: Option.getOrNull(due)
     })
+    yield* recordDone(projectId, { action: "task.create", target: taskId })
     yield* answer(json, { taskId }, `Task ${taskId} is created`)
   }, onMigratedDatabase)
 ).pipe(
@@ -54,6 +56,7 @@ const complete = Command.make(
     const projectId = yield* Flags.projectId(project)
     const taskId = yield* namedIn(projectId)("task", TaskId, task)
     yield* completeTask(projectId, taskId)
+    yield* recordDone(projectId, { action: "task.complete", target: taskId })
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
   }, onMigratedDatabase)
 ).pipe(

@@ -1,4 +1,7 @@
-/** The audit of operators' actions (contract §13). The statement that carries out an action also records it. */
+/**
+ * The audit of operators' actions (contract §13). As a rule, the statement that carries out an action also records it. Commands that
+ * run many statements record it last.
+ */
 import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
@@ -9,7 +12,10 @@ import { pageOf, type Range } from "./Search.ts"
 /** The actor of what the service does by itself. */
 export const service = "service"
 
-/** The operator who acts. `actor` is the user of the operating system for a command, `console session` for the console. */
+/**
+ * The operator who acts. `actor` is the user of the operating system who runs the command; in the console, the user who issued the link of
+ * the session, followed by ` (console)`.
+ */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
   "developer-api/platform/operators/Audit/Operator"
 ) {}
@@ -25,10 +31,19 @@ const actions = [
   "campaign.pause",
   "campaign.resume",
   "campaign.cancel",
+  "key.issue",
+  "key.revoke",
+  "key.rotate",
+  "project.apply",
+  "task.create",
+  "task.complete",
   "project.move",
   "project.move.abort"
 ] as const
 type Action = (typeof actions)[number]
+
+/** Actions that concern all projects, or a project that is no more. */
+type ServiceAction = "project.delete" | "secrets.reseal" | "console.sign_in"
 
 export interface Audited {
   readonly actor: string
@@ -44,7 +59,7 @@ interface Entry {
   readonly id: string
   readonly at: string
   readonly actor: string
-  readonly action: Action
+  readonly action: Action | ServiceAction
   readonly target: string
   readonly detail: Readonly<Record<string, unknown>>
 }
@@ -63,6 +78,47 @@ export const recordAction = (
       )})
     FROM ${sql(changed)}
   )`
+
+/** Records an action on a project that a command has carried out. */
+export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, action: Omit<Audited, "actor">) {
+  const sql = yield* SqlClient.SqlClient
+  const { actor } = yield* Operator
+  yield* sql`
+    WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
+    ${recordAction(sql, { ...action, actor }, "project")}
+    SELECT FROM project`
+})
+
+interface ServiceEntry extends Pick<Entry, "target"> {
+  readonly action: ServiceAction
+  readonly detail?: Readonly<Record<string, unknown>>
+}
+
+/** An INSERT that records an action, by the actor that `actor` selects. */
+export const insertServiceEntry = (
+  sql: SqlClient.SqlClient,
+  { action, detail = {}, target }: ServiceEntry,
+  actor: Statement.Fragment
+): Statement.Fragment => sql`
+  INSERT INTO service_audit (id, at, actor, action, target, detail)
+  SELECT new_id('aud', now()), now(), actor, ${action}::text, ${target}::text, ${JSON.stringify(detail)}::jsonb
+  FROM (${actor}) operator`
+
+export const recordServiceAction = Effect.fnUntraced(function* (entry: ServiceEntry) {
+  const sql = yield* SqlClient.SqlClient
+  const { actor } = yield* Operator
+  yield* sql`${insertServiceEntry(sql, entry, sql`SELECT ${actor}::text AS actor`)}`
+})
+
+/** Lists the actions that concern all projects, newest first. */
+export const listServiceActions = Effect.fn("listServiceActions")(function* ({ after, limit }: Range) {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<Entry>`
+    SELECT ${sql.literal(entryColumns)} FROM service_audit
+    ${after === null ? sql.literal("") : sql`WHERE id < ${after}`}
+    ORDER BY id DESC LIMIT ${limit + 1}::int`
+  return pageOf(rows, limit, ({ id }) => id)
+})
 
 export const listActions = Effect.fn("listActions")(function* (projectId: ProjectId, { after, limit }: Range) {
   const sql = yield* SqlClient.SqlClient

@@ -39,7 +39,13 @@ const noticeCookie = (page: string): string =>
   `${cookie}_${createHash("sha256").update(page).digest("base64url").slice(0, 16)}`
 
 const Content = Schema.fromJsonString(
-  Schema.Struct({ id: Schema.String, database: Schema.String, startedAt: Schema.Finite, expiresAt: Schema.Finite })
+  Schema.Struct({
+    id: Schema.String,
+    database: Schema.String,
+    actor: Schema.String,
+    startedAt: Schema.Finite,
+    expiresAt: Schema.Finite
+  })
 )
 const NoticeText = Schema.fromJsonString(Schema.Struct({ title: Schema.String, message: Schema.String }))
 
@@ -47,6 +53,8 @@ export interface Session {
   readonly id: string
   /** The identity of the database in which the session began. */
   readonly database: string
+  /** The user of the operating system who issued the link. */
+  readonly actor: string
   /** Milliseconds since 1970. */
   readonly startedAt: number
   /** Time of the current request, in milliseconds since 1970. */
@@ -116,6 +124,7 @@ export class OperatorSessions extends Context.Service<
                   withCookie(response, {
                     id: randomUUID(),
                     database: redeemed.database,
+                    actor: redeemed.actor,
                     startedAt: redeemed.now,
                     expiresAt: redeemed.now + idleTimeout
                   })
@@ -124,7 +133,7 @@ export class OperatorSessions extends Context.Service<
         find: Effect.fnUntraced(function* (cookies, url) {
           const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
           if (Option.isNone(content)) return Option.none()
-          const { database, expiresAt, id, startedAt } = content.value
+          const { actor, database, expiresAt, id, startedAt } = content.value
           const name = noticeCookie(url)
           const notice = Option.flatMap(open(name, cookies[name]), Schema.decodeUnknownOption(NoticeText))
           const rows = yield* statement(sql<{ readonly now: number }>`
@@ -137,6 +146,7 @@ export class OperatorSessions extends Context.Service<
               .map(({ now }) => ({
                 id,
                 database,
+                actor,
                 startedAt,
                 now,
                 csrf: csrfOf(id),
@@ -144,12 +154,13 @@ export class OperatorSessions extends Context.Service<
               }))
           )
         }),
-        extend: ({ database, id, now, startedAt }, response) =>
+        extend: ({ actor, database, id, now, startedAt }, response) =>
           Option.isSome(Cookies.get(response.cookies, cookie))
             ? response
             : withCookie(response, {
                 id,
                 database,
+                actor,
                 startedAt,
                 expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration)
               }),

@@ -1,0 +1,54 @@
+/** The audit: every command that changes something leaves an entry with the user who ran it (contract §13). */
+import { assert, layer } from "../support/Vitest.ts"
+import { Effect, Schema } from "effect"
+import { userInfo } from "node:os"
+import { TestDatabase } from "../support/TestDatabase.ts"
+import { cli, documentOf } from "./Cli.support.ts"
+
+const Entry = Schema.Struct({ actor: Schema.String, action: Schema.String, target: Schema.String })
+const decodeEntries = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Entry) }))
+const decodeKey = Schema.decodeUnknownSync(Schema.Struct({ keyId: Schema.String }))
+const decodeTask = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }))
+
+layer(TestDatabase.layer, { excludeTestServices: true })("the audit", (it) => {
+  it.effect(
+    "has every command that changes something, with the user who ran it, and none that changes nothing",
+    function* () {
+      const file = JSON.stringify({ project: { id: "audited", name: "Audited" } })
+      const of = ["--project", "audited"]
+      const command = (line: string, stdin = "") => cli([...line.split(" "), "--json"], { stdin })
+      const audit = (...flags: ReadonlyArray<string>) =>
+        Effect.map(cli(["audit", "list", ...flags, "--json"]), (ended) =>
+          decodeEntries(documentOf(ended)).items.toReversed()
+        )
+
+      for (const _ of [1, 2]) yield* command("project apply -", file)
+      const issued = yield* command("token issue --project audited --name ci --scope all")
+      const { keyId } = decodeKey(documentOf(issued))
+      yield* command(`token rotate --key ${keyId}`)
+      yield* command(`token revoke --key ${keyId}`)
+      const { taskId } = decodeTask(documentOf(yield* command("task create --project audited --title Call")))
+      yield* command(`task complete --project audited --task ${taskId}`)
+      yield* command("token list --project audited")
+      const actor = userInfo().username
+      assert.deepStrictEqual(
+        yield* audit(...of),
+        [
+          ["project.apply", "audited"],
+          ["key.issue", keyId],
+          ["key.rotate", keyId],
+          ["key.revoke", keyId],
+          ["task.create", taskId],
+          ["task.complete", taskId]
+        ].map(([action = "", target = ""]) => ({ actor, action, target }))
+      )
+
+      yield* command("secrets reseal")
+      yield* command("project delete --project audited --confirm audited")
+      assert.deepStrictEqual(yield* audit(), [
+        { actor, action: "secrets.reseal", target: "secrets" },
+        { actor, action: "project.delete", target: "audited" }
+      ])
+    }
+  )
+})
