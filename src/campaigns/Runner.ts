@@ -12,22 +12,29 @@
  * keeps to the pace of the campaign, and none is leased after the campaign is paused or cancelled, or the client has withdrawn
  * consent.
  */
-import { Duration, Effect, Layer } from "effect"
+import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { statement } from "../platform/database/Database.ts"
 import { databaseNow, later } from "../platform/database/DatabaseClock.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { advance } from "./Runner/Progress.ts"
+import type { Passed } from "./Runner/Campaigns.ts"
 import { collect } from "./Runner/Recipients.ts"
 import { release } from "./Runner/Release.ts"
 
-/** How far ahead sends are released, in milliseconds. A paused campaign still sends for this time. */
-const horizonMillis = 300
+/**
+ * How far ahead sends are released, in milliseconds: twice the time since the last release, so that a busy database does not slow
+ * the pace, within these bounds. A paused campaign still sends for this time.
+ */
+const horizon = { minimum: 300, maximum: 2_000 }
 const releaseEvery = Duration.millis(150)
 const progressEvery = Duration.millis(500)
 const stalledAfter = Duration.seconds(30)
+/** Time after which the recipients that wait for open circuits are looked at again, as another route may reach them now. */
+const passedFor = Duration.minutes(1)
 /** Maximum duration of the last collection when the process ends. */
 const lastTimeout = Duration.seconds(2)
 
@@ -35,18 +42,37 @@ export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     const messages = yield* MessageLoop
-    const clock = yield* databaseNow(sql)
+    const databaseClock = yield* databaseNow(sql)
+    const clock = yield* Clock.Clock
     /** Whether a campaign is running, or a recipient of any campaign is `sending`. */
     let busy = false
 
     const progress = Effect.gen(function* () {
-      const [campaigns] = yield* untraced(statement(advance(sql, yield* clock)))
+      const [campaigns] = yield* untraced(statement(advance(sql, yield* databaseClock)))
       busy = campaigns?.busy === true
     })
 
     const collected = untraced(statement(collect(sql)))
 
-    const next = messages.take((terms) => release(sql, { ...terms, until: later(sql, terms.now, horizonMillis) }))
+    let passed: ReadonlyArray<Passed> = []
+    let forgetAt = 0
+    let releasedAt = monotonicMillis(clock)
+    const next = messages.take((terms) =>
+      Effect.suspend(() => {
+        const now = monotonicMillis(clock)
+        if (now >= forgetAt) [passed, forgetAt] = [[], now + Duration.toMillis(passedFor)]
+        const ahead = Math.min(Math.max(horizon.minimum, 2 * (now - releasedAt)), horizon.maximum)
+        releasedAt = now
+        return release(sql, { ...terms, until: later(sql, terms.now, ahead), passed })
+      }).pipe(
+        Effect.map(({ claims, passed: found }) => {
+          const isFound = (old: Passed) =>
+            found.some(({ campaignId, projectId }) => campaignId === old.campaignId && projectId === old.projectId)
+          passed = [...found, ...passed.filter((old) => !isFound(old))]
+          return claims
+        })
+      )
+    )
 
     // When the process ends, collects the outcomes of its last messages.
     yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.timeoutOption(collected, lastTimeout)))

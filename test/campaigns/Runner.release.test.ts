@@ -5,13 +5,12 @@ import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { advance } from "../../src/campaigns/Runner/Progress.ts"
 import { collect } from "../../src/campaigns/Runner/Recipients.ts"
-import { release } from "../../src/campaigns/Runner/Release.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/project/Waiting.ts"
 import { settle } from "../../src/messaging/Messages/Repo.ts"
 import { timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { accepted, lease, nowhere, postponed, scene, termsOf, unclear } from "./Runner.scene.support.ts"
+import { accepted, lease, nowhere, postponed, releasedBy, scene, termsOf, unclear } from "./Runner.scene.support.ts"
 import { addressOf, campaignOf, cancelAll, clientId } from "./Runner.support.ts"
 
 const hour = 3_600_000
@@ -179,7 +178,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     const now = Date.now()
     const { projectId } = yield* campaignOf(server, { recipients: 2, primary: nowhere })
     yield* sql`UPDATE campaigns SET next_send_at = ${new Date(now - 1)} WHERE project_id = ${projectId}`
-    const claims = yield* release(sql, termsOf(sql, now, now, 2))
+    const claims = yield* releasedBy(sql, termsOf(sql, now, now, 2))
     assert.include(
       claims.map((claim) => claim.projectId),
       projectId
@@ -194,7 +193,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     const one = yield* campaignOf(server, plan)
     const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
     const now = Date.now()
-    const claims = yield* release(sql, termsOf(sql, now, now + 300, 10))
+    const claims = yield* releasedBy(sql, termsOf(sql, now, now + 300, 10))
     const of = ({ projectId }: { readonly projectId: string }) =>
       claims
         .filter((claim) => claim.projectId === projectId)
@@ -223,7 +222,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
     yield* campaignOf(server, { recipients, primary: nowhere, sendsPerMinute })
     return (at: number, slots = 512) =>
       Effect.map(
-        Effect.orDie(release(server.sql, termsOf(server.sql, begin + at, begin + at + horizon, slots))),
+        Effect.orDie(releasedBy(server.sql, termsOf(server.sql, begin + at, begin + at + horizon, slots))),
         (claims) => claims.map((claim) => ({ ...claim, sendAt: at + claim.delayMillis }))
       )
   })

@@ -30,8 +30,13 @@ export const termsOf = (sql: TestServer["Service"]["sql"], at: number, until = a
   until: timeOf(sql, new Date(until)),
   leaseMillis: lease,
   workerId: null,
-  limits: limitsOf(free)
+  limits: limitsOf(free),
+  passed: []
 })
+
+/** Releases recipients, and returns their messages. */
+export const releasedBy = (sql: TestServer["Service"]["sql"], terms: ReturnType<typeof termsOf>) =>
+  Effect.map(release(sql, terms), ({ claims }) => claims)
 
 /** Creates a campaign, by default to one recipient, at one send a millisecond. Times are in milliseconds. */
 export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
@@ -43,7 +48,7 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const at = (millis: number) => timeOf(sql, new Date(begin + millis))
   /** Releases up to `free` recipients. */
   const claims = (millis: number, free = 1) =>
-    Effect.orDie(release(sql, termsOf(sql, begin + millis, begin + millis + free - 1, free)))
+    Effect.orDie(releasedBy(sql, termsOf(sql, begin + millis, begin + millis + free - 1, free)))
   /** Records the results of calls and collects them. */
   const recordAll = (ended: ReadonlyArray<readonly [Attempt, Outcome]>, millis = 0) =>
     record(

@@ -16,6 +16,7 @@ import {
   script,
   signingSecret,
   taken,
+  telegramChannel,
   text
 } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
@@ -174,6 +175,25 @@ layer(TestServer.layer({}, "api"))("a message that waits in a process without ba
     yield* startServer({ DATABASE_URL: server.databaseUrl }, "worker")
     yield* untilIs(messageId, "sent")
     assert.strictEqual(calls(), 2)
+  })
+})
+
+layer(TestServer.layer())("a message over one channel", (it) => {
+  it.effect("waits for none of the thousands over another channel of its project", function* () {
+    const { apply, calls, leave, projectId, row, send, server, untilIs } = yield* start(status(503), taken)
+    const { messageId } = messageReceiptOf(yield* send("http"))
+    const busy = messageReceiptOf(yield* send("telegram"))
+    yield* Effect.orDie(server.sql`
+      INSERT INTO messages SELECT (jsonb_populate_record(messages, jsonb_build_object('id', 'msg_' || n, 'status', 'retrying',
+        'attempting', false, 'available_at', '2020-01-01'::timestamptz))).*
+      FROM messages, generate_series(1, 5000) n WHERE project_id = ${projectId} AND id = ${busy.messageId}`)
+    const made = calls()
+    yield* leave(messageId, placesIn(0)["retrying, waiting"], yield* Clock.currentTimeMillis)
+    yield* untilIs(messageId, "sent")
+    assert.isBelow(calls() - made, 100)
+    assert.strictEqual((yield* row(messageId)).attempts, 2)
+    // The others end with their channel.
+    yield* apply({ channels: [{ ...telegramChannel("telegram", "http://127.0.0.1:9"), status: "revoked" }] })
   })
 })
 

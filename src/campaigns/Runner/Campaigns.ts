@@ -1,5 +1,6 @@
 /** SQL for the running campaigns with due sends, their pace and their routes. */
 import type { SqlClient, Statement } from "effect/sql"
+import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageTerms } from "../../messaging/MessageLoop.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
@@ -8,6 +9,17 @@ type Sql = SqlClient.SqlClient
 export interface Terms extends MessageTerms {
   /** Recipients whose send is due before this time are released (`Release.ts`). */
   readonly until: Statement.Fragment
+  readonly passed: ReadonlyArray<Passed>
+}
+
+/**
+ * A campaign on a channel whose circuit is open. Its recipients without an attempt are looked at in the order of `position`. All
+ * of them up to this one wait for the channel, so later ones, which another route may reach, are looked at next.
+ */
+export interface Passed {
+  readonly projectId: ProjectId
+  readonly campaignId: CampaignId
+  readonly position: number
 }
 
 /** Pending recipients of a campaign. `isDue` is a condition on their `available_at`. */
@@ -29,25 +41,50 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
     WHERE channel_limit.project_id = campaigns.project_id AND channel_id = ${sql(channel)} AND free = 0
   )`
 
+/** A pending recipient that may be due: its next attempt is due, and its route is not blocked. */
+export const isDueAgain = (sql: Sql, now: Statement.Fragment) => sql`
+  available_at <= ${now} AND NOT CASE route WHEN 'primary' THEN primary_blocked ELSE fallback_blocked END`
+
+/** A pending recipient without an attempt on its route, after those that wait for an open circuit. */
+export const isFresh = (sql: Sql) => sql`available_at IS NULL AND position > passed_position`
+
 /**
  * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a
  * campaign's next send. At most `limits.free` campaigns are locked. A campaign without a due recipient, or without a channel
- * with a free permit, would use up one of these places, so it is left out. Projects take turns, so that campaigns that stay due
- * for long, on a busy channel, do not always come first. `quota` is the number of evenly spaced sends before `until`. Missed
- * sends are not made up for.
+ * with a free permit, would use up one of these places, so it is left out. It is not locked either, as a lock is a write. Projects
+ * take turns, so that campaigns that stay due for long, on a busy channel, do not always come first. `quota` is the number of
+ * evenly spaced sends before `until`. Missed sends are not made up for.
  */
-export const pacedCampaigns = (sql: Sql, { limits, now, until }: Terms) => sql`
+export const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: Terms) => sql`
+  blocked_channel AS MATERIALIZED (
+    SELECT * FROM unnest(${limits.blocked.map(({ projectId }) => projectId)}::text[],
+      ${limits.blocked.map(({ channelId }) => channelId)}::text[])
+  ),
+  passed AS MATERIALIZED (
+    SELECT * FROM unnest(${passed.map(({ projectId }) => projectId)}::text[],
+      ${passed.map(({ campaignId }) => campaignId)}::text[], ${passed.map(({ position }) => position)}::int[]
+    ) AS passed (project_id, id, position)
+  ),
   ready AS MATERIALIZED (
-    SELECT project_id, id, row_number() OVER (PARTITION BY project_id ORDER BY next_send_at NULLS FIRST) AS turn
-    FROM campaigns
+    SELECT project_id, id, primary_blocked, fallback_blocked, passed_position,
+      row_number() OVER (PARTITION BY project_id ORDER BY next_send_at NULLS FIRST) AS turn
+    FROM campaigns LEFT JOIN passed USING (project_id, id)
+      CROSS JOIN LATERAL (
+        SELECT (project_id, primary_channel_id) IN (SELECT * FROM blocked_channel) AS primary_blocked,
+          coalesce((project_id, fallback_channel_id) IN (SELECT * FROM blocked_channel), false) AS fallback_blocked
+      ) AS circuits
+      CROSS JOIN LATERAL (
+        SELECT coalesce(CASE WHEN primary_blocked OR fallback_blocked THEN passed.position END, -1) AS passed_position
+      ) AS place
     WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND (next_send_at IS NULL OR next_send_at <= ${until})
       AND (NOT ${isFull(sql, "primary_channel_id")}
         OR fallback_channel_id IS NOT NULL AND NOT ${isFull(sql, "fallback_channel_id")})
-      AND coalesce(${hasOpen(sql, sql`available_at <= ${now}`)}, ${hasOpen(sql, sql`available_at IS NULL`)}, false)
+      AND coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)
   ),
   campaign AS MATERIALIZED (
     SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,
       greatest(next_send_at, ${now}) AS first_at, interval '1 minute' / sends_per_minute AS gap,
+      primary_blocked, fallback_blocked, passed_position,
       primary_channel_id, primary_template_id, primary_template_version,
       fallback_channel_id, fallback_template_id, fallback_template_version
     FROM ready JOIN campaigns USING (project_id, id)
@@ -68,15 +105,12 @@ const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
 /**
  * The routes with an active channel, for the campaigns in `paced`. `parts` is the text, split before and after each placeholder.
  */
-export const routes = (sql: Sql, { limits: { blocked } }: Terms) => sql`
+export const routes = (sql: Sql) => sql`
   route AS MATERIALIZED (
     SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
       channels.provider_type, channels.provider_version, channels.config,
       regexp_split_to_array(templates.body, ${`(?=${placeholder})|(?<=${placeholder})`}) AS parts,
-      (paced.project_id, channels.id) IN (
-        SELECT * FROM unnest(${blocked.map(({ projectId }) => projectId)}::text[],
-          ${blocked.map(({ channelId }) => channelId)}::text[])
-      ) AS is_blocked
+      (paced.project_id, channels.id) IN (SELECT * FROM blocked_channel) AS is_blocked
     FROM paced
       CROSS JOIN LATERAL (VALUES
         ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),

@@ -1,7 +1,7 @@
 /** The recipients that `release` (`Release.ts`) examines, and the move (change of state) of each: released, skipped, blocked, … */
 import type { SqlClient, Statement } from "effect/sql"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
-import { openRecipients, type Terms } from "./Campaigns.ts"
+import { isDueAgain, isFresh, openRecipients, type Terms } from "./Campaigns.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -22,8 +22,8 @@ const first = (sql: Sql, isDue: Statement.Fragment) => sql`
 
 /** `again`: recipients whose `available_at` has passed. `fresh`: recipients whose route was not tried yet. */
 export const candidates = (sql: Sql, { now }: Terms) => sql`
-  again AS MATERIALIZED (${first(sql, sql`available_at <= ${now}`)}),
-  fresh AS MATERIALIZED (${first(sql, sql`available_at IS NULL`)})`
+  again AS MATERIALIZED (${first(sql, isDueAgain(sql, now))}),
+  fresh AS MATERIALIZED (${first(sql, isFresh(sql))})`
 
 /**
  * The route and the move of each candidate. The move is one of `Recipients.ts`, or `blocked`. The rules:
@@ -33,8 +33,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  *   unchanged, at the same address, and idempotent.
  * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
  *   is skipped without a comparison of times, because the clocks of processes may differ.
- * - A recipient is `blocked` if the circuit of its channel admits no call. `Release.ts` then moves its `available_at` to a later
- *   time, so recipients with another route come first.
+ * - A recipient is `blocked` if the circuit of its channel admits no call. It stays as it is, and `Passed` has its position.
  */
 export const checked = (sql: Sql) => sql`
   checked AS MATERIALIZED (

@@ -6,44 +6,54 @@
  *
  * Each row is locked with SKIP LOCKED before it is changed, so the statement waits for no other.
  */
+import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { stepOf } from "../../api/schema/States.ts"
 import { giveUpMessages, makeMessages } from "../../messaging/CampaignMessages.ts"
 import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
 import type { ReleasedMessage } from "../../messaging/MessageLoop.ts"
-import { pacedCampaigns, routes, type Terms, text } from "./Campaigns.ts"
+import { pacedCampaigns, type Passed, routes, type Terms, text } from "./Campaigns.ts"
 import { candidates, checked } from "./Candidates.ts"
 import { recipients, stateAfter } from "./Recipients.ts"
 
 type Sql = SqlClient.SqlClient
-
-/** Time after which a recipient is examined again if the circuit of its channel admitted no call. */
-const stepBack = "30 seconds"
 
 /** The id of a message: the same for each attempt on a route. The provider gets it as the idempotency key. */
 const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
   '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ']'
 ), 'UTF8')), 'hex'), 32)`
 
-export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
+/** A released message, or how far a campaign on an open circuit has been looked at. */
+type Row = (ReleasedMessage & { readonly position: null }) | ({ readonly messageId: null } & Passed)
+
+export const release = (sql: Sql, terms: Terms) =>
+  Effect.map(statementOf(sql, terms), (rows) => ({
+    claims: rows.filter((row) => row.messageId !== null),
+    passed: rows.filter((row) => row.messageId === null)
+  }))
+
+const statementOf = (sql: Sql, terms: Terms) => sql<Row>`
   WITH ${limitTables(sql, terms.limits)},
   ${pacedCampaigns(sql, terms)},
-  ${routes(sql, terms)},
+  ${routes(sql)},
   ${candidates(sql, terms)},
   ${checked(sql)},
+  passed_now AS (
+    SELECT project_id, id, coalesce(min(position) FILTER (WHERE move = 'released') - 1, max(position)) AS position
+    FROM checked WHERE available_at IS NULL GROUP BY project_id, id HAVING bool_or(move = 'blocked')
+  ),
   ${chosen(sql, terms.limits)},
   ${moving(sql)},
-  passed AS (
+  ended AS (
     UPDATE campaign_recipients AS recipient SET
-      status = coalesce(${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, recipient.status),
-      available_at = CASE move WHEN 'blocked' THEN ${terms.now} + ${sql.literal(`interval '${stepBack}'`)} END
+      status = ${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, available_at = NULL
     FROM moving
     WHERE move <> 'released' AND recipient.project_id = moving.project_id
       AND recipient.audience_id = moving.audience_id AND recipient.position = moving.position
   ),
   abandoned AS (
     SELECT project_id, last_message AS message_id, in_doubt FROM moving
-    WHERE CASE move WHEN 'released' THEN kind <> last_route ELSE move <> 'blocked' END
+    WHERE move <> 'released' OR kind <> last_route
   ),
   given_up AS (${giveUpMessages(sql, terms.now)}),
   released AS MATERIALIZED (
@@ -66,11 +76,12 @@ export const release = (sql: Sql, terms: Terms) => sql<ReleasedMessage>`
     FROM (SELECT project_id, campaign_id, max(send_at) AS at, max(gap) AS gap FROM released GROUP BY 1, 2) last
     WHERE campaigns.project_id = last.project_id AND campaigns.id = last.campaign_id
   )
-  SELECT project_id AS "projectId", message_id AS "messageId", NULL AS "conversationId", campaign_id AS "campaignId",
-    channel_id AS "channelId", provider_type AS "providerType", config, address, made.text, number,
+  SELECT coalesce(released.project_id, passed_now.project_id) AS "projectId",
+    coalesce(campaign_id, passed_now.id) AS "campaignId", passed_now.position, message_id AS "messageId",
+    NULL AS "conversationId", channel_id AS "channelId", provider_type AS "providerType", config, address, made.text, number,
     in_doubt AS "inDoubt", uncalled, age AS "ageMillis", traceparent, false AS lost,
     (extract(epoch FROM send_at - ${terms.now}) * 1000)::float8 AS "delayMillis"
-  FROM released JOIN made USING (project_id, message_id)
+  FROM (released JOIN made USING (project_id, message_id)) FULL JOIN passed_now ON false
   ORDER BY send_at`
 
 /**
@@ -104,17 +115,14 @@ const chosen = (sql: Sql, limits: Limits) => sql`
 const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
   move, kind, channel_id, provider_type, provider_version, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 
-/** Moves that are final: the audience counts them. */
-const isFinal = "move NOT IN ('released', 'blocked')"
-
 /**
- * Locks the recipients that move (those within the limits, and those whose move is not a release), their waiting messages, and
- * the audiences that count a final move. A recipient is left out if another transaction has locked one of these rows, or if it
+ * Locks the recipients that move (those within the limits, and those whose move is final), their waiting messages, and the
+ * audiences that count a final move. A recipient is left out if another transaction has locked one of these rows, or if it
  * has changed since the snapshot.
  */
 const moving = (sql: Sql) => sql`
   wanted AS MATERIALIZED (
-    SELECT ${sql.literal(candidate)}, NULL::timestamptz AS send_at FROM checked WHERE move <> 'released'
+    SELECT ${sql.literal(candidate)}, NULL::timestamptz AS send_at FROM checked WHERE move NOT IN ('released', 'blocked')
     UNION ALL SELECT ${sql.literal(candidate)}, send_at FROM chosen
   ),
   open_message AS MATERIALIZED (
@@ -124,7 +132,7 @@ const moving = (sql: Sql) => sql`
   ),
   open_audience AS MATERIALIZED (
     SELECT audiences.project_id, audiences.id
-    FROM (SELECT DISTINCT project_id, audience_id FROM wanted WHERE ${sql.literal(isFinal)}) final
+    FROM (SELECT DISTINCT project_id, audience_id FROM wanted WHERE move <> 'released') final
       JOIN audiences ON audiences.project_id = final.project_id AND audiences.id = final.audience_id
     FOR NO KEY UPDATE OF audiences SKIP LOCKED
   ),
@@ -133,6 +141,6 @@ const moving = (sql: Sql) => sql`
     WHERE recipient.status = 'pending' AND recipient.attempts = wanted.attempts
       AND recipient.available_at IS NOT DISTINCT FROM wanted.available_at
       AND (last_message IS NULL OR (project_id, last_message) IN (SELECT project_id, id FROM open_message))
-      AND (NOT ${sql.literal(isFinal)} OR (project_id, audience_id) IN (SELECT project_id, id FROM open_audience))
+      AND (move = 'released' OR (project_id, audience_id) IN (SELECT project_id, id FROM open_audience))
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )`

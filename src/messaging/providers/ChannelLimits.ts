@@ -2,8 +2,8 @@
  * Limits of the calls to the providers of channels, in this process.
  *
  * Permits. Each attempt of `MessageLoop.ts` holds one permit of its channel until its call ends. A channel may hold `initial`
- * permits at first. If a call is answered while the channel holds all of them, this limit grows by one, up to `perChannel`. A
- * call without an answer resets the limit to `initial`. A channel is suspect after a call without an answer, until its next
+ * permits at first. With each answered call this limit grows by one, up to `perChannel`, so that it doubles while all permits are
+ * used. A call without an answer resets the limit to `initial`. A channel is suspect after a call without an answer, until its next
  * answer, and while one of its calls has run for `slowAfter` or longer. Suspect channels get no new permits while together they
  * hold `suspectShare` of all permits. So a provider that hangs leaves permits for other channels.
  *
@@ -27,8 +27,8 @@ import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 /**
  * Maximum numbers of attempts in flight, or about to start, in one process: in total, for a channel, and for a channel at first.
  */
-const total = 512
-const perChannel = 128
+const total = 1_024
+const perChannel = 512
 const initial = 4
 const suspectShare = 0.25
 
@@ -137,8 +137,7 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
 
   const ended = (entry: Entry, isAnswered: boolean, changes: number) => {
     const at = now()
-    if (!isAnswered) entry.size = initial
-    else if (entry.held >= entry.size) entry.size = Math.min(perChannel, entry.size + 1)
+    entry.size = isAnswered ? Math.min(perChannel, entry.size + 1) : initial
     entry.failed = !isAnswered
     entry.endedAt = at
     if (changes !== entry.changes) return
