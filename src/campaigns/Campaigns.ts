@@ -69,7 +69,7 @@ export const makeCampaigns = Effect.gen(function* () {
               sql,
               projectId,
               sql`${sql.literal(status === "all" ? "" : `AND campaigns.status = '${status}'`)}
-                ${pageCondition(sql, "campaigns", projectId, window.after)}
+                ${pageCondition(sql, window.after)}
                 ORDER BY created_at DESC, id DESC ${pageLimit(sql, window)}`
             )
           ),

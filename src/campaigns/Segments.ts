@@ -20,6 +20,6 @@ const record = selectList(columnsOf(Segment.fields, { contactCount: "integer" })
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Segment>`
   SELECT ${sql.literal(record)} FROM segments
-  WHERE project_id = ${projectId} ${pageCondition(sql, "segments", projectId, window.after)}
+  WHERE project_id = ${projectId} ${pageCondition(sql, window.after)}
   ORDER BY created_at DESC, id DESC
   ${pageLimit(sql, window)}`

@@ -45,6 +45,6 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, status: ClientStat
     SELECT ${sql.literal(record)} FROM clients
     WHERE project_id = ${projectId}
       ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
-      ${pageCondition(sql, "clients", projectId, window.after)}
+      ${pageCondition(sql, window.after)}
     ORDER BY created_at DESC, id DESC
     ${pageLimit(sql, window)}`

@@ -66,7 +66,7 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { lifecycle, statu
     (SELECT * FROM deals
      WHERE project_id = ${projectId} AND lifecycle = ${lifecycle}
        ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
-       ${pageCondition(sql, "deals", projectId, window.after)}
+       ${pageCondition(sql, window.after)}
      ORDER BY created_at DESC, id DESC
      ${pageLimit(sql, window)})`
   return sql<Deal>`

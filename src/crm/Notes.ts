@@ -57,7 +57,7 @@ const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
   sql<Note | { readonly id: null }>`
     SELECT note.* FROM deals LEFT JOIN LATERAL (
       SELECT ${sql.literal(record)} FROM notes
-      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${pageCondition(sql, "notes", projectId, window.after)}
+      WHERE project_id = ${projectId} AND deal_id = ${dealId} ${pageCondition(sql, window.after)}
       ORDER BY notes.created_at DESC, notes.id DESC
       ${pageLimit(sql, window)}
     ) note ON true

@@ -23,6 +23,6 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
     ) AS stages
   FROM (
     SELECT id, name FROM pipelines
-    WHERE project_id = ${projectId} ${pageConditionById(sql, "pipelines", projectId, window.after)}
+    WHERE project_id = ${projectId} ${pageConditionById(sql, window.after)}
     ORDER BY id ${pageLimit(sql, window)}
   ) page ORDER BY id`

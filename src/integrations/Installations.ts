@@ -23,7 +23,7 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
     WHERE project_id = ${projectId} AND installation_id = installations.id
   ) AS webhook
   FROM installations
-  WHERE project_id = ${projectId} ${pageConditionById(sql, "installations", projectId, window.after)}
+  WHERE project_id = ${projectId} ${pageConditionById(sql, window.after)}
   ORDER BY id ${pageLimit(sql, window)}`
 
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>

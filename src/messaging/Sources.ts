@@ -59,7 +59,7 @@ const columns = selectList({
 
 const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Row>`
   SELECT ${sql.literal(columns)} FROM sources
-  WHERE project_id = ${projectId} ${pageCondition(sql, "sources", projectId, window.after)}
+  WHERE project_id = ${projectId} ${pageCondition(sql, window.after)}
   ORDER BY created_at DESC, id DESC
   ${pageLimit(sql, window)}`
 

@@ -19,7 +19,7 @@ import {
 import { Installation } from "./ProjectFile/Integrations.ts"
 import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
 import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
-import { count, name, optional, positive } from "./ProjectFile/Parts.ts"
+import { count, isVisible, name, optional, positive } from "./ProjectFile/Parts.ts"
 
 /** A zone of the IANA database. Offsets such as `+02:00`, which the runtime also accepts, are refused. */
 const TimeZone = Schema.String.check(
@@ -31,7 +31,7 @@ const TimeZone = Schema.String.check(
 const RateLimit = Schema.Struct({ limit: positive, windowSeconds: positive })
 
 const Project = Schema.Struct({
-  id: ProjectId,
+  id: ProjectId.check(isVisible),
   name,
   timeZone: optional(TimeZone, "UTC"),
   contactCapacity: optional(Schema.NullOr(count), null),
@@ -46,16 +46,16 @@ const Project = Schema.Struct({
 })
 
 const Segment = Schema.Struct({
-  id: SegmentId,
+  id: SegmentId.check(isVisible),
   name,
   description: optional(Schema.NullOr(text(0, 1000))),
   clientIds: Schema.Array(ClientId)
 })
 
 /** One version of a template. Several versions share an id. */
-const Template = Schema.Struct({ id: TemplateId, version: positive, name, body: text(1, 4096) })
+const Template = Schema.Struct({ id: TemplateId.check(isVisible), version: positive, name, body: text(1, 4096) })
 
-const Campaign = Schema.Struct({ id: CampaignId, name })
+const Campaign = Schema.Struct({ id: CampaignId.check(isVisible), name })
 
 /** Records are matched by id, templates by id and version. Records that the file does not name are left alone. */
 export const ProjectFile = Schema.Struct({

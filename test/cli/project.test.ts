@@ -26,11 +26,11 @@ layer(Layer.merge(TestDatabase.layer, NodeServices.layer), { excludeTestServices
     it.effect("applies a file, and changes nothing the second time", function* () {
       const fs = yield* FileSystem.FileSystem
       const path = yield* fs.makeTempFileScoped({ suffix: ".json" })
-      yield* fs.writeFileString(path, file("by path"))
+      yield* fs.writeFileString(path, file("by-path"))
       const first = documentOf(yield* cli(["project", "apply", path, "--json"]))
-      assert.deepStrictEqual(first, { projectId: "by path", created: one, updated: none, unchanged: none })
-      const second = documentOf(yield* apply(file("by path"), "--json"))
-      assert.deepStrictEqual(second, { projectId: "by path", created: none, updated: none, unchanged: one })
+      assert.deepStrictEqual(first, { projectId: "by-path", created: one, updated: none, unchanged: none })
+      const second = documentOf(yield* apply(file("by-path"), "--json"))
+      assert.deepStrictEqual(second, { projectId: "by-path", created: none, updated: none, unchanged: one })
     })
 
     it.effect("prints the counts in a table", function* () {

@@ -41,7 +41,7 @@ export interface List {
 const developer = "/api/v1/developer"
 
 /** The deal whose notes are listed, and another. */
-export const notedDeals = withDeals("a/b ü?#&", "other")
+export const notedDeals = withDeals("a/b?#&", "other")
 
 /** Lists by operation. The walk fails if one is missing here. */
 export const lists: Readonly<Record<string, List>> = {
@@ -74,12 +74,12 @@ export const lists: Readonly<Record<string, List>> = {
     filters: [[""]]
   },
   listNotes: {
-    path: `${developer}/crm/deals/a%2Fb%20%C3%BC%3F%23&/notes`,
+    path: `${developer}/crm/deals/a%2Fb%3F%23&/notes`,
     table: ["notes", "body"],
     pageOf: notePageOf,
     parts: notedDeals,
     filters: [[""]],
-    columns: (_, token) => ({ deal_id: "a/b ü?#&", author_key_id: keyIdOf(token) })
+    columns: (_, token) => ({ deal_id: "a/b?#&", author_key_id: keyIdOf(token) })
   },
   listSources: {
     path: `${developer}/messaging/sources`,
@@ -189,6 +189,11 @@ export const callsOf = ({ columns, pageOf, path, table }: List, server: TestServ
     change: (id: string) =>
       Effect.orDie(
         sql`UPDATE ${sql(name)} SET ${sql(text)} = 'Changed' WHERE project_id = ${projectId} AND id = ${id}`
+      ),
+    /** Gives all records a text of this length, which takes six times as many bytes of JSON. */
+    lengthen: (length: number) =>
+      Effect.orDie(
+        sql`UPDATE ${sql(name)} SET ${sql(text)} = repeat(chr(1), ${length}::int) WHERE project_id = ${projectId}`
       ),
     /** Gives a record another time, as a project file can. */
     move: (id: string, to: string) =>

@@ -22,11 +22,11 @@ export const platform = [
   cursors("[projectId, operation, filters]", "[projectId, operation]"),
   cursors(' || bytes.toString("base64url") !== cursor', ""),
   cursors("timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength))", "true"),
-  cursors("const longestId = 384 -", "const longestId = 1384 -"),
   pages("const size = 1 + (", "const size = ("),
   pages("AND (created_at, id) <", "AND (created_at, id) <="),
-  pages("AND sha256(convert_to(id, 'UTF8')) = ${idDigest}", "LIMIT 1"),
-  pages('), ${order === "ASC" ? idStart : idStart + greatest})', "))"),
+  pages("if (bound <= maxBytes) return items", "return items"),
+  pages("return bytes > maxBytes && index > 0", "return bytes > maxBytes"),
+  pages("6 * value.length + 3", "value.length"),
   mutating("platform/database/Instants.ts", "platform/database/Instants")(
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"

@@ -82,7 +82,7 @@ export const file: fc.Arbitrary<File> = fc
     channels,
     clientIds: fc.uniqueArray(id, { maxLength: 6 }),
     // Few ids, so that a later file that removes a stage often moves the deals in it, too.
-    dealIds: fc.subarray(["a", "b", '\u0001"', "__proto__"])
+    dealIds: fc.subarray(["a", "b", '~"', "__proto__"])
   })
   .chain(({ clientIds, dealIds, ...targets }) => {
     const oneOf = (records: ReadonlyArray<{ readonly id: string }>) =>

@@ -97,7 +97,7 @@ describe("faults in the shape of a project file", () => {
     assert.deepStrictEqual(faults(file), [
       "extra: is not known here",
       "project/a\\u000ab: is not known here",
-      "project/id: must be a string of 1 to 160 characters",
+      "project/id: must be a string of 1 to 160 visible ASCII characters",
       "project/name: must be a string of 1 to 160 characters",
       "project/timeZone: must be an IANA time zone, such as Europe/Berlin",
       "project/contactCapacity: must be an integer from 0 to 2147483647, or null",
@@ -200,6 +200,7 @@ describe("faults in the shape of a project file", () => {
       ]
     }
     assert.deepStrictEqual(faults(JSON.stringify(file).replace('"1e400"', "1e400")), [
+      "clients/0/id: must be a string of 1 to 160 visible ASCII characters",
       "project/name: must not contain U+0000 or an unpaired surrogate",
       "clients/0/id: must not contain U+0000 or an unpaired surrogate",
       "installations/0/stagedRecords/0/fields/\\udc00: must not contain U+0000 or an unpaired surrogate in its name",

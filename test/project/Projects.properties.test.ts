@@ -135,7 +135,7 @@ layer(services)(`any project files in sequence (SEED=${seed})`, (it) => {
 const copied = Effect.fnUntraced(function* (id: string, { configs }: State) {
   const { text } = yield* exported(ProjectId.make(id))
   const file: File & { readonly channels: ReadonlyArray<Value & { readonly id: string }> } = JSON.parse(text)
-  const copy = { ...file, project: { ...file.project, id: `copy of ${id}` } }
+  const copy = { ...file, project: { ...file.project, id: `copy-of-${id}` } }
   const faults = file.channels.flatMap(({ providerType }, index) =>
     providerType === "sandbox" ? [] : [`channels/${index}/config: is required for a new channel`]
   )
@@ -147,7 +147,7 @@ const copied = Effect.fnUntraced(function* (id: string, { configs }: State) {
   const again = yield* exported(ProjectId.make(copy.project.id))
   assert.deepStrictEqual(created, again.records)
   assert.strictEqual(
-    again.text.replace(`copy of ${id}`, () => id),
+    again.text.replace(`copy-of-${id}`, () => id),
     text
   )
   assert.isNotEmpty(arrayOf(file.clients))

@@ -199,7 +199,7 @@ layer(services)("references of a project file", (it) => {
     ])
     assert.isUndefined(yield* projectRow(id))
     assert.deepStrictEqual(yield* faultsOf(textOf(id, { clients: [{ id: "", displayName: "" }] })), [
-      "clients/0/id: must be a string of 1 to 160 characters",
+      "clients/0/id: must be a string of 1 to 160 visible ASCII characters",
       "clients/0/displayName: must be a string of 1 to 160 characters"
     ])
     assert.deepStrictEqual(yield* faultsOf("{"), ["invalid JSON at line 1, column 2"])

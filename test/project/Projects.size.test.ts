@@ -98,7 +98,7 @@ layer(services, { excludeTestServices: true })("apply", (it) => {
   it.effect("of lists with 20,000 items succeeds", function* () {
     for (const [outcome, name] of rounds) {
       const started = performance.now()
-      const stages = many((index) => ({ id: `of one ${index}`, name }))
+      const stages = many((index) => ({ id: `of-one-${index}`, name }))
       const addresses = many((index) => ({ channelId: "k", address: `${name} ${index}` }))
       const report = yield* apply("big", {
         channels,

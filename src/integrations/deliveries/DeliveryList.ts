@@ -14,7 +14,7 @@ import {
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../platform/database/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
-import { placeById, type Window } from "../../platform/requests/Pages.ts"
+import { idOf, type Window } from "../../platform/requests/Pages.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../../platform/operators/Search.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
@@ -200,7 +200,7 @@ export const page = (
     installationId,
     states: status === "all" ? undefined : [status],
     types: eventType === undefined ? undefined : [eventType],
-    below: window.after && placeById(sql, "deliveries", projectId, window.after, "DESC"),
+    below: window.after && idOf(sql, window.after),
     order: "DESC",
     limit: window.limit
   })

@@ -16,25 +16,25 @@ import {
   TicketId
 } from "../../api/schema/Ids.ts"
 import { Instant } from "../../api/schema/Instant.ts"
-import { count, id, name, optional } from "./Parts.ts"
+import { count, id, isVisible, name, optional } from "./Parts.ts"
 
 export const Member = Schema.Struct({
-  id: MemberId,
+  id: MemberId.check(isVisible),
   name,
   email: optional(Schema.NullOr(Email)),
   active: optional(Schema.Boolean, true)
 })
 
 export const Organization = Schema.Struct({
-  id: OrganizationId,
+  id: OrganizationId.check(isVisible),
   name,
   archived: optional(Schema.Boolean, false)
 })
 
 export const Pipeline = Schema.Struct({
-  id: PipelineId,
+  id: PipelineId.check(isVisible),
   name,
-  stages: Schema.Array(Schema.Struct({ id: StageId, name })).check(
+  stages: Schema.Array(Schema.Struct({ id: StageId.check(isVisible), name })).check(
     Schema.isMinLength(1, { expected: "at least one stage" })
   )
 })
@@ -50,7 +50,7 @@ const Loyalty = Schema.Struct({
 })
 
 export const Client = Schema.Struct({
-  id: ClientId,
+  id: ClientId.check(isVisible),
   ...Struct.map(clientFields, Schema.optionalKey),
   displayName: clientFields.displayName,
   tags: optional(clientFields.tags, []),
@@ -64,7 +64,7 @@ export const Client = Schema.Struct({
 })
 
 export const Deal = Schema.Struct({
-  id: DealId,
+  id: DealId.check(isVisible),
   ...Struct.map(dealFields, Schema.optionalKey),
   title: dealFields.title,
   status: optional(dealFields.status, "open"),
@@ -76,7 +76,7 @@ export const Deal = Schema.Struct({
 const Rating = Schema.Struct({ ...ratingFields, by: Schema.Literals(["customer", "operator"]) })
 
 export const Ticket = Schema.Struct({
-  id: TicketId,
+  id: TicketId.check(isVisible),
   subject: text(1, 500),
   status: TicketStatus,
   clientId: optional(Schema.NullOr(ClientId)),
@@ -84,7 +84,7 @@ export const Ticket = Schema.Struct({
 })
 
 export const Task = Schema.Struct({
-  id: TaskId,
+  id: TaskId.check(isVisible),
   title: taskFields.title,
   dealId: optional(Schema.NullOr(DealId)),
   clientId: optional(Schema.NullOr(ClientId)),

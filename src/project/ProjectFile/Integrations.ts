@@ -4,7 +4,7 @@ import { text } from "../../api/schema/Fields.ts"
 import { InstallationId } from "../../api/schema/Ids.ts"
 import { EntityType, ExternalField } from "../../api/integrations/Preview.ts"
 import { importFields } from "../../integrations/imports/ImportFields.ts"
-import { name, optional, positive } from "./Parts.ts"
+import { isVisible, name, optional, positive } from "./Parts.ts"
 
 const mapping = <const Field extends string>(fields: ReadonlyArray<Field>) =>
   Schema.optionalKey(Schema.Record(ExternalField, Schema.Literals([...fields, "restricted"])))
@@ -29,7 +29,7 @@ const StagedRecord = Schema.Struct({
 })
 
 export const Installation = Schema.Struct({
-  id: InstallationId,
+  id: InstallationId.check(isVisible),
   name,
   status: optional(Schema.Literals(["active", "disabled"]), "active"),
   importProfile: optional(Schema.NullOr(ImportProfile)),

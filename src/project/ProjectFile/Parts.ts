@@ -2,8 +2,13 @@
 import { Schema } from "effect"
 import { text } from "../../api/schema/Fields.ts"
 
+/** The check of the ids that a file gives to records. */
+export const isVisible = Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, {
+  expected: "a string of 1 to 160 visible ASCII characters"
+})
+
 /** An id of a kind that has no schema in `api/schema/Ids.ts`. */
-export const id = text(1, 160)
+export const id = text(1, 160).check(isVisible)
 export const name = text(1, 160)
 
 /** The maximum of PostgreSQL's `integer`. */
