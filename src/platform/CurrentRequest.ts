@@ -12,6 +12,8 @@ export interface CurrentRequestShape {
   readonly headers: Record<string, string>
   /** Route template; empty until a route is matched. */
   route: string
+  /** The key of the request's token, once it is verified. */
+  caller: { readonly keyId: string; readonly projectId: string } | undefined
   /**
    * The tool call (MCP) that the request makes; undefined if it makes none. Logs and metrics show the method and status of the
    * call, not of the request.
@@ -41,6 +43,7 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
     target: "",
     headers: {},
     route: "",
+    caller: undefined,
     call: undefined,
     problem: undefined,
     outage: undefined,
@@ -61,6 +64,7 @@ export const newRequestState = (
     target,
     headers: { "x-request-id": id },
     route: "",
+    caller: undefined,
     call: undefined,
     problem: undefined,
     outage: undefined,

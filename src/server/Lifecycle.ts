@@ -10,6 +10,7 @@ import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../pl
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { Drain } from "./listening/Drain.ts"
+import { Unread } from "./listening/Unread.ts"
 import { outcomeUnknown, type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
 import { isSend, type Methods } from "./Routes.ts"
 
@@ -25,6 +26,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* RequestMetrics
+      const unread = yield* Unread
       const level = yield* References.MinimumLogLevel
       const logsSuccess = level === "Debug" || level === "Trace" || level === "All"
 
@@ -69,9 +71,11 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
                       )
                     : recover(cause, request, current, methods)
                 )
-          return Effect.flatMap(answered, (response) =>
-            finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))
-          )
+          return Effect.flatMap(answered, (response) => {
+            const bytes = response.body._tag === "Uint8Array" ? response.body.contentLength : 0
+            unread.add(NodeHttpServerRequest.toServerResponse(request), bytes, current.caller?.projectId ?? "")
+            return finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))
+          })
         })
     }),
     { global: true }

@@ -120,7 +120,7 @@ const addRoute = Effect.fnUntraced(function* (
       return Effect.fail(new OriginRefused({ detail: "Requests of pages come from this server or from the loopback." }))
     }
     const now = monotonicMillis(fiber.getRef(Clock.Clock))
-    return Effect.flatMapEager(authenticate(headers.authorization, socket, now), (credential) => {
+    return Effect.flatMapEager(authenticate(headers.authorization, socket, now, current), (credential) => {
       /** Every message costs one of `read`, unless it is a call, which costs what its operation costs. */
       const charged = <A, E>(answered: () => Effect.Effect<A, E>) =>
         Effect.flatMapEager(throttle(credential.buckets.read, current, now), answered)

@@ -37,6 +37,7 @@ import { Settings } from "../platform/Settings.ts"
 import * as Telemetry from "../platform/telemetry/Telemetry.ts"
 import { AdminServer } from "./AdminServer.ts"
 import { Drain } from "./listening/Drain.ts"
+import { Unread } from "./listening/Unread.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./listening/NodeServer.ts"
 import * as StoredSecrets from "./StoredSecrets.ts"
@@ -61,6 +62,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
   Notifier.layer,
   Drain.layer,
+  Unread.layer,
   LongRunning.layer,
   Mutations.layer,
   MessageMetrics.layer

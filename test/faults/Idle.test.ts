@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
 import { quantile } from "../bench/Figures.ts"
-import { residentMebibytes, type Service, startService } from "../support/Process.ts"
+import { residentMebibytes, type Service, spawn, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { connectionsUpTo, load, request } from "./Load.support.ts"
 import { database, project, serviceEnv, unlimited } from "./Projects.support.ts"
@@ -23,7 +23,7 @@ const databaseUrl = await database()
 const token = await project(databaseUrl, { project: { rateLimits: unlimited } })
 
 /** Opens a connection and records everything that is received on it. */
-const dial = async ({ url }: Service) => {
+const dial = async ({ url }: Pick<Service, "url">) => {
   const { hostname, port } = new URL(url)
   const socket = connect({ host: hostname, port: Number(port) })
   defer(() => socket.destroy())
@@ -88,6 +88,30 @@ describe("a service with requests that arrive slowly", () => {
       assert.match(received, /^x-request-id: [\w-]+\r$/im, name)
     }
     await ask(2)
+  })
+})
+
+describe("a service with few file descriptors", () => {
+  it("ends idle connections for new ones, and keeps descriptors for the database", async () => {
+    const command = 'ulimit -n 400 && exec "$0" src/main.ts'
+    const running = spawn("sh", ["-c", command, process.execPath], { PORT: "0", ...serviceEnv(databaseUrl) })
+    const [, url = ""] = await running.prints(/^listening on (http:\/\/\S+)$/m)
+    const service = { ...running, url }
+    const idle: Array<Opened> = []
+    for (let n = 0; n < 300; n++) {
+      const opened = await dial(service)
+      opened.socket.write(healthy)
+      idle.push(opened)
+      await sleep(5)
+    }
+    await eventually(() => assert.isAbove(idle.filter(({ ended }) => ended).length, 200))
+    // Few have never been answered: those that came while all others were busy.
+    assert.isAbove(idle.filter(({ received }) => received.startsWith("HTTP/1.1 200 ")).length, 250)
+    const creates = await Promise.all(
+      Array.from({ length: 20 }, (_, n) => createClient(url, token, `few-descriptors-${n}`, "Few"))
+    )
+    assert.deepStrictEqual([...new Set(creates.map(({ status }) => status))], [201])
+    assert.notInclude(running.stderr() + running.stdout(), "EMFILE")
   })
 })
 

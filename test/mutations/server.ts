@@ -31,6 +31,8 @@ export const server = [
   mutating("server/listening/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
   mutating("server/middleware/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
   mutating("server/middleware/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
+  mutating("server/listening/Unread.ts", "server/listening/Unread")("if (total > bounds.project) bound(project)", ""),
+  mutating("server/listening/Unread.ts", "server/listening/Unread")("b.since < a.since", "b.since > a.since"),
   lifecycle('isEncoded(pathOf(target)) ? "query" : "path"', '"path"'),
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),

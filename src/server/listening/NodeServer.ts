@@ -2,7 +2,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpServer, HttpServerRequest } from "effect/http"
-import { createServer, ServerResponse, STATUS_CODES } from "node:http"
+import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
 import { newRequestState } from "../../platform/CurrentRequest.ts"
@@ -11,6 +11,8 @@ import { PublicUrl } from "../../platform/requests/Responses.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { renderProblem } from "../ProblemResponse.ts"
 import { Drain } from "./Drain.ts"
+import { boundConnections } from "./MaxConnections.ts"
+import { Answer, Unread } from "./Unread.ts"
 
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
@@ -42,18 +44,11 @@ const connectionsCheckingInterval = 2_000
  */
 const lingering = 1_000
 
-/**
- * Writes header and body with one system call. Effect's adapter for Node sets `strictContentLength`, which makes Node compare
- * `content-length` with the body and end each answer with another write. This class ignores the setting, because this service
- * always sends the length of the body.
- */
-class SingleWriteResponse extends ServerResponse {}
-Object.defineProperty(SingleWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
-
 const make = Effect.fnUntraced(function* (host: string, port: number) {
   const drain = yield* Drain
+  const unread = yield* Unread
   const server = createServer({
-    ServerResponse: SingleWriteResponse,
+    ServerResponse: Answer,
     keepAliveTimeout,
     headersTimeout,
     requestTimeout,
@@ -61,7 +56,15 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
     requireHostHeader: false,
     shouldUpgradeCallback: () => false
   })
-  const count = (_: unknown, response: ServerResponse) => void response.once("close", drain.enter())
+  const count = (_: unknown, response: ServerResponse) => {
+    const leave = drain.enter()
+    response.once("close", () => {
+      unread.remove(response)
+      leave()
+    })
+  }
+  server.on("connection", unread.connect)
+  boundConnections(server)
   server.on("request", count)
   server.on("checkContinue", count)
   // Unknown expectations are ignored (RFC 9110, section 10.1.1), as are offers to switch the protocol (as by curl --http2). Node

@@ -25,8 +25,9 @@ export const layer = Layer.effect(
         const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
         const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
         const now = monotonicMillis(fiber.getRef(Clock.Clock))
-        return Effect.flatMapEager(authorize(headers.authorization, socket, access, now), (credential) =>
-          Effect.flatMapEager(throttle(credential.buckets[access.policy], fiber.getRef(CurrentRequest), now), () =>
+        const current = fiber.getRef(CurrentRequest)
+        return Effect.flatMapEager(authorize(headers.authorization, socket, access, now, current), (credential) =>
+          Effect.flatMapEager(throttle(credential.buckets[access.policy], current, now), () =>
             Effect.provideService(operation, Principal, credential)
           )
         )

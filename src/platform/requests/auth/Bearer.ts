@@ -11,32 +11,41 @@ import {
   ScopeMissing,
   type ServiceUnavailable
 } from "../../../api/Problems.ts"
+import type { CurrentRequestShape } from "../../CurrentRequest.ts"
 import { type Credential, Credentials, type Verified } from "./Credentials.ts"
 import { present, type Presented } from "./Token.ts"
 
 type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
 type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
 
-/** Verifies the token of an `Authorization` header. `now` is the monotonic arrival time of the request, in milliseconds. */
+/**
+ * Verifies the token of an `Authorization` header, and notes its key as the caller of the request. `now` is the monotonic arrival
+ * time of the request, in milliseconds.
+ */
 type Authenticate = (
   authorization: string | undefined,
   connection: object,
-  now: number
+  now: number,
+  current: CurrentRequestShape
 ) => Effect.Effect<Credential, Unverified>
 
 export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> = Effect.map(
   Credentials,
   (credentials): Authenticate =>
-    (authorization, connection, now) => {
+    (authorization, connection, now, current) => {
       if (authorization === undefined) return Effect.fail(missing())
       const last = lastTokens.get(connection)
       const presented = last?.authorization === authorization ? last : parse(authorization, connection)
       if (presented === undefined) return Effect.fail(invalid())
       const { verified } = presented
-      if (verified !== undefined && now < verified.until) return Effect.succeed(verified.credential)
+      if (verified !== undefined && now < verified.until) {
+        current.caller = verified.credential
+        return Effect.succeed(verified.credential)
+      }
       return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Unverified> => {
         if (Option.isNone(verified)) return Effect.fail(invalid())
         presented.verified = verified.value
+        current.caller = verified.value.credential
         return Effect.succeed(verified.value.credential)
       })
     }
@@ -46,15 +55,16 @@ type Authorize = (
   authorization: string | undefined,
   connection: object,
   access: Access["Service"],
-  now: number
+  now: number,
+  current: CurrentRequestShape
 ) => Effect.Effect<Credential, Unverified | Refusal>
 
 export const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
   makeAuthenticate,
   (authenticate): Authorize =>
-    (authorization, connection, access, now) =>
+    (authorization, connection, access, now, current) =>
       Effect.flatMapEager(
-        authenticate(authorization, connection, now),
+        authenticate(authorization, connection, now, current),
         (credential): Effect.Effect<Credential, Refusal> => {
           const refusal = refusalOf(credential, access)
           return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
