@@ -13,6 +13,7 @@ const modules = {
   messages: async () => (await import("./commands/messages.ts")).messages,
   campaigns: async () => (await import("./commands/messages.ts")).campaigns,
   audit: async () => (await import("./commands/audit.ts")).audit,
+  find: async () => (await import("./commands/audit.ts")).find,
   console: async () => (await import("./commands/console.ts")).consoleLink,
   cells: async () => (await import("./commands/cells.ts")).cells,
   secrets: async () => (await import("./commands/secrets.ts")).secrets,

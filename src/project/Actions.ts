@@ -203,13 +203,13 @@ export const actions = {
     question: Effect.fnUntraced(function* ({ installation, projectId }) {
       const { endpointUrl, pending } = yield* showWebhook(projectId, installation)
       const count = `${pending < pendingMax ? "" : "at least "}${plural(pending, "pending delivery", "pending deliveries")}`
-      const message = `Nothing more is sent to ${endpointUrl}, ${count} will be dead-lettered, and events that occur while it is disabled make no deliveries.`
+      const message = `Nothing more is sent to ${endpointUrl}, ${count} will be dead-lettered, and events that occur while it is disabled are sent only by a replay of that time.`
       return { title: `Disable the webhook of ${installation}?`, message, label: "Disable the webhook" }
     }),
     run: ({ installation, projectId }) =>
       Effect.map(disableWebhook(projectId, installation), ({ deadLettered, webhook }) => ({
         title: "The webhook is disabled",
-        message: `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Events make no deliveries until the webhook is enabled.`,
+        message: `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Events that occur until it is enabled are sent only by a replay of that time.`,
         document: { ...itemOf(webhook), deadLettered }
       }))
   }),

@@ -1,5 +1,6 @@
-/** Searches several kinds of records by the beginning of an id, for the console. */
-import type { SqlClient, Statement } from "effect/sql"
+/** Searches records by the beginning of an id, for the console and the command `find`. */
+import { Effect } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
 
 /** The table of each kind of record, and the columns with the id and the name. */
 const kinds = {
@@ -13,7 +14,15 @@ const kinds = {
   replay: ["replays", "id", "state"],
   key: ["api_keys", "key_id", "name"],
   client: ["clients", "id", "display_name"],
-  deal: ["deals", "id", "title"]
+  deal: ["deals", "id", "title"],
+  note: ["notes", "id", "deal_id"],
+  task: ["tasks", "id", "title"],
+  ticket: ["tickets", "id", "subject"],
+  conversation: ["conversations", "id", "client_id"],
+  channel: ["channels", "id", "display_name"],
+  segment: ["segments", "id", "name"],
+  /** A command, by its idempotency key. The name that is shown is the id of the record that it changed. */
+  command: ["idempotency_keys", "key", "resource_id"]
 } as const
 
 export type Kind = keyof typeof kinds
@@ -52,3 +61,8 @@ export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: 
     )
     ${parts.reduce((all, part) => sql`${all} UNION ALL ${part}`)}`
 }
+
+/** Searches by `find` with the client of the context. */
+export const findRecords = Effect.fn("findRecords")(function* (projectId: string | null, start: string) {
+  return start === "" ? [] : yield* find(yield* SqlClient.SqlClient, projectId, start)
+})

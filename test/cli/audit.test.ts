@@ -1,12 +1,15 @@
 /** The audit: every command that changes something leaves an entry with the user who ran it (contract §13). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
 import { userInfo } from "node:os"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { cli, documentOf } from "./Cli.support.ts"
 
 const Entry = Schema.Struct({ actor: Schema.String, action: Schema.String, target: Schema.String })
 const decodeEntries = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Entry) }))
+const Found = Schema.Struct({ kind: Schema.String, projectId: Schema.String, id: Schema.String, name: Schema.String })
+const decodeFound = Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Found) }))
 const decodeKey = Schema.decodeUnknownSync(Schema.Struct({ keyId: Schema.String }))
 const decodeTask = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }))
 
@@ -42,6 +45,18 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the audit", (it) => {
           ["task.complete", taskId]
         ].map(([action = "", target = ""]) => ({ actor, action, target }))
       )
+
+      const found = (line: string) =>
+        Effect.map(command(`find ${line}`), (ended) => decodeFound(documentOf(ended)).items)
+      const task = { kind: "task", projectId: "audited", id: taskId, name: "Call" }
+      assert.deepStrictEqual(yield* found(taskId), [task])
+      assert.deepStrictEqual(yield* found(`${taskId.slice(0, -3)} --project audited`), [task])
+      assert.deepStrictEqual(yield* found(`${taskId} --project other`), [])
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`
+      INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, created_at)
+      VALUES ('audited', 'order-4711', '', ${taskId}, true, now())`
+      assert.deepStrictEqual(yield* found("order-4711"), [{ ...task, kind: "command", id: "order-4711", name: taskId }])
 
       yield* command("secrets reseal")
       yield* command("project delete --project audited --confirm audited")

@@ -128,6 +128,7 @@ const helps: ReadonlyArray<readonly [command: string, words: string]> = [
   ["webhooks test", "--installation webhook.test.v1 --json EXAMPLES"],
   ["cells", "map"],
   ["audit list", "--project --json EXAMPLES"],
+  ["find", "ID --project --json EXAMPLES"],
   ["console", "10_minutes --json EXAMPLES"],
   ["migrate", "migrations --json EXAMPLES"],
   ["doctor", "settings Redis --json EXAMPLES"],

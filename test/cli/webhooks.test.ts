@@ -252,7 +252,7 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
       yield* created()
       const asked = (stdin: string) =>
         run(["webhooks", "disable", "--project", projectId, "--installation", "shop"], { env, stdin, terminal: true })
-      const question = `Disable the webhook of shop? Nothing more is sent to ${to.url}, 1 pending delivery will be dead-lettered, and events that occur while it is disabled make no deliveries. [y/N]`
+      const question = `Disable the webhook of shop? Nothing more is sent to ${to.url}, 1 pending delivery will be dead-lettered, and events that occur while it is disabled are sent only by a replay of that time. [y/N]`
       assert.deepStrictEqual(yield* asked("n\n"), failure(1, question, "Nothing was changed"))
       assert.deepStrictEqual(yield* asked(""), failure(1, question, "Nothing was changed"))
       assert.deepInclude(yield* switched("disable"), {

@@ -1,8 +1,10 @@
+/** `audit` and `find`: what operators did, and which record an id names. */
 import { Effect, Option } from "effect"
-import { Command, Flag } from "effect/cli"
+import { Argument, Command, Flag } from "effect/cli"
 import { listActions, listServiceActions } from "../../platform/operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
+import { findRecords } from "../../project/IdSearch.ts"
 import { answerPage, cli } from "../Output.ts"
 
 const list = Command.make(
@@ -29,4 +31,25 @@ const list = Command.make(
 export const audit = Command.make("audit").pipe(
   Command.withDescription("List the actions of operators, in commands and in the console"),
   Command.withSubcommands([list])
+)
+
+export const find = Command.make(
+  "find",
+  {
+    json: Flags.json,
+    project: Flags.id("project", "Search this project alone").pipe(Flag.optional),
+    id: Argument.String("id").pipe(
+      Argument.withMetavar("ID"),
+      Argument.withDescription("The id of a record or an idempotency key, or its beginning")
+    )
+  },
+  Effect.fn(function* ({ id, json, project }) {
+    const items = yield* findRecords(Option.getOrNull(project), id)
+    yield* answerPage(json, { items, next: null }, "records")
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription(
+    "Find records by an id or its beginning, and the record that a command changed by its idempotency key"
+  ),
+  Command.withExamples([{ command: `${cli} find dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }])
 )
