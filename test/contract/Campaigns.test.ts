@@ -292,7 +292,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
     const [, known = ""] = /the known members are (.*)$/.exec(errors["body/filter/surprise"]?.join() ?? "") ?? []
     assert.includeMembers(known.split(", "), Object.keys(everybody))
     // Too many faults for all of them to be reported.
-    const many = yield* faults({ ...everybody, stageIds: Array(60_000).fill("") })
+    const many = yield* faults({ ...everybody, stageIds: Array(1_000).fill("") })
     assert.include(many, "body/filter/stageIds/0")
     // No member that follows hundreds of others is missing.
     const unknown = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`m${index}`, 0]))

@@ -99,7 +99,7 @@ layer(services)("configs of channels", (it) => {
     const changed = channel("h", { providerType: "telegram", config: { token: "1" } })
     yield* apply(id, { channels: [changed] })
     assert.deepStrictEqual(yield* configOf(id, "h"), { token: "1", apiBaseUrl: "https://api.telegram.org" })
-    const [{ config: _, provider_type: __, ...after } = {}] = yield* rowsOf("channels", id)
+    const [{ config: _, provider_type: __, provider_version: ___, ...after } = {}] = yield* rowsOf("channels", id)
     assert.deepInclude(before, after)
   })
 
