@@ -77,4 +77,16 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
   )
 })
 
+/**
+ * Pauses every campaign of any project that sends or is to send by itself. A restored database does not know what was sent after
+ * its backup, and would send it again. Returns the campaigns.
+ */
+export const pauseAll = Effect.fn("pauseAllCampaigns")(function* (newOnce: Effect.Effect<string>) {
+  const sql = yield* SqlClient.SqlClient
+  const underWay = yield* sql<{ readonly projectId: ProjectId; readonly id: string }>`
+    SELECT project_id AS "projectId", id FROM campaigns WHERE status IN ('scheduled', 'running') ORDER BY project_id, id`
+  for (const { id, projectId } of underWay) yield* commandCampaign(projectId, id, "pause", yield* newOnce)
+  return underWay
+})
+
 const messageOf = (refused: object) => ("detail" in refused ? String(refused.detail) : "The campaign was not changed.")

@@ -12,7 +12,8 @@ import { answer, cli, confirm, isOnTerminal } from "./Output.ts"
 
 class NotDone extends Data.TaggedError("NotDone")<{ readonly message: string }> {}
 
-const mutations = Layer.effect(
+/** Mutations on the connection of a command. */
+export const mutations = Layer.effect(
   Mutations,
   Effect.map(SqlClient.SqlClient, (sql) => makeMutationClient({ sql, reads: sql, permits: 1 }))
 )

@@ -4,6 +4,8 @@ import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, FileSystem, Redacted, Schema } from "effect"
 import { endpoint } from "../support/Endpoints.ts"
+import { makeProject } from "../support/Projects.ts"
+import { put } from "../support/Rows.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { at, documentOf, failure, run, start } from "./Cli.support.ts"
 
@@ -29,6 +31,43 @@ describe("a command with DATABASE_URL", () => {
     const again = yield* run(["migrate"], { env })
     assert.deepStrictEqual(again, { status: 0, stdout: "Nothing to do: every migration is applied\n", stderr: "" })
     assert.deepStrictEqual(yield* run(list, { env }), failure(1, 'There is no project "p"'))
+  })
+
+  it.live("pauses the campaigns of a restored database that would send, scheduled ones included", function* () {
+    const url = yield* makeDatabase()
+    const env = at(url)
+    yield* Effect.gen(function* () {
+      const sql = yield* PgClient.PgClient
+      yield* makeProject("acme")
+      yield* put(sql, "channels", { project_id: "acme", id: "channel", source_id: "source" })
+      yield* sql`INSERT INTO templates (project_id, id, version, name, body) VALUES ('acme', 'template', 1, 'T', 'Hello')`
+      for (const status of ["draft", "scheduled", "running", "completed"]) {
+        yield* sql`
+          INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
+            consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
+          VALUES ('acme', ${status}, '{}', 0, 0, 0, 0, 0, 0, 0, 0, now())`
+        const plan = { scheduled_for: "now", sends_per_minute: 1 }
+        yield* put(sql, "campaigns", {
+          project_id: "acme",
+          id: status,
+          status,
+          audience_id: status,
+          primary_channel_id: "channel",
+          primary_template_id: "template",
+          primary_template_version: 1,
+          ...(status === "draft" ? {} : plan)
+        })
+      }
+      const paused = yield* run(["migrate", "--restored"], { env })
+      assert.deepStrictEqual([paused.status, paused.stderr], [0, ""])
+      assert.match(paused.stdout, /\nPaused 2 campaigns\n  acme running\n  acme scheduled\n$/)
+      assert.deepStrictEqual(yield* sql`SELECT id, status, paused_from FROM campaigns ORDER BY id`.values, [
+        ["completed", "completed", null],
+        ["draft", "draft", null],
+        ["running", "paused", "running"],
+        ["scheduled", "paused", "scheduled"]
+      ])
+    }).pipe(Effect.provide(PgClient.layer({ url })))
   })
 
   it.live("prints one line with the variable's name when the database is unusable", function* () {

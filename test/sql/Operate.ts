@@ -135,4 +135,5 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* run(["cells", "map"], { env: { ...env, CELL: "01" } })
   // The findings depend on the walk. The statement about a pooler also needs a direct address.
   yield* run(["doctor"], { env: { ...env, DATABASE_DIRECT_URL: databaseUrl } })
+  yield* run(["migrate", "--restored"], { env })
 })

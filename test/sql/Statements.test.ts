@@ -34,6 +34,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "a queue, in an index that has nothing else: what is under way": [
     "src/campaigns/Runner/Release.ts release: reads campaigns without a limit by campaigns_under_way",
     "src/campaigns/Runner/Release.ts release: sorts campaigns below a limit",
+    "src/campaigns/CampaignControl.ts pauseAll: reads campaigns without a limit by campaigns_under_way",
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureQueue: sorts endpoint_health below a limit",

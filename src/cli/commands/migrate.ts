@@ -1,27 +1,51 @@
-import { Effect } from "effect"
+import { Effect, Option } from "effect"
 import { Command } from "effect/cli"
+import { pauseAll } from "../../campaigns/CampaignControl.ts"
 import { migrate as applyPending } from "../../platform/database/Migrations.ts"
+import { plural } from "../../platform/operators/Search.ts"
+import { newOnce } from "../../project/Actions.ts"
+import { mutations } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onDatabase } from "../OnDatabase.ts"
 import { answer, cli, withProgress } from "../Output.ts"
 
 export const migrate = Command.make(
   "migrate",
-  { json: Flags.json },
-  Effect.fn(function* ({ json }) {
-    const applied = yield* onDatabase(applyPending).pipe(withProgress("Migrating"))
-    yield* answer(
-      json,
-      { applied },
+  {
+    json: Flags.json,
+    restored: Flags.toggle(
+      "restored",
+      "After a restore: pause all campaigns, which would send again what was sent since"
+    )
+  },
+  Effect.fn(function* ({ json, restored }) {
+    const pause = restored ? Effect.asSome(Effect.provide(pauseAll(newOnce), mutations)) : Effect.succeedNone
+    const { applied, paused } = yield* onDatabase(
+      Effect.flatMap(applyPending, (applied) => Effect.map(pause, (paused) => ({ applied, paused })))
+    ).pipe(withProgress("Migrating"))
+    const done =
       applied.length === 0
         ? "Nothing to do: every migration is applied"
         : applied.map((name) => `Applied ${name}`).join("\n")
+    yield* answer(
+      json,
+      { applied, ...(Option.isSome(paused) ? { paused: paused.value } : {}) },
+      Option.match(paused, {
+        onNone: () => done,
+        onSome: (campaigns) =>
+          [
+            done,
+            `Paused ${plural(campaigns.length, "campaign", "campaigns")}`,
+            ...campaigns.map(({ id, projectId }) => `  ${projectId} ${id}`)
+          ].join("\n")
+      })
     )
   })
 ).pipe(
   Command.withDescription("Apply the pending migrations"),
   Command.withExamples([
     { command: `${cli} migrate` },
+    { command: `${cli} migrate --restored`, description: "After a restore, before a worker starts" },
     {
       command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} migrate`,
       description: "Before a new version with MIGRATE_ON_START=false"
