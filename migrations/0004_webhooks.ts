@@ -87,6 +87,9 @@ export default Effect.gen(function* () {
       claim_at        timestamptz(3) GENERATED ALWAYS AS (
         CASE WHEN next_due_at IS NOT NULL AND NOT saturated THEN greatest(next_due_at, parked_until, resting_until) END
       ) STORED,
+      -- No open delivery was due earlier. Reads of the queue begin here: before it are deliveries that have ended, whose index
+      -- entries stay as long as any snapshot of the database is older.
+      open_from       timestamptz(3) NOT NULL DEFAULT '-infinity',
       -- {at, statusCode, errorCode, responseBody} of the last attempt that failed. It stays after a success.
       last_failure    json,
       PRIMARY KEY (project_id, installation_id),

@@ -87,6 +87,12 @@ export const engine = [
     "target.retry_commands >= ${maxRetryCommands}",
     "false"
   ),
+  recovery("open_from = open_until\n", "open_from = health.open_from\n", "integrations/deliveries/DeliverCost"),
+  recovery("available_at >= open_from - ${back}", "available_at >= open_from", "integrations/deliveries/DeliverCost"),
+  mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
+    "AND available_at >= visit.open_from",
+    ""
+  ),
   recovery("greatest(created_at, leased_until -", "greatest('-infinity', leased_until -"),
   recovery("OR leased_until <= now()\n  ),", "\n  ),"),
   recovery("WHERE health.xmin = row_version", ""),
@@ -99,11 +105,7 @@ export const engine = [
   ),
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
-  recovery(
-    "coalesce(next_due_at > greatest(available_at, now()), true)",
-    "false",
-    "integrations/deliveries/DeliverRecovery"
-  ),
+  recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverRecovery"),
   mutating("platform/background/Worker.ts", "platform/background/Worker")(
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"

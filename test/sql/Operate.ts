@@ -101,12 +101,15 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* untilReplay(project, "completed")
   for (const flags of [[], ["--before", "rpl_z"]]) yield* command("deliveries", "replays", ...of, ...flags)
   // A replay of more than it may have open for an endpoint that rests can be cancelled at any time.
-  yield* project.setHealth("resting_until = now() + interval '1 hour'")
-  yield* sql`
-    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-    SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
-      SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
-    ) event, generate_series(1, 30)`.pipe(Effect.orDie)
+  const rest = Effect.fnUntraced(function* ({ projectId, setHealth }: FilledProject) {
+    yield* setHealth("resting_until = now() + interval '1 hour'")
+    yield* sql`
+      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+      SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
+        SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
+      ) event, generate_series(1, 30)`.pipe(Effect.orDie)
+  })
+  yield* rest(project)
   yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId))
   yield* untilReplay(project, "cancelled")
   yield* replay(projectId)
@@ -115,7 +118,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   for (const flags of [[], ["--before", "aud_z"]]) yield* command("audit", "list", ...of, ...flags)
 
   const shown = yield* fillProject(server)
-  yield* shown.setHealth("resting_until = now() + interval '1 hour'")
+  yield* rest(shown)
   yield* browse(server, shown, yield* replay(shown.projectId))
 
   yield* recordBesideLock(server)

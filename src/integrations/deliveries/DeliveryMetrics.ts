@@ -85,12 +85,12 @@ export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
       ) AS counted) AS depth,
       coalesce((
         SELECT max(extract(epoch FROM now() - available_at)) FROM (
-          SELECT project_id, installation_id FROM endpoint_health
+          SELECT project_id, installation_id, open_from FROM endpoint_health
           WHERE claim_at <= now() AND NOT suspect AND ${isAwake(sql, "project_id")} ORDER BY claim_at LIMIT 1000
         ) due, LATERAL (
           SELECT available_at FROM deliveries
           WHERE project_id = due.project_id AND installation_id = due.installation_id
-            AND finished_at IS NULL AND status = 'pending'
+            AND finished_at IS NULL AND available_at >= open_from AND status = 'pending'
           ORDER BY available_at, id LIMIT 1
         ) first
       ), 0)::float8 AS seconds`

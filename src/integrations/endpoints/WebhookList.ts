@@ -120,7 +120,7 @@ const secret = jsonObject(
 /** The pending and leased deliveries of a webhook, in the order of the index `deliveries_open`. */
 const open = (more: string) => `FROM deliveries
   WHERE deliveries.project_id = webhooks.project_id AND deliveries.installation_id = webhooks.installation_id
-    AND finished_at IS NULL ${more}
+    AND finished_at IS NULL AND available_at >= health.open_from ${more}
   ORDER BY available_at, deliveries.id`
 
 /**

@@ -5,10 +5,11 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
+import { firstEndpoint, reclaim, sweep } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
+import { holding } from "../../support/Locks.ts"
 import { put } from "../../support/Rows.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { layerOf } from "./Deliveries.support.ts"
@@ -16,16 +17,17 @@ import { openDue, worker } from "./Due.support.ts"
 
 const parked = 2_000
 /** Deliveries for one endpoint, enough that a scan by any other index shows. */
-const waiting = 20_000
+const waiting = 5_000
 
 /**
- * Returns the number of rows that the transaction has read from the tables, by index or not, and the number of its searches in
- * indexes. A scan that skips leading columns of an index is a search for each of their values.
+ * Returns the number of rows that the transaction has read from the tables, by index or not, of entries of the queues' index, those of
+ * ended deliveries included, and the number of its searches in indexes. A scan that skips leading columns of an index is a search for each of their values.
  */
 const reads = (sql: PgClient.PgClient) =>
   Effect.map(
     sql<{ readonly rows: number }>`
-      SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) + coalesce(idx_scan, 0))::int AS rows
+      SELECT (sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) + coalesce(idx_scan, 0))
+        + pg_stat_get_xact_tuples_returned('deliveries_open'::regclass))::int AS rows
       FROM pg_stat_xact_user_tables WHERE relname IN ('deliveries', 'endpoint_health', 'webhooks')`,
     ([row]) => row?.rows ?? 0
   )
@@ -146,5 +148,43 @@ layerOf({}, "api")("a takeover beside an endpoint with a long queue", (it) => {
       }),
       pools.workers
     )
+  })
+})
+
+layerOf({}, "api")("a queue whose ended deliveries an old snapshot still sees", (it) => {
+  it.effect("is read from its first open delivery on, by claims, takeovers and the sweep", function* () {
+    const server = yield* TestServer
+    const shop = yield* openDue()
+    const { projectId, sql: setUp } = shop
+    yield* shop.queue(waiting, "1 hour")
+    const { release } = yield* holding(
+      setUp,
+      Effect.andThen(setUp`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, setUp`SELECT FROM deliveries LIMIT 1`)
+    )
+    yield* setUp`
+      UPDATE deliveries SET status = 'delivered', finished_at = now(), available_at = NULL WHERE project_id = ${projectId}`
+    yield* shop.setHealth("last_success_at = now()")
+    yield* sweep(setUp, firstEndpoint)
+    yield* shop.created()
+    yield* asService(
+      server,
+      Effect.fnUntraced(function* (sql) {
+        const claim = yield* counted(sql, claimFor(sql, shop))
+        assert.strictEqual(claim.found.length, 1)
+        const takeover = yield* counted(sql, reclaim(sql, worker, 60_000))
+        const again = yield* counted(sql, sweep(sql, firstEndpoint))
+        for (const { rows } of [claim, takeover, again]) assert.isBelow(rows, 60)
+      })
+    )
+    yield* release
+  })
+
+  it.effect("is found by the sweep, though a delivery was committed long after its due time", function* () {
+    const shop = yield* openDue()
+    yield* shop.setHealth("open_from = now(), last_success_at = now(), next_due_at = NULL")
+    yield* shop.queue(1, "50 seconds")
+    assert.lengthOf(yield* shop.claimed(), 0)
+    yield* sweep(shop.sql, firstEndpoint)
+    assert.lengthOf(yield* shop.claimed(), 2)
   })
 })

@@ -79,7 +79,7 @@ export const claim = (
     sql`SELECT ctid AS row, available_at`,
     sql`FROM deliveries
       WHERE project_id = visit.project_id AND installation_id = visit.installation_id
-        AND finished_at IS NULL AND status = ${from}
+        AND finished_at IS NULL AND available_at >= visit.open_from AND status = ${from}
       ORDER BY available_at, id LIMIT quota + 1`
   ]
   const placed = skipsLocked

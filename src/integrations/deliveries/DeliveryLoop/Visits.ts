@@ -122,7 +122,7 @@ export const endpoints = (sql: Sql, { concurrency, isPoll, workerId }: Terms) =>
   const isOpen = sql`(enabled AND coalesce(greatest(parked_until, resting_until) <= now(), true))`
   return sql`
   SELECT *, row_number() OVER () AS number FROM (
-    SELECT health.project_id, health.installation_id, suspect, claim_at, in_flight, webhook.*,
+    SELECT health.project_id, health.installation_id, suspect, claim_at, in_flight, open_from, webhook.*,
       ${isOpen}::int * greatest(0, CASE WHEN suspect THEN 1 ELSE ${concurrency}::int END - in_flight) AS lacking,
       ${isOpen}::int * greatest(0, CASE WHEN suspect THEN 1 ELSE width END - in_flight) AS ahead
     FROM (

@@ -19,7 +19,7 @@ export const discard = (sql: SqlClient.SqlClient) => {
   const { from, to } = literalsOf(sql, "disabled")
   return sql<Batch>`
   WITH endpoint AS MATERIALIZED (
-    SELECT project_id, installation_id, enabled FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
+    SELECT project_id, installation_id, enabled, open_from FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
     WHERE discarding AND ${isAwake(sql, "project_id")}
     ORDER BY project_id, installation_id LIMIT 100
     FOR NO KEY UPDATE OF health SKIP LOCKED
@@ -28,7 +28,7 @@ export const discard = (sql: SqlClient.SqlClient) => {
     SELECT delivery.*, endpoint.project_id, endpoint.installation_id FROM endpoint, LATERAL (
       SELECT ctid AS row FROM deliveries
       WHERE project_id = endpoint.project_id AND installation_id = endpoint.installation_id
-        AND finished_at IS NULL AND status = ${from}
+        AND finished_at IS NULL AND available_at >= open_from AND status = ${from}
       ORDER BY available_at, id LIMIT ${deadLetterBatch}::int
       FOR NO KEY UPDATE SKIP LOCKED
     ) delivery

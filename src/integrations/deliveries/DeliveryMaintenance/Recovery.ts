@@ -1,6 +1,6 @@
 /**
  * Finds deliveries that a dead or slow process has left. `reclaim` finds deliveries of dead workers and of expired leases.
- * `sweep` finds endpoints whose row does not show that they have pending deliveries.
+ * `sweep` finds endpoints whose row does not show that they have pending deliveries, and says from where on queues are read.
  */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
@@ -36,7 +36,7 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   ),
   gate AS MATERIALIZED (
     SELECT health.*, dead FROM seen, LATERAL (
-      SELECT ctid AS health_row, project_id, installation_id, in_flight FROM endpoint_health
+      SELECT ctid AS health_row, project_id, installation_id, in_flight, open_from FROM endpoint_health
       WHERE project_id = seen.project_id AND installation_id = seen.installation_id AND xmin = row_version
       FOR NO KEY UPDATE SKIP LOCKED
     ) health
@@ -91,7 +91,7 @@ const lostEntry = (sql: SqlClient.SqlClient, leaseMillis: number) => sql`jsonb_b
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries
   WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
-    AND finished_at IS NULL AND status = ${literalsOf(sql, "lease_lost").from}
+    AND finished_at IS NULL AND available_at >= ${endpoint}.open_from AND status = ${literalsOf(sql, "lease_lost").from}
   ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
 
 export const endpointsPerSweep = 1_000
@@ -102,10 +102,17 @@ export const endpointsPerSweep = 1_000
  */
 export const firstEndpoint = { projectId: "", installationId: "" }
 
+/** Time by which a delivery may be committed after its due time: longer than a statement of a request may take. */
+const commitsWithin = "10 seconds"
+/** Deliveries that were committed later still are found, if they are not older than this before `open_from`. */
+const looksBack = "1 minute"
+/** `open_from` moves by no less, so that it is seldom written. */
+const movesBy = "10 seconds"
+
 /**
- * Reads the next endpoints that have open deliveries, in the order of their keys. If an endpoint is due earlier than its row
- * says, corrects the row. The recursion jumps from one endpoint to the next in `deliveries_open`, so a long queue costs no more
- * than a short one. Returns the last endpoint, or no row after the end of the round.
+ * Reads the next endpoints in the order of their keys, with their first open delivery. If an endpoint is due earlier than its row
+ * says, corrects the row. Moves `open_from` up to the first open delivery, or to what may still be committed. Returns the last
+ * endpoint, or no row after the end of the round.
  *
  * A row can be wrong if a process ended between the commit of a delivery and its NOTIFY, or if a claim wrote the row from a
  * snapshot older than the commit.
@@ -113,39 +120,55 @@ export const firstEndpoint = { projectId: "", installationId: "" }
 export const sweep = (
   sql: SqlClient.SqlClient,
   after: { readonly projectId: string; readonly installationId: string }
-) =>
-  sql<Endpoint & { readonly seen: number }>`
-  WITH RECURSIVE open AS (
-    (
-      SELECT project_id, installation_id, 1 AS place FROM deliveries
-      WHERE finished_at IS NULL AND (project_id, installation_id) > (${after.projectId}, ${after.installationId})
-      ORDER BY project_id, installation_id LIMIT 1
-    )
-    UNION ALL
-    SELECT next.project_id, next.installation_id, place + 1 FROM open, LATERAL (
-      SELECT project_id, installation_id FROM deliveries
-      WHERE finished_at IS NULL AND (project_id, installation_id) > (open.project_id, open.installation_id)
-      ORDER BY project_id, installation_id LIMIT 1
-    ) next
-    WHERE place < ${endpointsPerSweep}::int
+) => {
+  const [late, back, step] = [commitsWithin, looksBack, movesBy].map((time) => sql.literal(`interval '${time}'`))
+  const first = (condition: Statement.Fragment) => sql`(
+      SELECT available_at FROM deliveries
+      WHERE project_id = page.project_id AND installation_id = page.installation_id AND finished_at IS NULL
+        AND available_at >= open_from - ${back} ${condition}
+      ORDER BY available_at, id LIMIT 1
+    )`
+  return sql<Endpoint & { readonly seen: number }>`
+  WITH page AS MATERIALIZED (
+    SELECT project_id, installation_id, open_from FROM endpoint_health
+    WHERE (project_id, installation_id) > (${after.projectId}, ${after.installationId})
+    ORDER BY project_id, installation_id LIMIT ${endpointsPerSweep}::int
+  ),
+  found AS MATERIALIZED (
+    SELECT *, least(open_at, now() - ${late}) AS open_until FROM (
+      SELECT project_id, installation_id, ${first(sql``)} AS open_at,
+        ${first(sql`AND status = ${literalsOf(sql, "claimed").from}`)} AS due_at
+      FROM page WHERE ${isAwake(sql, "project_id")}
+    ) read
   ),
   unmarked AS MATERIALIZED (
-    SELECT health.project_id, health.installation_id, available_at, enabled FROM open, LATERAL (
-      SELECT available_at FROM deliveries
-      WHERE project_id = open.project_id AND installation_id = open.installation_id
-        AND finished_at IS NULL AND status = ${literalsOf(sql, "claimed").from}
-      ORDER BY available_at, id LIMIT 1
-    ) first, endpoint_health health JOIN webhooks USING (project_id, installation_id)
-    WHERE health.project_id = open.project_id AND health.installation_id = open.installation_id
-      AND ${isAwake(sql, "open.project_id")} AND CASE
-      WHEN enabled THEN coalesce(next_due_at > greatest(available_at, now()), true) ELSE NOT discarding
-    END
-    FOR NO KEY UPDATE OF health SKIP LOCKED
+    SELECT health.row, due_at, open_until, enabled FROM found, LATERAL (
+      SELECT enabled FROM webhooks
+      WHERE project_id = found.project_id AND installation_id = found.installation_id LIMIT 1
+    ) webhook, LATERAL (
+      SELECT ctid AS row FROM endpoint_health
+      WHERE project_id = found.project_id AND installation_id = found.installation_id AND (
+        CASE
+          WHEN due_at IS NULL THEN false
+          WHEN enabled THEN coalesce(next_due_at > greatest(due_at, now()), true)
+          ELSE NOT discarding
+        END OR open_until < open_from OR (
+          open_until > open_from + ${step}
+          AND (open_at IS NOT NULL OR coalesce(greatest(last_success_at, failing_since) > open_from, false))
+        )
+      )
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) health
   ),
   marked AS (
     UPDATE endpoint_health health SET
-      next_due_at = CASE WHEN enabled THEN greatest(available_at, now()) END, discarding = NOT enabled
-    FROM unmarked
-    WHERE health.project_id = unmarked.project_id AND health.installation_id = unmarked.installation_id
+      next_due_at = CASE
+        WHEN due_at IS NULL THEN health.next_due_at
+        WHEN enabled THEN least(health.next_due_at, greatest(due_at, now()))
+      END,
+      discarding = health.discarding OR (due_at IS NOT NULL AND NOT enabled), open_from = open_until
+    FROM unmarked WHERE health.ctid = unmarked.row
   )
-  SELECT project_id AS "projectId", installation_id AS "installationId", place AS seen FROM open ORDER BY place DESC LIMIT 1`
+  SELECT project_id AS "projectId", installation_id AS "installationId", count(*) OVER ()::int AS seen
+  FROM page ORDER BY project_id DESC, installation_id DESC LIMIT 1`
+}
