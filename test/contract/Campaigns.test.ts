@@ -323,6 +323,21 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
 
 // `Campaigns.audience.properties` tests whom it contains.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's audience", (it) => {
+  it.effect("has at most 500,000 candidates", function* () {
+    const { command, projectId, server } = yield* open({ segments: [{ id: "large", name: "Large", clientIds: [] }] })
+    const freeze = () =>
+      command("spring", { operation: "freeze_audience", filter: { ...everybody, segmentId: "large" } })
+    for (const [count, status] of [
+      [500_000, 200],
+      [500_001, 409]
+    ] as const) {
+      yield* server.sql`UPDATE segments SET contact_count = ${count}::int WHERE project_id = ${projectId}`
+      const answer = yield* freeze()
+      if (status === 200) receiptOf(answer, 200)
+      else assert.include(problemOf(answer, 409, "campaign_state_conflict").detail, "500000")
+    }
+  })
+
   it.effect("is not frozen from a segment that the project lacks", function* () {
     yield* open({ segments: [{ id: "theirs", name: "Theirs", clientIds: [] }] })
     const { audience, command } = yield* open({ segments: [{ id: "some", name: "Some", clientIds: [] }] })

@@ -68,6 +68,10 @@ export const domains = [
     "giveUp, pruneAbandoned, pruneEnded",
     "pruneAbandoned, pruneEnded"
   ),
+  mutating("campaigns/Campaigns/Freeze.ts", "contract/Campaigns")(
+    "> ${maxCandidates}::int",
+    "> 2 * ${maxCandidates}::int"
+  ),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   recipients(" AND NOT outcome.in_doubt", ""),
   clients("WHEN organization.archived THEN", "WHEN false THEN"),

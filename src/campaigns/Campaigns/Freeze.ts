@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { abandonAudience } from "./Repo.ts"
-import { commandOn } from "./Target.ts"
+import { commandOn, maxCandidates } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -38,6 +38,14 @@ const passes = (sql: Sql, projectId: ProjectId, filter: AudienceFilter) => sql`(
     OR ready_stamp_offer_ids && ${[...filter.readyStampOfferIds]}::text[])
 )`
 
+/** Counts the candidates, up to one more than `maxCandidates`. */
+const candidateCount = (sql: Sql, projectId: ProjectId, segmentId: string | null) =>
+  segmentId === null
+    ? sql`SELECT count(*) FROM (
+        SELECT FROM clients WHERE clients.project_id = ${projectId} LIMIT ${maxCandidates + 1}::int
+      ) AS candidate`
+    : sql`SELECT contact_count FROM segments WHERE segments.project_id = ${projectId} AND segments.id = ${segmentId}`
+
 const counted = exclusions.map((exclusion) => `count(*) FILTER (WHERE outcome = '${exclusion}')`).join(", ")
 
 export const freeze = (
@@ -56,7 +64,9 @@ export const freeze = (
     conflicts: sql`
       WHEN ${filter.segmentId}::text IS NOT NULL AND NOT EXISTS (
         SELECT FROM segments WHERE segments.project_id = ${projectId} AND segments.id = ${filter.segmentId}::text
-      ) THEN ARRAY['campaign_reference_not_found', 'segmentId']`,
+      ) THEN ARRAY['campaign_reference_not_found', 'segmentId']
+      WHEN (${candidateCount(sql, projectId, filter.segmentId)}) > ${maxCandidates}::int
+        THEN ARRAY['campaign_state_conflict', 'candidates']`,
     changed: sql`true`,
     version: sql`target.version + 1`,
     effect: sql`

@@ -27,17 +27,22 @@ export type Conflict =
 
 export const campaign_not_found = () => new CampaignNotFound({ detail: details.campaign_not_found })
 
+/** The maximum of candidates of an audience: as many as one statement freezes in its time. */
+export const maxCandidates = 500_000
+
 const missingDetails: Readonly<Record<string, string>> = missingOfCampaign
 
 const problemsOf = (operation: Operation): Problems<Conflict> => ({
   campaign_not_found,
-  // The fault is the campaign's state, or `channel` if the channel is revoked.
+  // The fault is the campaign's state, `channel` if the channel is revoked, or `candidates` if there are too many.
   campaign_state_conflict: ({ faults: [fault = ""] }) =>
     new CampaignStateConflict({
       detail:
         fault === "channel"
           ? "The channel in channelId is revoked."
-          : detailOf.campaign_state_conflict(fault, operation, startsOf(campaigns, operation))
+          : fault === "candidates"
+            ? `There are more than ${maxCandidates} candidates. Choose a segment with fewer clients.`
+            : detailOf.campaign_state_conflict(fault, operation, startsOf(campaigns, operation))
     }),
   version_conflict: ({ version }) =>
     new VersionConflict({ detail: detailOf.version_conflict("campaign", version), currentVersion: version }),
