@@ -3,7 +3,7 @@
  * headers collected for the answer, metrics and the access log.
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Cause, Clock, Context, Effect, References } from "effect"
+import { Cause, Clock, Context, Effect, References, Tracer } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
@@ -72,6 +72,9 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
                     : recover(cause, request, current, methods)
                 )
           return Effect.flatMap(answered, (response) => {
+            const span = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+            if (span?._tag === "Span")
+              for (const [name, value] of Object.entries(idsOf(current))) span.attribute(name, value)
             const bytes = response.body._tag === "Uint8Array" ? response.body.contentLength : 0
             unread.add(NodeHttpServerRequest.toServerResponse(request), bytes, current.caller?.projectId ?? "")
             return finish(request, current, monotonicMillis(clock) - started, withHeaders(response, current))
@@ -96,7 +99,7 @@ const liveness = "/healthz"
 
 const contextOf = (context: Context.Context<never>, current: CurrentRequestShape) =>
   Context.add(Context.add(context, CurrentRequest, current), References.CurrentLogAnnotations, {
-    requestId: current.id
+    request_id: current.id
   })
 
 /** The router ends a path at the same characters. */
@@ -202,6 +205,12 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path
 }
 
+/** The ids of a request in its span and in its line of the log; those of its key once the key is verified. */
+const idsOf = ({ caller, id }: CurrentRequestShape) => ({
+  request_id: id,
+  ...(caller === undefined ? {} : { project_id: caller.projectId, key_id: caller.keyId })
+})
+
 /** Marks the span of a failed request, and writes the access log. */
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
   const { call, outage, problem, route } = current
@@ -210,5 +219,6 @@ const report = (request: Request, current: CurrentRequestShape, status: number, 
   const reason = outage === undefined ? [] : ["The database can't be used", outage]
   const log =
     status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line, ...reason)
-  return problem === undefined ? log : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), log)
+  const logged = Effect.annotateLogs(log, idsOf(current))
+  return problem === undefined ? logged : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), logged)
 }

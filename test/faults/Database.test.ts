@@ -232,7 +232,7 @@ it("a service whose password is changed answers 503 and logs the reason, until t
   await expectUnavailable(own)
   // The line of a failed request has the reason.
   assert.match(own.stderr(), /WARN .* 503 service_unavailable .*password authentication failed for user "renewed"/)
-  const ids = [...own.stderr().matchAll(/ requestId=(\S+)/g)].map(([, id]) => id)
+  const ids = [...own.stderr().matchAll(/ request_id=(\S+)/g)].map(([, id]) => id)
   assert.deepStrictEqual(ids, [...new Set(ids)])
   await sql("ALTER ROLE renewed PASSWORD 'first'")
   await recovers(own)

@@ -224,7 +224,7 @@ const LogLine = Schema.fromJsonString(
     time: Schema.String,
     level: Schema.String,
     message: Schema.String,
-    requestId: Schema.optionalKey(Schema.String)
+    request_id: Schema.optionalKey(Schema.String)
   })
 )
 const logLines = (service: Service) =>
@@ -245,7 +245,7 @@ it("the logs are JSON lines with the request's id, and show a successful request
   const ids = ["the-good-one", "the-lost-one", String(headers["x-request-id"])]
   await eventually(() =>
     assert.includeMembers(
-      logLines(service).map(({ requestId }) => requestId),
+      logLines(service).map((line) => line.request_id),
       ids
     )
   )

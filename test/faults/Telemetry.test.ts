@@ -249,24 +249,36 @@ describe("one scene", () => {
   const Line = Schema.fromJsonString(
     Schema.Struct({
       message: Schema.String,
-      requestId: Schema.optionalKey(Schema.String),
+      request_id: Schema.optionalKey(Schema.String),
+      project_id: Schema.optionalKey(Schema.String),
+      key_id: Schema.optionalKey(Schema.String),
       traceId: Schema.optionalKey(Schema.String)
     })
   )
 
-  it("prints and exports lines of the log with the ids of request and trace", () => {
+  it("has the ids of request, project and key in the lines of the log, printed and exported, and in the span", () => {
     const lines = printed.split("\n").filter((line) => line.startsWith("{"))
-    const exported = collector.logRecords().map(({ attributes, body, traceId }) => ({
-      message: body.stringValue ?? "",
-      requestId: attributesOf(attributes)["requestId"],
-      traceId
-    }))
-    const [call = assert.fail()] = calls.slice(-2)
-    for (const all of [lines.map((line) => Schema.decodeSync(Line)(line)), exported]) {
-      const messages = all
-        .filter(({ requestId, traceId }) => requestId === call.requestId && traceId === call.traceId)
-        .map(({ message }) => message.replace(/ \d+ ms$/, ""))
-      assert.deepStrictEqual(messages, ["GET //nowhere 404 route_not_found"])
+    const exported = collector.logRecords().map(({ attributes, body, traceId }) => {
+      const of = attributesOf(attributes)
+      const text = (name: string) => (of[name] === undefined ? undefined : String(of[name]))
+      const ids = { request_id: text("request_id"), project_id: text("project_id"), key_id: text("key_id") }
+      return { message: body.stringValue ?? "", ...ids, traceId }
+    })
+    const printedLines = lines.map((line) => Schema.decodeSync(Line)(line))
+    for (const [code, line, isKnown] of [
+      ["client_not_found", `GET ${clients}/nobody 404 client_not_found`, true],
+      ["route_not_found", "GET //nowhere 404 route_not_found", false]
+    ] as const) {
+      const { requestId, traceId } = calls[asked.findIndex(([, , of]) => of === code)] ?? assert.fail(code)
+      const span = attributesOf(serverSpans(spansOf({ traceId, requestId, headers: newCall().headers }))[0]?.attributes)
+      assert.strictEqual(span["request_id"], requestId)
+      for (const all of [printedLines, exported]) {
+        const [found = assert.fail(line), ...more] = all.filter((each) => each.request_id === requestId)
+        assert.deepStrictEqual([found.message.replace(/ \d+ ms$/, ""), found.traceId, more], [line, traceId, []])
+        assert.deepStrictEqual([found.key_id, found.project_id], [span["key_id"], span["project_id"]])
+        assert.deepStrictEqual(found.key_id, isKnown ? token.slice(3, 15) : undefined)
+        assert.strictEqual(found.project_id?.startsWith("p-") ?? false, isKnown)
+      }
     }
   })
 
