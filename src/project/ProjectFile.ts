@@ -55,7 +55,8 @@ const Segment = Schema.Struct({
 /** One version of a template. Several versions share an id. */
 const Template = Schema.Struct({ id: TemplateId.check(isVisible), version: positive, name, body: text(1, 4096) })
 
-const Campaign = Schema.Struct({ id: CampaignId.check(isVisible), name })
+/** The API sets the names of campaigns, too, and takes any text. */
+const Campaign = Schema.Struct({ id: CampaignId.check(isVisible), name: text(1, 160) })
 
 /** Records are matched by id, templates by id and version. Records that the file does not name are left alone. */
 export const ProjectFile = Schema.Struct({
@@ -100,7 +101,7 @@ export const parseProjectFile = (text: string): Result.Result<ProjectFile, Reado
 
 const document = Schema.toJsonSchemaDocument(ProjectFile, { onExcessProperty: strict.onExcessProperty })
 
-/** The file's JSON Schema, draft 2020-12. It does not cover time zones, dates and references. */
+/** The file's JSON Schema, draft 2020-12. It does not cover blank names, time zones, dates and references. */
 export const jsonSchema: Record<string, unknown> = {
   $schema: "https://json-schema.org/draft/2020-12/schema",
   ...document.schema,

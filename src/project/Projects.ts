@@ -61,13 +61,14 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   const box = yield* SecretBox
   const { project, ...records } = file
   const { id } = project
-  const { created, isDeleted, row } = yield* ProjectRow.open(sql, project)
+  const { created, isDeleted, row: given } = yield* ProjectRow.open(sql, project)
   if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
   // The time is read after the project's lock is taken. So `updatedAt` is never earlier than a change for which the apply
   // waited.
   const now = yield* DateTime.nowAsDate
   const channels = yield* Channels.resolve(sql, box, file)
   const pipelines = yield* Pipelines.load(sql, file)
+  const row = { ...given, defaultPipelineId: given.defaultPipelineId ?? Pipelines.onlyOne(pipelines) }
   const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
 
   const faults = [
@@ -82,7 +83,7 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
 
   const updated = yield* ProjectRow.update(sql, id, row)
   const counts: Record<string, Counts> = { project: countOne(created, updated) }
-  const given: { readonly [Name in PartName]?: ReadonlyArray<FileRecord> | undefined } = {
+  const recordsOf: { readonly [Name in PartName]?: ReadonlyArray<FileRecord> | undefined } = {
     ...records,
     channels: records.channels && channels.records,
     deals: records.deals && deals.records,
@@ -90,7 +91,7 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   }
   for (const name of Record.keys(parts)) {
     const part = parts[name]
-    const flat = given[name]?.map((record) => flatten(part, record))
+    const flat = recordsOf[name]?.map((record) => flatten(part, record))
     if (flat !== undefined) counts[name] = yield* upsert(sql, part, id, now, flat)
   }
   yield* stage(sql, id, records.installations ?? [])

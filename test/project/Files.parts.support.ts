@@ -6,6 +6,8 @@ export const text = (maxLength: number) =>
   fc
     .string({ unit: "binary", minLength: 1, maxLength })
     .filter((value) => value.isWellFormed() && !value.includes("\u0000"))
+/** An arbitrary name, which shows something. */
+export const named = text(159).map((value) => `${value}x`)
 /** An arbitrary id, mostly one that other files use, too. */
 const visible = fc.stringMatching(/^[\x21-\x7E]{1,160}$/)
 
@@ -21,7 +23,7 @@ export const segmentsOf = (clientIds: ReadonlyArray<string>) =>
     record(
       {
         id,
-        name: text(160),
+        name: named,
         description: maybe(text(1000)),
         clientIds: fc.shuffledSubarray([...clientIds])
       },
@@ -31,7 +33,7 @@ export const segmentsOf = (clientIds: ReadonlyArray<string>) =>
   )
 
 export const templates = fc.uniqueArray(
-  fc.record({ id, version: fc.integer({ min: 1, max: 3 }), name: text(160), body: text(4096) }),
+  fc.record({ id, version: fc.integer({ min: 1, max: 3 }), name: named, body: text(4096) }),
   { selector: ({ id, version }) => JSON.stringify([id, version]), maxLength: 6 }
 )
 
@@ -57,7 +59,7 @@ export const installations = fc.uniqueArray(
   record(
     {
       id,
-      name: text(160),
+      name: named,
       status: fc.constantFrom("active" as const, "disabled" as const),
       importProfile: maybe(importProfile),
       stagedRecords: fc.array(fc.record({ entityType, externalId: id, fields }), { maxLength: 4 })
@@ -77,7 +79,7 @@ export const channels = fc.uniqueArray(
     .record({
       id: fc.oneof({ weight: 4, arbitrary: fc.constantFrom("k", "l", "m") }, visible),
       status: fc.constantFrom({}, { status: "active" as const }, { status: "revoked" as const }),
-      displayName: text(160),
+      displayName: named,
       isGiven: fc.nat(9).map((number) => number > 0),
       kind: fc.oneof(
         fc.record({

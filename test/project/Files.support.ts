@@ -11,7 +11,8 @@ import {
   record,
   segmentsOf,
   templates,
-  text
+  text,
+  named as anyName
 } from "./Files.parts.support.ts"
 import type { File } from "./Projects.support.ts"
 
@@ -21,14 +22,14 @@ const limit = fc.record({ limit: fc.integer({ min: 1, max: 999 }), windowSeconds
 const instant = fc
   .date({ min: new Date("0001-01-02T00:00:00Z"), max: new Date("9999-12-30T00:00:00Z"), noInvalidDate: true })
   .map((date) => date.toISOString().replace("Z", "+05:30"))
-const named = fc.uniqueArray(fc.record({ id, name: text(160) }), byId)
+const named = fc.uniqueArray(fc.record({ id, name: anyName }), byId)
 
 /** Three pipelines: each keeps one stage, and they share three more, which files remove and move. */
 const pipelines = fc
   .record({
     ids: fc.subarray(["p", "q", "r"], { minLength: 2 }),
-    shared: fc.uniqueArray(fc.record({ id: fc.constantFrom("1", "2", "3"), of: fc.nat(9), name: text(160) }), byId),
-    names: fc.array(text(160), { minLength: 3, maxLength: 3 }),
+    shared: fc.uniqueArray(fc.record({ id: fc.constantFrom("1", "2", "3"), of: fc.nat(9), name: anyName }), byId),
+    names: fc.array(anyName, { minLength: 3, maxLength: 3 }),
     first: fc.boolean()
   })
   .map(({ first, ids, names, shared }) =>
@@ -72,10 +73,10 @@ const rating = fc
 export const file: fc.Arbitrary<File> = fc
   .record({
     members: fc.uniqueArray(
-      record({ id, name: text(160), email: maybe(fc.constant("m@example.com")), active: fc.boolean() }, ["id", "name"]),
+      record({ id, name: anyName, email: maybe(fc.constant("m@example.com")), active: fc.boolean() }, ["id", "name"]),
       byId
     ),
-    organizations: fc.uniqueArray(record({ id, name: text(160), archived: fc.boolean() }, ["id", "name"]), byId),
+    organizations: fc.uniqueArray(record({ id, name: anyName, archived: fc.boolean() }, ["id", "name"]), byId),
     pipelines,
     loyaltyLevels: named,
     stampOffers: named,
@@ -112,7 +113,7 @@ export const file: fc.Arbitrary<File> = fc
       project: record(
         {
           id: fc.constantFrom("one", "other"),
-          name: text(160),
+          name: anyName,
           timeZone: fc.constantFrom("UTC", "Europe/Berlin", "asia/tokyo"),
           contactCapacity: maybe(fc.nat(5)),
           modules: fc.subarray(["crm", "messaging", "campaigns", "integrations", "tickets"] as const),

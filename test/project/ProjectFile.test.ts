@@ -39,7 +39,7 @@ describe("a project file that is not JSON", () => {
     ["[1.]", "line 1, column 4"],
     ['{\r\n\t"a":\n  nul}', "line 3, column 6"],
     ["{} {}", "line 1, column 4"],
-    ["\ufeff{}", "line 1, column 1"]
+    ["\ufeff{]", "line 1, column 2"]
   ])("%j is refused at %s", (text, place) => {
     assert.deepStrictEqual(faults(text), [`invalid JSON at ${place}`])
   })
@@ -98,7 +98,7 @@ describe("faults in the shape of a project file", () => {
       "extra: is not known here",
       "project/a\\u000ab: is not known here",
       "project/id: must be a string of 1 to 160 visible ASCII characters",
-      "project/name: must be a string of 1 to 160 characters",
+      "project/name: must be a string of 1 to 160 characters, one of them visible",
       "project/timeZone: must be an IANA time zone, such as Europe/Berlin",
       "project/contactCapacity: must be an integer from 0 to 2147483647, or null",
       "project/modules: must be a list without repeats",
@@ -207,6 +207,25 @@ describe("faults in the shape of a project file", () => {
       "installations/0/stagedRecords/0/fields/\\udc00/0: must not contain U+0000 or an unpaired surrogate",
       "installations/0/stagedRecords/0/fields/large: must be a smaller number"
     ])
+  })
+
+  it("include names that show nothing, each at its place, and no byte order mark", () => {
+    const blank = [" ", "\u00a0\t", "\u200b\u2060", "\u2800", "\u3164\u00ad", "\u202e"]
+    const file = {
+      project: { id: "p", name: "\u200b" },
+      organizations: blank.map((name, n) => ({ id: `o${n}`, name })),
+      channels: [{ id: "c", providerType: "sandbox", displayName: "\ufeff" }],
+      pipelines: [{ id: "p", name: "Sales", stages: [{ id: "s", name: " " }] }]
+    }
+    const message = "must be a string of 1 to 160 characters, one of them visible"
+    assert.deepStrictEqual(faults(JSON.stringify(file)), [
+      `project/name: ${message}`,
+      ...blank.map((_, n) => `organizations/${n}/name: ${message}`),
+      `pipelines/0/stages/0/name: ${message}`,
+      `channels/0/displayName: ${message}`
+    ])
+    const marked = (text: string) => faults(`\ufeff${text}`)
+    assert.deepStrictEqual(marked(JSON.stringify({ project: { id: "p", name: "\u200d👩" } })), [])
   })
 
   it("include nesting that is too deep", () => {

@@ -78,7 +78,13 @@ export const applied = (
   now: Date
 ): Applied | ReadonlyArray<string> => {
   const old = (part: string, key: string) => before?.records.get(part)?.get(key)
-  const nextProject: Value = { ...initialOf("project"), modules, rateLimits: {}, ...before?.project, ...project }
+  const nextProject: Record<string, unknown> = {
+    ...initialOf("project"),
+    modules,
+    rateLimits: {},
+    ...before?.project,
+    ...project
+  }
 
   const configs = new Map(before?.configs)
   const faults = (given.channels ?? []).flatMap(({ config, id, providerType }, index) => {
@@ -98,6 +104,8 @@ export const applied = (
     ...storedPipelines,
     ...(given.pipelines ?? []).map((pipeline): [string, Value] => [pipeline.id, pipeline])
   ])
+  // A project without a default pipeline that has exactly one gets it.
+  if (pipelines.size === 1) nextProject["defaultPipelineId"] ??= [...pipelines.keys()][0]
   const deals = (given.deals ?? []).map((deal) =>
     placed(
       deal,

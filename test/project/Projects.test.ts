@@ -42,6 +42,27 @@ layer(services)("an apply", (it) => {
     yield* sql`DROP ROLE applies`
   })
 
+  it.effect("gives a project without a default pipeline its only one, which it keeps", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const pipeline = (id: string) => ({ id, name: id, stages: [{ id: `${id}-new`, name: "New" }] })
+    const file = (...ids: ReadonlyArray<string>) =>
+      JSON.stringify({
+        project: { id: "only", name: "Only" },
+        pipelines: ids.map(pipeline),
+        deals: [{ id: "d", title: "D", ...(ids.length > 1 ? { pipelineId: "a" } : {}) }]
+      })
+    const applied = function* (...ids: ReadonlyArray<string>) {
+      yield* applyProject(file(...ids))
+      const [row] = yield* sql`SELECT default_pipeline_id AS id FROM projects WHERE project_id = 'only'`
+      return row
+    }
+    assert.deepStrictEqual(yield* applied("a", "b"), { id: null })
+    yield* sql`DELETE FROM stages WHERE project_id = 'only' AND pipeline_id = 'b'`
+    yield* sql`DELETE FROM pipelines WHERE project_id = 'only' AND id = 'b'`
+    assert.deepStrictEqual(yield* applied("a"), { id: "a" })
+    assert.deepStrictEqual(yield* applied("a", "b"), { id: "a" })
+  })
+
   it.effect("corrects a wrong count of active clients", function* () {
     const clients = [{ id: "a", displayName: "A" }]
     yield* apply("capacity", { project: { contactCapacity: 1 }, clients })

@@ -6,9 +6,10 @@ import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 /** Maximum nesting, so that recursive functions do not exhaust the stack. */
 const maxDepth = 64
 
-/** Parses JSON text. Fails with the line and column at which the text becomes invalid (from 1, in UTF-16 code units). */
-export const parseJson = (text: string): Result.Result<unknown, string> =>
-  Result.try({
+/** Parses JSON text, with or without a byte order mark. Fails with the line and column at which the text becomes invalid (from 1, in UTF-16 code units). */
+export const parseJson = (given: string): Result.Result<unknown, string> => {
+  const text = given.replace(/^\uFEFF/, "")
+  return Result.try({
     try: (): unknown => JSON.parse(text),
     // Not the parser's message, because it quotes the text, which may contain secrets.
     catch: () => {
@@ -16,6 +17,7 @@ export const parseJson = (text: string): Result.Result<unknown, string> =>
       return `invalid JSON at line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`
     }
   })
+}
 
 /**
  * Returns the offset of the first character that makes the text invalid: the length of the longest prefix that could be

@@ -1,6 +1,7 @@
 /** Schemas that several parts of a project file share. */
 import { Schema } from "effect"
 import { text } from "../../api/schema/Fields.ts"
+import { isBlank } from "../../platform/UnsafeText.ts"
 
 /** The check of the ids that a file gives to records. */
 export const isVisible = Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, {
@@ -9,7 +10,13 @@ export const isVisible = Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, {
 
 /** An id of a kind that has no schema in `api/schema/Ids.ts`. */
 export const id = text(1, 160).check(isVisible)
-export const name = text(1, 160)
+
+/** A name that can be read: with a character that is neither a space nor invisible. */
+export const name = text(1, 160).check(
+  Schema.makeFilter((value: string) => !isBlank(value), {
+    expected: "a string of 1 to 160 characters, one of them visible"
+  })
+)
 
 /** The maximum of PostgreSQL's `integer`. */
 const maxInteger = 2_147_483_647

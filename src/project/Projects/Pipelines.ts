@@ -31,6 +31,12 @@ export const load = Effect.fnUntraced(function* (sql: Sql, { pipelines = [], pro
 
 export const stagesOf = ({ after }: Pipelines, id: PipelineId | null) => (id === null ? undefined : after.get(id))
 
+/** Returns the pipeline of a project that has exactly one: it becomes the default of a project without a default. */
+export const onlyOne = ({ after }: Pipelines): PipelineId | null => {
+  const [only = null] = after.size === 1 ? after.keys() : []
+  return only
+}
+
 /** Lists stages of the file that are stored on another pipeline which the file does not replace. */
 export const stagesOfOtherPipelines = (
   { pipelines = [] }: ProjectFile,
