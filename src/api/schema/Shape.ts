@@ -40,18 +40,11 @@ const unknownMember = (known: ReadonlyArray<string>): string =>
     ? unknown
     : `${unknown}: the known members are ${known.slice(0, maxNamed).join(", ")}${known.length > maxNamed ? ", …" : ""}`
 
-/** Without `known`, every member is unknown. */
-export const unknownMembers = (
-  name: "path" | "header" | "query" | "body",
-  input: unknown,
-  known?: ReadonlySet<string>
-): ReadonlyArray<LocatedFault> => {
-  const message = name === "query" ? unknownParameter([...(known ?? [])]) : unknown
-  return Object.keys(Predicate.isObject(input) ? input : {})
-    .filter((member) => known?.has(member) !== true)
+/** Lists the faults of a part of a request that an operation does not take. */
+export const unknownMembers = (name: "path" | "header" | "query", input: unknown): ReadonlyArray<LocatedFault> =>
+  Object.keys(Predicate.isObject(input) ? input : {})
     .slice(0, maxFaults + 1)
-    .map((member) => [locationOf(name, [member]), message])
-}
+    .map((member) => [locationOf(name, [member]), name === "query" ? unknownParameter([]) : unknown])
 
 export const unexpectedBody: LocatedFault = ["body", "must be absent: this operation takes no body"]
 
