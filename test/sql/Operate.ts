@@ -115,7 +115,9 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   yield* replay(projectId)
   yield* command("webhooks", "disable", ...shop)
   yield* untilReplay(project, "cancelled")
-  for (const flags of [[], ["--before", "aud_z"]]) yield* command("audit", "list", ...of, ...flags)
+  for (const flags of [[], ["--before", "aud_z"]]) {
+    for (const project of [of, []]) yield* command("audit", "list", ...project, ...flags)
+  }
 
   const shown = yield* fillProject(server)
   yield* rest(shown)

@@ -32,8 +32,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/crm/Tasks.ts create: reads webhooks without a limit by webhooks_pkey"
   ],
   "a queue, in an index that has nothing else: what is under way": [
-    "src/campaigns/Runner/Release.ts release: reads campaigns without a limit by campaigns_under_way",
-    "src/campaigns/Runner/Release.ts release: sorts campaigns below a limit",
+    "src/campaigns/Runner/Release.ts statementOf: reads campaigns without a limit by campaigns_under_way",
+    "src/campaigns/Runner/Release.ts statementOf: sorts campaigns below a limit",
     "src/campaigns/CampaignControl.ts pauseAll: reads campaigns without a limit by campaigns_under_way",
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
@@ -43,10 +43,11 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_by_channel",
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"
   ],
-  "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the stages of a file, the count of a capacity":
+  "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the audiences of a project, the stages of a file, the count of a capacity":
     [
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
+      "src/campaigns/Campaigns/Target.ts commandOn: reads audiences without a limit by audiences_pkey",
       "src/campaigns/Campaigns/Target.ts commandOn: reads channels without a limit by channels_by_age",
       "src/campaigns/Campaigns/Target.ts commandOn: reads clients without a limit by clients_pkey",
       "src/campaigns/Campaigns/Target.ts commandOn: reads deals without a limit by deals_pkey",
