@@ -6,14 +6,14 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { giveUpMessages } from "../messaging/CampaignMessages.ts"
-import { batch, pruning } from "../platform/background/Retention.ts"
+import { batch } from "../platform/background/Retention.ts"
 import { isAwake } from "../platform/Moves.ts"
 
 interface Pruned {
   readonly more: boolean
 }
 
-const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
+export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
   const most = sql.literal(String(batch))
 
   /** Maximum number of audiences that one statement visits. */
@@ -118,5 +118,3 @@ const prune = (sql: SqlClient.SqlClient, horizon: Date) => {
 
   return Effect.map(Effect.all([giveUp, pruneAbandoned, pruneEnded]), (steps) => steps.flat().some(({ more }) => more))
 }
-
-export const layer = pruning("audience pruning", ({ messageRetention }) => messageRetention, prune)

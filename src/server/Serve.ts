@@ -2,7 +2,6 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
-import * as AudiencePruner from "../campaigns/AudiencePruner.ts"
 import { DeliveryLoop } from "../integrations/deliveries/DeliveryLoop.ts"
 import * as DeliveryMetrics from "../integrations/deliveries/DeliveryMetrics.ts"
 import * as MessageMetrics from "../messaging/MessageMetrics.ts"
@@ -13,7 +12,6 @@ import { Calls } from "../messaging/Calls.ts"
 import * as MoveSlots from "../cells/MoveSlots.ts"
 import { Providers } from "../messaging/providers/Providers.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
-import * as MessagePruner from "../messaging/MessagePruner.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { Worker } from "../platform/background/Worker.ts"
 import { LongRunning } from "../platform/mutations/LongRunning.ts"
@@ -23,7 +21,6 @@ import { PublicUrl } from "../platform/requests/Responses.ts"
 import * as Database from "../platform/database/Database.ts"
 import * as Heap from "./Heap.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
-import * as Pruner from "../platform/mutations/Pruner.ts"
 import * as Logging from "../platform/telemetry/Logging.ts"
 import * as MetricsEnabled from "../platform/telemetry/MetricsEnabled.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
@@ -40,6 +37,7 @@ import { Drain } from "./listening/Drain.ts"
 import { Unread } from "./listening/Unread.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./listening/NodeServer.ts"
+import * as Retentions from "./Retentions.ts"
 import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
 
@@ -80,10 +78,8 @@ const platform = Layer.mergeAll(
 )
 
 const background = Layer.mergeAll(
-  Pruner.layer,
-  MessagePruner.layer,
+  Retentions.layer,
   MoveSlots.layer,
-  AudiencePruner.layer,
   Layer.provideMerge(Runner.layer, MessageLoop.layer)
 ).pipe(
   Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),

@@ -2,7 +2,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import * as AudiencePruner from "../../src/campaigns/AudiencePruner.ts"
+import * as Retentions from "../../src/server/Retentions.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
@@ -57,7 +57,7 @@ const messagesOfRecipients = [
 const settings = Settings.layer.pipe(
   Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ MESSAGE_RETENTION: "10d" })))
 )
-const pruner = AudiencePruner.layer.pipe(Layer.provide([settings, Supervisor.layer]))
+const pruner = Retentions.layer.pipe(Layer.provide([settings, Supervisor.layer]))
 
 layer(TestDatabase.layer)("AudiencePruner", (it) => {
   it.effect(

@@ -2,14 +2,15 @@ import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import * as MessagePruner from "../../src/messaging/MessagePruner.ts"
+import { pruning } from "../../src/platform/background/Retention.ts"
+import { retentions } from "../../src/server/Retentions.ts"
 import { Supervisor } from "../../src/platform/background/Supervisor.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const pruner = (env: Readonly<Record<string, string>>) =>
-  MessagePruner.layer.pipe(
+  pruning(retentions.filter(({ name }) => name === "message pruning")).pipe(
     Layer.provide([
       Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown(env)))),
       Supervisor.layer

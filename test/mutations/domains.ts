@@ -56,7 +56,7 @@ export const domains = [
   attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
   attempts("is_lost OR NOT is_late AND", "is_lost OR"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
-  mutating("messaging/MessagePruner.ts", "messaging/MessagePruner")(
+  mutating("server/Retentions.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),

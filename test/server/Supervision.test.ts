@@ -12,6 +12,7 @@ import { passUntil } from "../support/Waiting.ts"
 
 /** Every background fiber. The test fails if one is missing here. */
 const fibers = [
+  "attempt minutes retention",
   "audience pruning",
   "campaign messages",
   "campaign progress",
@@ -132,6 +133,8 @@ it("a fiber of the service is under supervision, or belongs to a request or a co
     "cli/Output.ts",
     // The embedded PostgreSQL, which restarts its server itself.
     "platform/database/EmbeddedPostgres.ts",
+    // The checks of readiness, which the metrics repeat.
+    "server/Health.ts",
     "platform/background/Supervisor.ts"
   ]
   const root = new URL("../../src/", import.meta.url)

@@ -17,7 +17,7 @@ export const bucketOf = (millis: number): number =>
 export const endOf = (bucket: number): number => 2 ** (bucket / perDoubling)
 
 /** Retention: one day longer than the longest period of the console's charts. */
-const retentionDays = 8
+export const retentionDays = 8
 
 /** The `project_id` of rows that count the attempts of all projects. */
 const all = ""

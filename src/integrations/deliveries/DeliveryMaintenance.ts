@@ -5,13 +5,12 @@
 import { Clock, Duration, Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { forkPeriodic } from "../../platform/background/Periodic.ts"
-import { prune } from "../../platform/background/Retention.ts"
 import { Worker } from "../../platform/background/Worker.ts"
 import { statement } from "../../platform/database/Database.ts"
 import { MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
-import * as AttemptMinutes from "./AttemptMinutes.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
+export { retentionDays } from "./DeliveryMaintenance/Prune.ts"
 import { type Batch, discard, expire } from "./DeliveryMaintenance/DeadLetter.ts"
 import { eventsPerPrune, firstEvent, pruneEvents, retentionDays } from "./DeliveryMaintenance/Prune.ts"
 import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./DeliveryMaintenance/Recovery.ts"
@@ -76,17 +75,6 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     Clock.currentTimeMillis,
     (now) => new Date(now - Duration.toMillis(Duration.days(retentionDays)))
   )
-  yield* periodic(
-    "retention",
-    pruneEvery,
-    Effect.gen(function* () {
-      const finished = { table: "deliveries", age: "finished_at", horizon: yield* horizon }
-      const deliveries = yield* statement(prune(sql, finished))
-      const [minutes] = yield* statement(AttemptMinutes.prune(sql))
-      return deliveries || minutes?.more === true
-    })
-  )
-
   const prunedEvents = inRounds(firstEvent, eventsPerPrune, (last) =>
     Effect.flatMap(horizon, (horizon) => pruneEvents(sql, horizon, last))
   )

@@ -1,6 +1,6 @@
 /** Deletes records after their retention, in small batches, so that other statements hardly wait. */
 import { Clock, Duration, Effect, Layer } from "effect"
-import { SqlClient, type Statement } from "effect/sql"
+import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import { isAwake } from "../Moves.ts"
 import { Settings } from "../Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
@@ -43,20 +43,25 @@ export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table
     SELECT count(*) = ${most} AS more FROM gone`.pipe(Effect.map(([row]) => row?.more === true))
 }
 
-/**
- * Deletes records after `retention`, by one `step` a minute. If a step returns true, more is left, and the next step follows at
- * once.
- */
-export const pruning = <E>(
-  name: string,
-  retention: (settings: Settings["Service"]) => Duration.Duration,
-  step: (sql: SqlClient.SqlClient, horizon: Date) => Effect.Effect<boolean, E>
-) =>
+/** A kind of records that are deleted once they are old. */
+export interface Retention {
+  readonly name: string
+  /** The time for which the records are kept. */
+  readonly kept: (settings: Settings["Service"]) => Duration.Duration
+  /** Deletes some records from before `horizon`. If it returns true, more may be left, and the next step follows at once. */
+  readonly step: (sql: SqlClient.SqlClient, horizon: Date) => Effect.Effect<boolean, SqlError.SqlError>
+}
+
+/** Runs a step of each kind once a minute. */
+export const pruning = (retentions: ReadonlyArray<Retention>) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
-      const kept = Duration.toMillis(retention(yield* Settings))
-      const pruned = Effect.flatMap(Clock.currentTimeMillis, (now) => step(sql, new Date(now - kept)))
-      yield* forkPeriodic(name, { interval: pause }, untraced(pruned))
+      const settings = yield* Settings
+      for (const { kept, name, step } of retentions) {
+        const age = Duration.toMillis(kept(settings))
+        const pruned = Effect.flatMap(Clock.currentTimeMillis, (now) => step(sql, new Date(now - age)))
+        yield* forkPeriodic(name, { interval: pause }, untraced(pruned))
+      }
     })
   )

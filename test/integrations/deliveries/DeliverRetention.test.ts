@@ -1,6 +1,6 @@
 /** Retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
 import { assert, it as test, layer } from "../../support/Vitest.ts"
-import { Duration, Effect, Layer } from "effect"
+import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import {
@@ -9,7 +9,10 @@ import {
   pruneEvents
 } from "../../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
+import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
+import { Settings } from "../../../src/platform/Settings.ts"
+import * as Retentions from "../../../src/server/Retentions.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
@@ -29,6 +32,14 @@ const loopOf = (isFirst: boolean) =>
       Layer.effect(
         DatabaseUrl,
         Effect.map(TestDatabase, ({ url }) => url)
+      )
+    ),
+    Layer.merge(
+      Retentions.layer.pipe(
+        Layer.provide([
+          Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({})))),
+          Supervisor.layer
+        ])
       )
     )
   )
