@@ -106,7 +106,8 @@ export interface Details extends Listed {
   readonly campaignId: CampaignId | null
   readonly updatedAt: string
   readonly traceparent: string
-  readonly log: ReadonlyArray<MessageAttempt>
+  /** With what the provider answered instead of accepting, for operators. */
+  readonly log: ReadonlyArray<MessageAttempt & { readonly reason?: string }>
 }
 
 const moreColumns = selectList(

@@ -32,7 +32,7 @@ import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { Calls, type Guard } from "./Calls.ts"
 import * as ChannelLimits from "./providers/ChannelLimits.ts"
-import { isUnanswered } from "./providers/Outcomes.ts"
+import { isUnanswered, type Outcome } from "./providers/Outcomes.ts"
 import { type Claim, claim, endLeasesOfDead, type Terms } from "./Messages/Attempts.ts"
 import * as Metrics from "./MessageMetrics.ts"
 import { outcomes } from "./providers/Providers.ts"
@@ -74,7 +74,7 @@ export class MessageLoop extends Context.Service<
             Effect.sync(() => permit.end(isUnanswered(outcome) ? "unanswered" : "answered"))
           )
           return Effect.delay(
-            Effect.suspend(() => (permit.begin() ? ended : Effect.succeed(outcomes.circuitOpen))),
+            Effect.suspend(() => (permit.begin() ? ended : Effect.succeed<Outcome>(outcomes.circuitOpen))),
             Duration.millis(Math.max(0, claim.delayMillis))
           )
         }

@@ -26,12 +26,14 @@ export interface Result {
   readonly on: Exclude<Move, `given_up${string}` | `settled_${string}`>
   readonly providerMessageId: string | null
   readonly errorCode: string | null
+  /** What the provider answered instead of accepting, for operators. */
+  readonly reason?: string | undefined
   /** Milliseconds until the next attempt; null if there is none. */
   readonly delayMillis: number | null
 }
 
-/** Error codes of attempts without a call: the circuit was open, the process ended, or no key opened the channel's config. */
-export const uncalled = ["circuit_open", "interrupted", "config_unreadable"]
+/** Error codes of attempts without a call: the circuit was open, the process ended, no key opened the channel's config, or this host had no connection. */
+export const uncalled = ["circuit_open", "interrupted", "config_unreadable", "host_exhausted"]
 
 /** Maximum time for which a message waits while its provider can't be called. */
 export const longestWait = Duration.hours(24)
@@ -47,7 +49,8 @@ export const resultOf = (attempt: Attempted, outcome: Outcome): Result => {
   const { inDoubt, providerType } = attempt
   const next = nextAfter(attempt, outcome)
   const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)
-  const common = { providerMessageId: null, errorCode: null, delayMillis: null }
+  const reason = outcome._tag === "accepted" ? undefined : outcome.reason
+  const common = { providerMessageId: null, errorCode: null, reason, delayMillis: null }
   switch (outcome._tag) {
     case "accepted":
       return { ...common, on: "accepted", providerMessageId: outcome.providerMessageId }

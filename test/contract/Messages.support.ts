@@ -82,6 +82,10 @@ export const held = (answer: Answering = taken) => {
   }
 }
 
+/** SQL of the attempts as answers have them: without the words of providers. */
+const answeredLog = `(
+  SELECT jsonb_agg(entry - 'reason' ORDER BY place) FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place))`
+
 export interface MessageRow {
   readonly status: string
   readonly attempts: number
@@ -148,12 +152,12 @@ export const callsOf = (server: TestServer["Service"], { projectId, token }: See
     row: (id: string | null | undefined) =>
       Effect.map(
         Effect.orDie(sql<MessageRow>`
-          SELECT status, attempts, attempting, available_at AS "availableAt", attempt_log AS log
+          SELECT status, attempts, attempting, available_at AS "availableAt", ${sql.literal(answeredLog)} AS log
           FROM messages WHERE project_id = ${projectId} AND id = ${id ?? ""}`),
         ([row = assert.fail("no message")]) => row
       ),
     rows: Effect.orDie(sql<MessageRow & { readonly id: string; readonly provider: string }>`
-      SELECT id, provider_type AS provider, status, attempts, attempting, available_at AS "availableAt", attempt_log AS log
+      SELECT id, provider_type AS provider, status, attempts, attempting, available_at AS "availableAt", ${sql.literal(answeredLog)} AS log
       FROM messages WHERE project_id = ${projectId} ORDER BY created_at, id`),
     /** Stores a message and its last attempt in the given state; `now` is the time of the service. */
     leave: (

@@ -9,6 +9,7 @@ import { resultOf } from "../../src/messaging/RetrySchedule.ts"
 import {
   conversations,
   httpChannel,
+  json,
   type MessageRow,
   open,
   placesIn,
@@ -70,6 +71,23 @@ layer(TestServer.layer())("a message that waits", (it) => {
       provider.isUp = true
       for (const id of all) yield* untilIs(id, "sent")
       for (const id of all) assert.isAtMost((yield* row(id)).attempts, 5)
+    }
+  )
+
+  it.effect(
+    "has what its provider answered in the log of operators, and not in the receipt of its sender",
+    function* () {
+      const { row, send, server } = yield* start(
+        json(503, { error: `busy \u0000 ${signingSecret} ${"x".repeat(300)}` })
+      )
+      const receipt = messageReceiptOf(yield* send("http"))
+      assert.notInclude(JSON.stringify(receipt), "busy")
+      const logs = yield* Effect.orDie(server.sql<{ reason: string }>`
+      SELECT attempt_log -> -1 ->> 'reason' AS reason FROM messages WHERE id = ${receipt.messageId}`)
+      const [{ reason } = assert.fail()] = logs
+      assert.lengthOf(reason, 256)
+      assert.match(reason, /^\{"error":"busy \\u0000 whsec_\[redacted\] x+$|^\{"error":"busy \\u0000 \[redacted\] x+$/)
+      assert.strictEqual((yield* row(receipt.messageId)).status, "retrying")
     }
   )
 

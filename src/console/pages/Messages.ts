@@ -73,6 +73,7 @@ export const message = projectPage(
             Started: ({ startedAt }) => time(startedAt),
             Ended: ({ finishedAt }) => time(finishedAt),
             Error: ({ errorCode }) => errorCode,
+            "The provider's words": ({ reason }) => reason ?? null,
             "Id at the provider": ({ providerMessageId }) => idOf(providerMessageId),
             "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
           },

@@ -76,8 +76,8 @@ const attemptsOf = (sql: Sql) => sql`
     AND messages.attempting AND messages.attempts = result.number AND messages.status = ANY(result."from")`
 
 const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted) => {
-  const { delayMillis, errorCode, on, providerMessageId } = result
-  const entry = { status: attemptAfter[on], providerMessageId, errorCode }
+  const { delayMillis, errorCode, on, providerMessageId, reason } = result
+  const entry = { status: attemptAfter[on], providerMessageId, errorCode, reason }
   return { project_id: projectId, id: messageId, number, from: before(on), to: after(on), entry, delay: delayMillis }
 }
 

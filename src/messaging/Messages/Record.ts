@@ -24,7 +24,10 @@ export const receiptColumns = selectList({
   deliveryStatus: "messages.status",
   createdAt: ["messages.created_at", "timestamptz"],
   updatedAt: ["messages.updated_at", "timestamptz"],
-  attempts: "messages.attempt_log"
+  // Reasons are for operators alone.
+  attempts: `CASE WHEN messages.attempt_log @? '$[*].reason' THEN (
+    SELECT jsonb_agg(entry - 'reason' ORDER BY place) FROM jsonb_array_elements(messages.attempt_log) WITH ORDINALITY AS log (entry, place)
+  ) ELSE messages.attempt_log END`
 })
 
 export const columns = (sql: Sql, now: Statement.Fragment) => sql`

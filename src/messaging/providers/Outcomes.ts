@@ -4,11 +4,17 @@ import { Duration, Option } from "effect"
 /** The outcome of one provider call. Error codes are stable and stored with the attempt. */
 export type Outcome =
   | { readonly _tag: "accepted"; readonly providerMessageId: string }
-  | { readonly _tag: "refused"; readonly errorCode: string }
+  | (Failed & { readonly _tag: "refused" })
   /** The message was certainly not processed. It may be sent again after `retryAfter`. */
-  | { readonly _tag: "postponed"; readonly errorCode: string; readonly retryAfter: Option.Option<Duration.Duration> }
+  | (Failed & { readonly _tag: "postponed"; readonly retryAfter: Option.Option<Duration.Duration> })
   /** The message may have been processed. */
-  | { readonly _tag: "unknown"; readonly errorCode: string }
+  | (Failed & { readonly _tag: "unknown" })
+
+interface Failed {
+  readonly errorCode: string
+  /** The beginning of what the provider answered, without secrets. */
+  readonly reason?: string
+}
 
 export type Meaning = Outcome["_tag"]
 

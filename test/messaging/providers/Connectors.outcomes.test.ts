@@ -1,6 +1,7 @@
 /** Outcomes of calls with and without an answer (contract §8), and the delay that a busy provider requests. */
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
+import { type ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
 import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
 import { answering, answerOf, endless, endpoint, parsed, pouring } from "../../support/Endpoints.ts"
 import {
@@ -15,11 +16,13 @@ import {
   postponed,
   refused,
   reply,
+  secret,
   send,
   start,
   taken,
   telegram,
   telegramTo,
+  token,
   unknown
 } from "./Connectors.support.ts"
 import { TestClock } from "effect/testing"
@@ -207,6 +210,31 @@ providing(connectors({ PROVIDER_TIMEOUT: "8s" }))(
   },
   90_000
 )
+
+test("an outcome that is no acceptance has the provider's words without secrets", function* () {
+  const reasonOf = (channel: ChannelConfig) =>
+    Effect.map(sendOver(channel, message, Duration.seconds(10)), (outcome) =>
+      outcome._tag === "accepted" ? outcome : outcome.reason
+    )
+  const told = (body: string | Buffer, status = 400) =>
+    endpoint(({ socket }) => {
+      socket.write(`HTTP/1.1 ${status} Told so\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n`)
+      socket.write(body)
+    })
+  const description = `Bad Request: ${token} is unknown \u0000\ud83d${"x".repeat(300)}`
+  const words = yield* reasonOf(telegram(yield* told(JSON.stringify({ ok: false, error_code: 400, description }))))
+  assert.isString(words)
+  assert.strictEqual(words, `Bad Request: [redacted] is unknown \uFFFD\uFFFD${"x".repeat(300)}`.slice(0, 256))
+  assert.isUndefined(yield* reasonOf(telegram(yield* told(`{"ok":false,"error_code":400}`))))
+  assert.strictEqual(yield* reasonOf(http(yield* told(` no such number\n`, 500))), "no such number")
+  assert.strictEqual(
+    yield* reasonOf(http(yield* told(`key ${secret}, dk_${"a".repeat(50)}`))),
+    "key [redacted], dk_[redacted]"
+  )
+  assert.strictEqual(yield* reasonOf(http(yield* told(Buffer.from([0x61, 0xff, 0x00])))), "a\uFFFD\uFFFD")
+  assert.isUndefined(yield* reasonOf(http(yield* told(""))))
+  assert.isUndefined(yield* reasonOf(http(yield* Effect.scoped(told("")))))
+})
 
 describe("the delay that a provider requests", () => {
   // The test clock starts at the beginning of 1970.

@@ -76,10 +76,18 @@ export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effe
       Effect.provideService(References.MinimumLogLevel, "All")
     )
     assert.deepStrictEqual(logged, [])
-    const shown = [value, spans.map(({ attributes, links, name, status }) => [name, [...attributes], links, status])]
+    const outcome = withoutReason(value)
+    const shown = [outcome, spans.map(({ attributes, links, name, status }) => [name, [...attributes], links, status])]
     for (const hidden of secrets) assert.notInclude(textOf(shown), hidden)
-    return value
+    return outcome
   })
+
+/** Returns an outcome without the provider's words, which operators alone see, and which may repeat the request. */
+const withoutReason = (outcome: Outcome): Outcome => {
+  if (outcome._tag === "accepted") return outcome
+  const { reason: _, ...others } = outcome
+  return others
+}
 
 /** Values of a call that only the provider gets. */
 const secrets = [secret.slice("whsec_".length), token, "AAEhBOweik6ad9r", message.recipient, "machine", "/send", "bot"]

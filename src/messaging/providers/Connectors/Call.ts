@@ -1,10 +1,11 @@
 /** One provider call over HTTP, with its own connection, deadline and span. */
-import { Clock, type Duration, Effect, Option, Schema } from "effect"
+import { Clock, type Duration, Effect, Option, Redacted, Schema } from "effect"
 import type { MessageId } from "../../../api/schema/Ids.ts"
 import { freshConnections } from "../../../platform/outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../../platform/outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../platform/outbound/Exchange.ts"
 import { resolveName } from "../../../platform/outbound/Names.ts"
+import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
 
 export interface Call {
@@ -14,6 +15,10 @@ export interface Call {
   /** JSON in UTF-8 with its headers, made within the call's span. */
   readonly request: Effect.Effect<{ readonly body: Uint8Array; readonly headers: Readonly<Record<string, string>> }>
   readonly outcomeOf: (reply: Reply) => Outcome
+  /** The words in an answer that is no acceptance. Default: its whole body. */
+  readonly reasonOf?: (reply: Reply) => Option.Option<string>
+  /** A secret that an answer could repeat. */
+  readonly secret: Redacted.Redacted
 }
 
 export interface Reply {
@@ -36,7 +41,24 @@ const connections = freshConnections(({ host }) => resolve(host))
  */
 export const call = (
   timeout: Duration.Duration,
-  { messageId, outcomeOf, request, url }: Call
+  { messageId, outcomeOf, reasonOf = wholeBody, request, secret, url }: Call
+): Effect.Effect<Outcome> =>
+  Effect.suspend(() => {
+    let reason: Option.Option<string> = Option.none()
+    const outcomeWithReason = (reply: Reply) => {
+      reason = reasonOf(reply)
+      return outcomeOf(reply)
+    }
+    return called(timeout, { outcomeOf: outcomeWithReason, request, url }).pipe(
+      inClientSpan(errorOf, { attributes: { ...postAttributes(url), "message.id": messageId } }),
+      // The span ends before, as its status has the outcome.
+      Effect.map((outcome) => (outcome._tag === "accepted" ? outcome : withReason(outcome, reason, secret)))
+    )
+  })
+
+const called = (
+  timeout: Duration.Duration,
+  { outcomeOf, request, url }: Pick<Call, "outcomeOf" | "request" | "url">
 ): Effect.Effect<Outcome> =>
   Effect.gen(function* () {
     const { body, headers } = yield* request
@@ -53,7 +75,8 @@ export const call = (
         Effect.gen(function* () {
           yield* Effect.annotateCurrentSpan("http.response.status_code", status)
           const body = isWhole ? Option.some(bytes) : Option.none()
-          return outcomeOf({ status, body, retryAfter: retryDelay(retryAfter, yield* Clock.currentTimeMillis) })
+          const reply = { status, body, retryAfter: retryDelay(retryAfter, yield* Clock.currentTimeMillis) }
+          return outcomeOf(reply)
         })
       ),
       Effect.catchTag("ExchangeFailed", ({ code }) => Effect.succeed(byFailure(failureOf(code, mayBeWritten)))),
@@ -62,7 +85,7 @@ export const call = (
         orElse: () => Effect.succeed(byFailure(mayBeWritten ? "timeout" : "connect_timeout"))
       })
     )
-  }).pipe(inClientSpan(errorOf, { attributes: { ...postAttributes(url), "message.id": messageId } }))
+  })
 
 const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined : outcome.errorCode)
 
@@ -75,6 +98,22 @@ const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 const decodeUtf8 = Option.liftThrowable((bytes: Uint8Array) => utf8.decode(bytes))
+
+const reasonLimit = 256
+
+const wholeBody = ({ body }: Reply): Option.Option<string> => Option.map(body, (bytes) => Buffer.from(bytes).toString())
+
+/** PostgreSQL stores neither U+0000 nor an unpaired surrogate. */
+const withReason = (
+  outcome: Exclude<Outcome, { readonly _tag: "accepted" }>,
+  reason: Option.Option<string>,
+  secret: Redacted.Redacted
+): Outcome => {
+  const text = Option.getOrElse(reason, () => "").trim()
+  if (text === "") return outcome
+  const shown = redactSecrets(text.replaceAll(Redacted.value(secret), "[redacted]"))
+  return { ...outcome, reason: shown.slice(0, reasonLimit).replaceAll("\u0000", "\uFFFD").toWellFormed() }
+}
 
 /** Decodes JSON bodies: none if a body is not valid for `schema`. Unknown members are ignored. */
 export const jsonBody = <A>(schema: Schema.Decoder<A>) => {

@@ -21,6 +21,7 @@ export const http = connector({
   send: ({ signingSecret, url }, { conversationId, messageId, recipient, text }, timeout) =>
     call(timeout, {
       messageId,
+      secret: signingSecret,
       url: new URL(url),
       request: Effect.gen(function* () {
         const body = Buffer.from(JSON.stringify({ messageId, conversationId, recipient, text }))

@@ -23,6 +23,8 @@ export const telegram = connector({
       const sendTo = (chat: string | number) =>
         call(timeout, {
           messageId,
+          secret: token,
+          reasonOf: ({ body }) => Option.map(readDescription(body), ({ description }) => description),
           url: sendMessage(apiBaseUrl ?? telegramApi, token),
           request: Effect.succeed({ body: Buffer.from(JSON.stringify({ chat_id: chat, text })), headers: {} }),
           outcomeOf: (reply) => {
@@ -62,6 +64,8 @@ const readRetryAfter = jsonBody(
     parameters: Schema.Struct({ retry_after: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)) })
   })
 )
+
+const readDescription = jsonBody(Schema.Struct({ description: Schema.String }))
 
 const readMove = jsonBody(Schema.Struct({ parameters: Schema.Struct({ migrate_to_chat_id: Schema.Int }) }))
 
