@@ -231,6 +231,12 @@ describe("an outage in the console", () => {
     yield* Effect.orDie(server.sql`UPDATE endpoint_health SET resting_until = now() + interval '1 hour'`)
     const of = ["--project", projectId, "--installation", "shop", "--status", "all"]
     const created = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
+    // More events than the replay may have open.
+    yield* Effect.orDie(server.sql`
+      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+      SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
+        SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
+      ) event, generate_series(1, 30)`)
     yield* server.command("deliveries", "replay", ...of, ...created)
     for (const javaScriptEnabled of [false, true]) {
       const viewport = { width: 1100, height: 800 }

@@ -57,6 +57,10 @@ export const countDisabled = (reason: "gone" | "failing") =>
     measured ? Metric.update(Metric.withAttributes(disabled, { reason }), 1) : Effect.void
   )
 
+const snapshot = Metric.gauge("database_oldest_snapshot_seconds", {
+  description: "For how long the oldest snapshot of the database is open: nothing that ended since can be cleaned up"
+})
+
 /** A delivery that was returned unsent had no attempt, so it is not counted. */
 export const countResults = (results: ReadonlyArray<Result>) =>
   Effect.forEach(
@@ -99,10 +103,17 @@ const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly seconds: num
   SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
   FROM replays WHERE state = 'running' AND ${isAwake(sql, "project_id")}`
 
+/** Sessions of other users are seen only with the rights of `pg_read_all_stats`. */
+const measureSnapshots = (sql: SqlClient.SqlClient) => sql<{ readonly seconds: number }>`
+  SELECT coalesce(extract(epoch FROM now() - min(xact_start)), 0)::float8 AS seconds
+  FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()`
+
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* measureQueue(sql, maxDepth)
   yield* Metric.update(depth, queue?.depth ?? 0)
   yield* Metric.update(oldest, queue?.seconds ?? 0)
   const [replays] = yield* measureReplays(sql)
   yield* Metric.update(replayAge, replays?.seconds ?? 0)
+  const [snapshots] = yield* measureSnapshots(sql)
+  yield* Metric.update(snapshot, snapshots?.seconds ?? 0)
 })
