@@ -28,6 +28,7 @@ import {
   DurationText,
   Flag,
   integer,
+  HostNames,
   Networks,
   Ratio,
   Retention,
@@ -68,6 +69,7 @@ const variables = {
   SECRET_KEY_PREVIOUS: SecretKeys,
   REDIS_URL: url("redis:", "rediss:"),
   ADMIN_HOST: Schema.NonEmptyString,
+  ADMIN_ALLOWED_HOSTS: HostNames,
   ADMIN_PORT: integer(0, 65_535),
   CELL: CellName,
   MCP: Flag,
@@ -130,6 +132,8 @@ const settingsOf = (given: typeof Variables.Type) => ({
   secretKeyPrevious: (given.SECRET_KEY_PREVIOUS ?? []).map((key) => Redacted.make(key)),
   redisUrl: redacted(given.REDIS_URL),
   adminHost: given.ADMIN_HOST ?? "127.0.0.1",
+  /** Names by which the admin port is reached, besides the loopback's. */
+  adminAllowedHosts: given.ADMIN_ALLOWED_HOSTS ?? [],
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
   /**
    * The name of this cell: one of several databases, each with its processes. The ids of API keys that are issued here begin

@@ -1,16 +1,17 @@
 /** The routes of each port: the API's, the operators', and that of a process with only background fibers. */
 import { Effect, Layer } from "effect"
-import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
+import { HttpRouter, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Preview } from "../integrations/imports/Preview.ts"
 import * as Console from "../console/Console.ts"
 import * as Database from "../platform/database/Database.ts"
+import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "./pages/Discovery.ts"
 import * as Docs from "./pages/Docs.ts"
 import * as Health from "./Health.ts"
 import * as JsonBody from "./decoding/JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
-import { isLoopbackHost, isOnLoopback } from "./listening/Loopback.ts"
+import { hasName, isLoopbackHost } from "./listening/Loopback.ts"
 import * as Mcp from "./Mcp.ts"
 import * as Operations from "./Operations.ts"
 import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
@@ -51,16 +52,16 @@ export const worker = port(Health.layer, workerRoutes)
 const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/console"))
 
 /**
- * Metrics for Prometheus, and the operators' console. A port on the loopback accepts only a `Host` that is a name or an address
- * of the loopback. Otherwise a web site whose name resolves to the loopback could reach the port from an operator's browser (DNS
- * rebinding).
+ * Metrics for Prometheus, and the operators' console. The port accepts only a `Host` that is a name or an address of the loopback,
+ * its own address or one of `ADMIN_ALLOWED_HOSTS`. Otherwise a web site whose name resolves to the port's address could reach it
+ * from an operator's browser (DNS rebinding).
  */
 export const admin = Layer.unwrap(
-  Effect.map(HttpServer.HttpServer, ({ address }) =>
+  Effect.map(Settings, ({ adminAllowedHosts, adminHost }) =>
     port(
       Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole),
       adminRoutes,
-      isOnLoopback(address) ? isLoopbackHost : undefined
+      (host) => isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])
     )
   )
 )

@@ -186,7 +186,9 @@ const refusalOf = (request: Request, serves: ((host: string) => boolean) | undef
   }
   const host = serves === undefined ? undefined : request.headers["host"]
   if (host === undefined || serves?.(host) !== false) return undefined
-  return new MisdirectedRequest({ detail: "This port is reached by a name or an address of the loopback." })
+  return new MisdirectedRequest({
+    detail: "This port is reached by a name or an address of the loopback, or by one of ADMIN_ALLOWED_HOSTS."
+  })
 }
 
 const goingAway = (current: CurrentRequestShape) =>
@@ -211,14 +213,23 @@ const idsOf = ({ caller, id }: CurrentRequestShape) => ({
   ...(caller === undefined ? {} : { project_id: caller.projectId, key_id: caller.keyId })
 })
 
+/** Maximum number of characters of a path in the access log. */
+const maxShown = 256
+
+const shown = (target: string) => {
+  const path = pathOf(target)
+  return path.length > maxShown ? `${path.slice(0, maxShown)}…` : path
+}
+
 /** Marks the span of a failed request, and writes the access log. */
 const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
   const { call, outage, problem, route } = current
-  const name = call === undefined ? `${request.method} ${pathOf(request.url)}` : `MCP ${call.method} ${route}`
+  const name = call === undefined ? `${request.method} ${shown(request.url)}` : `MCP ${call.method} ${route}`
   const line = `${name} ${status} ${problem === undefined ? "" : `${problem} `}${Math.round(millis)} ms`
   const reason = outage === undefined ? [] : ["The database can't be used", outage]
   const log =
     status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line, ...reason)
-  const logged = Effect.annotateLogs(log, idsOf(current))
+  const { remoteAddress } = NodeHttpServerRequest.toIncomingMessage(request).socket
+  const logged = Effect.annotateLogs(log, { ...idsOf(current), address: remoteAddress })
   return problem === undefined ? logged : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), logged)
 }

@@ -38,8 +38,8 @@ export const server = [
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
   lifecycle("seen |= 1 << at", ""),
   mutating("server/Http.ts", "server/listening/Loopback")(
-    "isOnLoopback(address) ? isLoopbackHost : undefined",
-    "isLoopbackHost"
+    "isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])",
+    "host !== ''"
   ),
   mcp("if (!isAllowed(headers.origin, publicUrl)) {", "if (publicUrl === '') {"),
   mcp(

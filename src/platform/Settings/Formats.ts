@@ -56,6 +56,11 @@ export const Delays = list((text) => durationPattern.test(text), "a list of dura
   Schema.decodeTo(Schema.Array(Delay))
 )
 
+export const HostNames = list(
+  (text) => /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(text),
+  "a list of host names in lower case, without ports, such as admin.example.com,metrics"
+)
+
 export const Networks = list(
   (text) => Result.isSuccess(IpInterface.fromString(text, { prefix: "optional" })),
   "a list of networks, such as 10.0.0.0/8,fd00::/8"

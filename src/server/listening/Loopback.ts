@@ -2,10 +2,11 @@
 import { Result } from "effect"
 import { NetAddress } from "effect/net"
 
-export const isOnLoopback = (address: NetAddress.SocketAddress): boolean =>
-  NetAddress.isInetAddress(address) && NetAddress.isLoopback(address.address)
-
 const authority = /^(?:\[(?<address>[^\]]*)\]|(?<name>[^:]*))(?::\d*)?$/
+
+/** Whether a `Host` header, with or without a port, has one of these names. */
+export const hasName = (host: string, names: ReadonlyArray<string>): boolean =>
+  names.includes(authority.exec(host.toLowerCase())?.groups?.["name"] ?? "")
 
 /** Whether a `Host` header, with or without a port, is a name or an address of the loopback. */
 export const isLoopbackHost = (host: string): boolean => {

@@ -57,7 +57,14 @@ it.live("an admin server on the loopback answers requests to the loopback alone"
   assert.strictEqual((yield* ask("evil.example", "http://localhost/metrics")).status, 200)
 })
 
-it.live("an admin server on every address answers requests to any name", function* () {
-  const ask = yield* start({ ADMIN_HOST: "0.0.0.0" })
-  for (const host of [...own, ...foreign]) assert.strictEqual((yield* ask(host, "/metrics")).status, 200, host)
-})
+it.live(
+  "an admin server on every address answers requests to the loopback and to the names that are allowed",
+  function* () {
+    const ask = yield* start({ ADMIN_HOST: "0.0.0.0", ADMIN_ALLOWED_HOSTS: "admin.example.com, metrics" })
+    const allowed = ["admin.example.com", "Admin.Example.com:9090", "metrics:1", "0.0.0.0:9090"]
+    for (const host of [...own, ...allowed]) assert.strictEqual((yield* ask(host, "/metrics")).status, 200, host)
+    for (const host of [...foreign, "a.admin.example.com", "[metrics]"]) {
+      assert.strictEqual((yield* ask(host, "/metrics")).status, allowed.includes(`${host}:9090`) ? 200 : 421, host)
+    }
+  }
+)
