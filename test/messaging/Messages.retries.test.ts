@@ -92,7 +92,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
   )
 
   it.effect("is given up once it has waited for a day, whatever its channel admits", function* () {
-    const { leave, row, send, untilIs } = yield* start(status(503))
+    const { calls, leave, row, send, untilIs } = yield* start(status(503))
     const [old, doubtful] = [messageReceiptOf(yield* send("http")), messageReceiptOf(yield* send("http"))]
     const now = yield* Clock.currentTimeMillis
     const places = placesIn(-86_400_000)
@@ -103,6 +103,7 @@ layer(TestServer.layer())("a message that waits", (it) => {
     for (const id of [old.messageId, doubtful.messageId]) {
       yield* untilLater(row(id), ({ availableAt }) => availableAt === null)
     }
+    assert.strictEqual(calls(), 2)
   })
 
   it.effect("is repeated at another URL of its channel only if no attempt may have been processed", function* () {
