@@ -7,6 +7,7 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { clients, statement, unavailable } from "../platform/database/Database.ts"
+import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
@@ -44,8 +45,7 @@ export const layer = HttpRouter.use(
       checked("background", progress)
     )
     if (measured) {
-      const repeated = Effect.andThen(untraced(Effect.ignore(checks)), Effect.sleep(measureEvery))
-      yield* Effect.forkScoped(Effect.forever(repeated))
+      yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.ignore(checks)))
     }
 
     const ready = checks.pipe(

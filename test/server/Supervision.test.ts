@@ -26,6 +26,7 @@ const fibers = [
   "deliveries sweep",
   "deliveries takeover",
   "idempotency pruning",
+  "measurement of readiness",
   "message claims",
   "message metrics",
   "message pruning",
@@ -133,8 +134,6 @@ it("a fiber of the service is under supervision, or belongs to a request or a co
     "cli/Output.ts",
     // The embedded PostgreSQL, which restarts its server itself.
     "platform/database/EmbeddedPostgres.ts",
-    // The checks of readiness, which the metrics repeat.
-    "server/Health.ts",
     "platform/background/Supervisor.ts"
   ]
   const root = new URL("../../src/", import.meta.url)
