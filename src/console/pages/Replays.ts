@@ -23,7 +23,7 @@ export const replays = projectPage(
         State: ({ replayId, state }) =>
           html`${badge(state)}
           ${state === "running" ? action("replay.cancel", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,
-        "Deliveries made": ({ made }) => String(made),
+        Made: ({ made }) => String(made),
         Endpoint: ({ installationId, state }) => {
           const webhook = webhooks.find((webhook) => webhook.installationId === installationId)
           if (state !== "running" || webhook === undefined) return null
