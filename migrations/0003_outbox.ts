@@ -51,13 +51,11 @@ export default Effect.gen(function* () {
       finished_at     timestamptz(3),
       -- Time of the last retry command. The age of a delivery counts from then, otherwise from its creation.
       retried_at      timestamptz(3),
-      -- Why the delivery was dead-lettered without a last attempt: 'expired' or 'disabled'.
+      -- Why the delivery was dead-lettered without a last attempt: 'expired', 'disabled' or 'cancelled'.
       dead_code       text,
       -- Set for a delivery that a replay has made. 'replay_of' is the delivery that it repeats, which may be pruned first.
       replay_id       text COLLATE "C",
       replay_of       text COLLATE "C",
-      -- The delivered delivery that repeats this dead one, which counts as dead no longer.
-      replayed_by     text COLLATE "C",
       created_at      timestamptz(3) NOT NULL,
       -- The type of the event, for lists of deliveries of one type.
       event_type      text COLLATE "C",
@@ -92,12 +90,11 @@ export default Effect.gen(function* () {
   yield* sql`CREATE INDEX deliveries_finished ON deliveries (project_id, finished_at) WHERE finished_at IS NOT NULL`
   // For pruning of events only, which states the condition, though it is always true.
   yield* sql`CREATE INDEX deliveries_by_event ON deliveries (project_id, event_id) WHERE event_id IS NOT NULL`
-  // Dead deliveries: finished, the last attempt has no status 2xx, and no replay has delivered them. A condition on `status` would prevent a claim from
+  // Dead deliveries: finished, and the last attempt has no status 2xx. A condition on `status` would prevent a claim from
   // writing only the row (HOT). The attempt log is changed only by a result, not by a claim.
   yield* sql`
     CREATE INDEX deliveries_dead ON deliveries (project_id, id)
-    WHERE finished_at IS NOT NULL AND replayed_by IS NULL
-      AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`
+    WHERE finished_at IS NOT NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'`
   yield* sql`CREATE INDEX deliveries_by_installation ON deliveries (project_id, installation_id, id)`
   // For lists of the deliveries of an installation. The expression is the state that the API shows, which a claim does not change.
   yield* sql`
@@ -105,7 +102,6 @@ export default Effect.gen(function* () {
       CASE
         WHEN finished_at IS NULL THEN 'pending' COLLATE "C"
         WHEN coalesce(attempt_log -> -1 ->> 'statusCode', '') LIKE '2__' THEN 'delivered'
-        WHEN replayed_by IS NOT NULL THEN 'replayed'
         ELSE 'dead'
       END
     ), event_type, id)`

@@ -32,8 +32,8 @@ export default Effect.gen(function* () {
       disabled_reason text,
       version         integer NOT NULL,
       updated_at      timestamptz(3) NOT NULL DEFAULT now(),
-      -- No event before this time is sent by a replay, unless it has a delivery.
-      created_at      timestamptz(3) NOT NULL DEFAULT now(),
+      -- The number of the URL: 1, and one more after each change. The health belongs to the URL with the same number.
+      url_version     integer NOT NULL DEFAULT 1,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES installations (project_id, id)
     )`
@@ -87,11 +87,12 @@ export default Effect.gen(function* () {
       claim_at        timestamptz(3) GENERATED ALWAYS AS (
         CASE WHEN next_due_at IS NOT NULL AND NOT saturated THEN greatest(next_due_at, parked_until, resting_until) END
       ) STORED,
-      -- No open delivery was due earlier. Reads of the queue begin here: before it are deliveries that have ended, whose index
-      -- entries stay as long as any snapshot of the database is older.
-      open_from       timestamptz(3) NOT NULL DEFAULT '-infinity',
       -- {at, statusCode, errorCode, responseBody} of the last attempt that failed. It stays after a success.
       last_failure    json,
+      url_version     integer NOT NULL DEFAULT 1,
+      last_failed_at  timestamptz(3),
+      -- Number of failures in the failing period.
+      failing_attempts integer NOT NULL DEFAULT 0,
       PRIMARY KEY (project_id, installation_id),
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
       CHECK ((in_flight > 0) = (worker_id IS NOT NULL))
@@ -117,24 +118,32 @@ export default Effect.gen(function* () {
       project_id      text COLLATE "C" NOT NULL REFERENCES projects,
       id              text COLLATE "C" NOT NULL,
       installation_id text COLLATE "C" NOT NULL,
-      -- Time of the events that are sent again: from 'since' on, before 'until'.
+      -- Creation time of the deliveries that are repeated: from 'since' on, before 'until'.
       since           timestamptz(3) NOT NULL,
       until           timestamptz(3) NOT NULL,
       event_types     text[] NOT NULL,
-      status          text NOT NULL CHECK (status IN ('dead', 'delivered', 'all')),
-      state           text NOT NULL CHECK (state IN ('running', 'cancelled', 'completed')),
-      -- Number of deliveries made.
-      made            integer NOT NULL DEFAULT 0,
-      -- Id of the last event that was read.
+      -- States of the deliveries that are repeated.
+      statuses        text[] NOT NULL,
+      -- Maximum number of deliveries made per second.
+      pace            integer NOT NULL CHECK (pace BETWEEN 1 AND 1000),
+      state           text NOT NULL CHECK (state IN ('running', 'cancelling', 'cancelled', 'completed')),
+      -- Number of deliveries found when the replay began, and number of deliveries made since.
+      matched         integer NOT NULL,
+      queued          integer NOT NULL DEFAULT 0,
+      -- Id of the last delivery that was read.
       position        text COLLATE "C" NOT NULL,
+      -- The pace is used up until this time by the deliveries that were made.
+      paced_at        timestamptz(3) NOT NULL,
       created_at      timestamptz(3) NOT NULL,
       finished_at     timestamptz(3),
+      -- 'operator' or 'webhook_disabled'; null while it is not cancelled.
+      end_reason      text,
       PRIMARY KEY (project_id, id),
       FOREIGN KEY (project_id, installation_id) REFERENCES webhooks (project_id, installation_id),
-      CHECK ((state = 'running') = (finished_at IS NULL))
+      CHECK ((state IN ('cancelled', 'completed')) = (finished_at IS NOT NULL))
     )`
   yield* sql`
-    CREATE INDEX replays_under_way ON replays (project_id, id) WHERE state = 'running'`
+    CREATE INDEX replays_under_way ON replays (project_id, id) WHERE state IN ('running', 'cancelling')`
 
   // Attempts of deliveries by minute. Each worker has rows of its own, so that no two statements wait for a row. The rows of the
   // project '' count the attempts of all projects, including projects that are deleted later.

@@ -24,6 +24,7 @@ const bounds: Readonly<Record<string, string>> = {
   "projects.modules": "a project file",
   "projects.rate_limits": "a project file",
   "replays.event_types": "one of each event type",
+  "replays.statuses": "one of each state, by the version before",
   "segments.filter": "a project file",
   "service_audit.detail": "an operator's command",
   "staged_batches.counts": "one of each state",

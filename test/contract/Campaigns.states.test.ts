@@ -161,7 +161,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", 
       const calls = yield* open()
       const origins: ReadonlyArray<CampaignStatus> = status === "paused" ? ["scheduled", "running"] : ["scheduled"]
       for (const pausedFrom of origins) {
-        const id = `c ${pausedFrom}`
+        const id = `c-${pausedFrom}`
         yield* prepare(calls, id, status, pausedFrom)
         assert.strictEqual((yield* calls.read(id)).status, status)
         yield* assertCell(calls, id, { operation, pausedFrom, outcome })

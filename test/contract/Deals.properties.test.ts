@@ -143,13 +143,16 @@ const run = Effect.fnUntraced(function* (webhooks: ReadonlyArray<Webhook>, steps
     return { command, id, body: { ...command.body, ...command.faulty }, key }
   }
 
-  /** Returns the expected events, each with the subscribed webhooks. A change has what it altered of the record `last`. */
+  /**
+   * Returns the expected events, each with the enabled webhooks that subscribe to it. One to which disabled webhooks alone subscribe is
+   * stored, too. A change has what it altered of the record `last`.
+   */
   const expectedEvents = (done: Done, deal: DealShape, last: DealShape | undefined) =>
     emitted(done).flatMap(({ more, type }) => {
       const installations = webhooks.flatMap(({ enabled, types }, index) =>
         enabled && types.includes(type) ? [`hook ${index}`] : []
       )
-      return installations.length === 0
+      return webhooks.every(({ types }) => !types.includes(type))
         ? []
         : [{ type, data: { deal, ...more, ...(last && { previous: previousOf(last, deal) }) }, installations }]
     })

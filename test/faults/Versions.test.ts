@@ -25,8 +25,9 @@ import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.s
 import { makeCalls } from "./Mix.calls.support.ts"
 import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
 import { openProject } from "./Mix.project.support.ts"
-import { type project, serviceEnv } from "./Projects.support.ts"
+import { database, type project, serviceEnv } from "./Projects.support.ts"
 import { type Answer, bearer, clients, createClient, listClients, send } from "./Requests.support.ts"
+import { lastingSession } from "./Shop.support.ts"
 
 const git = async (args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) => {
   const { code, stderr, stdout } = await runToEnd("git", args, env)
@@ -120,6 +121,14 @@ const expectSame = async (token: string, replicas: ReadonlyArray<Service>) => {
 const isDrain = ({ headers, status, text }: Answer) =>
   status === 503 && headers["connection"] === "close" && text.includes("This process is shutting down")
 
+/** Lists the columns of a database, with their types and defaults, and its indexes. The former ledger is left out. */
+const catalogOf = async (databaseUrl: string) =>
+  (await lastingSession(databaseUrl))(`
+    SELECT table_name || '.' || column_name AS name, concat_ws(' ', data_type, collation_name, is_nullable, column_default) AS form
+    FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'effect_sql_migrations'
+    UNION ALL SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'effect_sql_migrations'
+    ORDER BY 1`)
+
 const withoutHistory = "the version before is not in the history of this checkout: clone it whole, with git"
 
 describe("the version before and this one", () => {
@@ -198,6 +207,7 @@ describe("the version before and this one", () => {
     await Promise.race([callers.failed, roll()])
 
     assert.deepStrictEqual(failed, [])
+    assert.deepStrictEqual(await catalogOf(databaseUrl), await catalogOf(await database()))
     const { deliveries, events } = await balance(scene)
     console.log(
       `This version and ${before.commit.slice(0, 8)}, which lacks ${before.newer} of its migrations: ` +

@@ -33,7 +33,7 @@ export interface Filter {
   readonly until: Date | null
 }
 
-/** A SQL condition: the delivery is dead, and no replay has delivered it. The index `deliveries_dead` has the same condition. */
+/** A SQL condition: the delivery is dead, and no replay has delivered it. The index `deliveries_left_dead` has the same condition. */
 export const isDead =
   "finished_at IS NOT NULL AND replayed_by IS NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
@@ -66,7 +66,7 @@ export const columnsOf = (delivery: string) => `
   )}`
 
 /**
- * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_by_state`, so that
+ * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_by_listed_state`, so that
  * PostgreSQL uses the index.
  */
 const state = `(CASE
@@ -93,7 +93,7 @@ interface Selected {
 
 /**
  * A query of all columns of the selected deliveries, ordered by id. Without `states` and `types`, it reads the index
- * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_state`, one for each state and type. Each
+ * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_listed_state`, one for each state and type. Each
  * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the
  * parameters in each part. The part `WHERE false` keeps the SQL valid if `types` is empty.
  */

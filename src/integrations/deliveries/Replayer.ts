@@ -6,6 +6,7 @@ import { once } from "../../platform/database/Database.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
+import { endFormer } from "./Replays/Repo.ts"
 import { listRunning, type Replay, step } from "./Replays/Step.ts"
 
 /** Pauses after a run without and with running replays. */
@@ -32,7 +33,10 @@ export const layer = Layer.effectDiscard(
         )
     )
 
+    let isFirst = true
     const run = Effect.gen(function* () {
+      if (isFirst) yield* once(endFormer(sql))
+      isFirst = false
       const replays = yield* once(listRunning(sql))
       yield* Effect.forEach(replays, go, { discard: true })
       return replays.length > 0

@@ -11,7 +11,7 @@ layer(services)("any batch", (it) => {
   it.effect("is previewed as the model does, under two profiles and after a change", function* () {
     const seen = { update: 0, skip: 0, duplicates: 0, unsupported: 0 }
     for (const [index, batch] of fc.sample(batches, 150).entries()) {
-      const projectId = `any ${index}`
+      const projectId = `any-${index}`
       const text = JSON.stringify(batch, null, 1)
       const { clients, other, profile, records } = batch
       yield* apply(projectId, { importProfile: profile, stagedRecords: records }, { clients })

@@ -43,7 +43,7 @@ layer(services)("a preview", (it) => {
     ]
     const phones = ["+48 123 456 789", "0048123456789", "+48123456789 ", "+48 (0) 123-456-789", "+48.123/456\u00a0789"]
     for (const [n, fields] of [...phones.map((tel) => ({ tel })), { mail: " Ada@Example.org " }].entries()) {
-      const projectId = `written ${n}`
+      const projectId = `written-${n}`
       yield* apply(projectId, { importProfile: usual, stagedRecords: [contact("new", fields)] }, { clients })
       const { estimatedChanges, unsupportedFields } = yield* preview(projectId)
       assert.strictEqual(estimatedChanges.create, 0, JSON.stringify(fields))

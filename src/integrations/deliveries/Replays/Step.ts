@@ -15,10 +15,10 @@ const perRun = 100
 /** Maximum number of events that one statement reads. */
 const scanLimit = 1_000
 
-/** Lists running replays, in random order, so that the limit does not leave out the same replays each time. */
+/** Lists the running replays of this version, in random order, so that the limit does not leave out the same replays each time. */
 export const listRunning = (sql: SqlClient.SqlClient) => sql<Replay>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until FROM replays
-  WHERE state = 'running' AND ${isAwake(sql, "project_id")} ORDER BY random() LIMIT ${perRun}::int`
+  WHERE state = 'running' AND pace IS NULL AND ${isAwake(sql, "project_id")} ORDER BY random() LIMIT ${perRun}::int`
 
 /**
  * Makes the next deliveries of a replay, the oldest events first, while fewer of its own than twice the concurrency of the
