@@ -211,6 +211,9 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
     for (const argument of [...Object.keys(sample.params ?? {}), ...(sample.body === undefined ? [] : ["body"])]) {
       const without = yield* callTool(url, own.token, name, { ...given, [argument]: null })
       assert.deepStrictEqual(Object.keys(Object(without.structuredContent["errors"])), [argument])
+      if (argument === "body") {
+        assert.deepStrictEqual(without.structuredContent["errors"], { body: ["is required"] })
+      }
     }
   })
 
@@ -226,6 +229,8 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
         const refused = yield* asText(body)
         assert.deepStrictEqual(refused.structuredContent["errors"], { body: ["must be an object"] }, body)
       }
+      const crowded = yield* asText(`{"surprise":[${Array(7_000).fill('{"a":0}').join()}]}`)
+      assert.deepStrictEqual(crowded.structuredContent["errors"], { body: ["must have at most 6000 entries in all"] })
     }
   )
 

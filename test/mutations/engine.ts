@@ -95,7 +95,7 @@ export const engine = [
   ),
   recovery("greatest(created_at, leased_until -", "greatest('-infinity', leased_until -"),
   recovery("OR leased_until <= now()\n  ),", "\n  ),"),
-  recovery("WHERE health.xmin = row_version", ""),
+  recovery("AND xmin = row_version", ""),
   lockedResults("FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED", "FOR NO KEY UPDATE OF endpoint_health"),
   lockedResults("WHERE at NOT IN (SELECT at FROM gate) AND EXISTS (", "WHERE false AND EXISTS ("),
   lockedResults("WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)", "WHERE false"),
