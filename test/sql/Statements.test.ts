@@ -39,7 +39,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
     // Once for each start of a worker, of a table with a row for each command of an operator.
-    "src/integrations/deliveries/Replays/Repo.ts endFormer: reads all of replays",
+    "src/integrations/deliveries/Replays/Step.ts endFormer: reads all of replays",
     "src/integrations/deliveries/Replays/Step.ts listRunning: sorts replays below a limit",
     "src/messaging/MessageMetrics.ts gauge: reads messages without a limit by messages_by_channel",
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"

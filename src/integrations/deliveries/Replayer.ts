@@ -6,8 +6,7 @@ import { once } from "../../platform/database/Database.ts"
 import { Notifier } from "../../platform/outbox/Notifier.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../platform/telemetry/Telemetry.ts"
-import { endFormer } from "./Replays/Repo.ts"
-import { listRunning, type Replay, step } from "./Replays/Step.ts"
+import { endFormer, listRunning, type Replay, step } from "./Replays/Step.ts"
 
 /** Pauses after a run without and with running replays. */
 const interval = Duration.seconds(1)

@@ -101,12 +101,3 @@ export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string
   ),
   ${recordAction(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
   SELECT state, made FROM target`
-
-/**
- * Ends the replays that the version before has started, which have a pace: their position is that of a delivery, and no step of this
- * version can go on from there. Their counts become those of this version.
- */
-export const endFormer = (sql: Sql) => sql`
-  UPDATE replays SET pace = NULL, made = queued, status = CASE cardinality(statuses) WHEN 1 THEN statuses[1] ELSE 'all' END,
-    state = CASE WHEN finished_at IS NULL THEN 'cancelled' ELSE state END, finished_at = coalesce(finished_at, now())
-  WHERE pace IS NOT NULL`

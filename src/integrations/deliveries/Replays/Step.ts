@@ -85,3 +85,12 @@ export const step = (sql: SqlClient.SqlClient, { id, projectId, until }: Replay,
     FROM done WHERE replays.project_id = ${projectId} AND replays.id = ${id}
   )
   SELECT new AS made FROM done`
+
+/**
+ * Ends the replays that the version before has started, which have a pace: their position is that of a delivery, and no step of this
+ * version can go on from there. Their counts become those of this version.
+ */
+export const endFormer = (sql: SqlClient.SqlClient) => sql`
+  UPDATE replays SET pace = NULL, made = queued, status = CASE cardinality(statuses) WHEN 1 THEN statuses[1] ELSE 'all' END,
+    state = CASE WHEN finished_at IS NULL THEN 'cancelled' ELSE state END, finished_at = coalesce(finished_at, now())
+  WHERE pace IS NOT NULL`
