@@ -374,8 +374,8 @@ describe("samplers", () => {
 
   it.each([
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" }, none],
-    [{ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, { ...none, one: true }],
-    // A caller can't disable its traces.
+    // A caller can neither force nor disable its traces.
+    [{ OTEL_TRACES_SAMPLER: "parentbased_always_off" }, none],
     [{}, every]
   ])("%j", async (env, expected) => {
     const { collector, service } = await startBoth(databaseUrl, env)

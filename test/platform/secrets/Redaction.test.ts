@@ -13,7 +13,8 @@ const secrets = fc.oneof(
     .map(([keyId, rest]) => [`dk_${keyId}_${rest}`, "dk_[redacted]"] as const),
   characters(`${base62}+/`, 32).map((text) => [`whsec_${text}`, "whsec_[redacted]"] as const),
   characters(`${base62}+/`, 32).map((text) => [`whsec_${encodeURIComponent(text)}`, "whsec_[redacted]"] as const),
-  characters(`${base62}-_`, 43).map((text) => [`code=${text}`, "code=[redacted]"] as const)
+  characters(`${base62}-_`, 43).map((text) => [`code=${text}`, "code=[redacted]"] as const),
+  characters(`${base62}-_`, 35).map((text) => [`123456:${text}`, "123456:[redacted]"] as const)
 )
 
 describe("redaction", () => {

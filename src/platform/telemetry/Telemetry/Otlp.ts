@@ -42,11 +42,12 @@ export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgume
   }))
 
 /**
- * Samples every span with a sampled parent. `root` decides for a span without a parent. `root` also decides for a span with an
- * unsampled remote parent, so that callers of the public API can't disable its traces. The trace id is kept. If queued work
- * continues an unsampled trace, `root` makes the same decision again, because it decides by the trace id alone.
+ * Samples a span as its parent in this process. `root` decides for a span without a parent, and for one whose parent is remote: callers of
+ * the public API can neither disable traces nor force them. The trace id is kept. If queued work continues a trace, `root` makes the same
+ * decision again, because it decides by the trace id alone.
  */
-const parentBased = (root: Sampler) => new ParentBasedSampler({ root, remoteParentNotSampled: root })
+const parentBased = (root: Sampler) =>
+  new ParentBasedSampler({ root, remoteParentSampled: root, remoteParentNotSampled: root })
 
 const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampler> = {
   always_on: () => new AlwaysOnSampler(),
