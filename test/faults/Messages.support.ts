@@ -49,7 +49,7 @@ export const unknown = "503 provider_outcome_unknown"
 /** The statement that commits a message with its first attempt. */
 export const creates = /INSERT INTO messages /
 /** The statement that records the outcomes of attempts. */
-export const records = /^\s*UPDATE messages SET status = result/
+export const records = /UPDATE messages SET status = "to"/
 
 /** The state of a message in the database. */
 export interface State {
