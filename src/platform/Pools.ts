@@ -143,14 +143,14 @@ export const leastConnections = sumOf(Object.values(pools).map(({ least }) => le
 
 /**
  * Returns the number of connections of each pool for a process that may open `max`. If `max` exceeds the default, reads get two
- * fifths and mutations three fifths of what the other pools leave. If `max` is less, the pool that is farthest above its minimum
+ * fifths and mutations three fifths of the excess. If `max` is less, the pool that is farthest above its minimum
  * loses one connection at a time until the sum is `max`.
  */
 export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
-  const shared = max - defaultConnections + defaults.reads + defaults.mutations
-  if (max >= defaultConnections) {
-    const reads = Math.floor(shared * 0.4)
-    return { ...defaults, reads, mutations: shared - reads }
+  const more = max - defaultConnections
+  if (more >= 0) {
+    const reads = Math.floor(more * 0.4)
+    return { ...defaults, reads: defaults.reads + reads, mutations: defaults.mutations + more - reads }
   }
   const sizes = { ...defaults }
   const spare = (id: PoolId) => sizes[id] - pools[id].least

@@ -128,6 +128,12 @@ describe("the console in a browser", () => {
     const server = yield* startConsole()
     const browser = yield* startBrowser
     const project = yield* fillProject(server)
+    // So many events that a replay of them is still running when it is cancelled.
+    yield* Effect.orDie(server.sql`
+      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+      SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
+        SELECT * FROM events WHERE project_id = ${project.projectId} LIMIT 1
+      ) event, generate_series(1, 2000)`)
     const { page } = yield* signedIn(browser, server, { javaScriptEnabled: false })
     yield* Effect.promise(() => act(page, project))
     yield* project.finished
