@@ -61,7 +61,9 @@ layer(TestServer.layer())("a message that waits", (it) => {
       yield* TestClock.withLive(Effect.sleep("200 millis"))
       const all = (yield* rows).map(({ id }) => id)
       const written = Effect.orDie(server.sql`SELECT xmin::text FROM messages ORDER BY id`)
+      const inFlight = Effect.orDie(server.sql`SELECT FROM messages WHERE attempting`)
       for (let minutes = 0; minutes < 5; minutes++) {
+        yield* TestClock.withLive(untilRows(inFlight, ({ length }) => length === 0))
         const [before, made] = [yield* written, calls()]
         yield* TestClock.adjust("1 seconds")
         yield* TestClock.withLive(Effect.sleep("50 millis"))
