@@ -165,7 +165,7 @@ const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) =>
     "Keep the token now: it is not shown again."
   ].join("\n")
 
-/** The columns of the list, of which the state depends on the time. */
+/** The columns of the list, whose state depends on the time. */
 const columnsAt = (now: Date) => (key: ApiKey) => ({
   keyId: key.keyId,
   name: key.name,

@@ -30,7 +30,7 @@ interface Attempted extends Endpoint {
   readonly version: number
 }
 
-/** An SQL condition over `endpoint_health`: no attempt has succeeded for so long, and enough attempts have failed since. */
+/** An SQL condition over `endpoint_health`: no attempt has succeeded for this time, and enough attempts have failed since. */
 export const isFailing = (sql: SqlClient.SqlClient, disableAfterMillis: number) => sql`coalesce(
     failures >= ${failuresToDisable}::int AND failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false
   )`

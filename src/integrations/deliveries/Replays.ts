@@ -2,7 +2,7 @@
  * Replays (contract §10): stored events of a period are sent to a webhook again. A replay is a row of `replays`. The `Replayer`
  * makes its deliveries. Each has the `webhook-id` of the delivery that it repeats.
  */
-import { Clock, Effect, Schema } from "effect"
+import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
@@ -13,8 +13,6 @@ import { pageOf, type Range } from "../../platform/operators/Search.ts"
 import { cancel, type Filter, list, start, webhook } from "./Replays/Repo.ts"
 
 export { filterNames } from "./Replays/Repo.ts"
-
-export const ReplayId = Schema.String.check(Schema.isPattern(/^rpl_[0-9a-f]{32}$/))
 
 interface Request {
   readonly projectId: ProjectId
