@@ -26,13 +26,15 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "integrations/endpoints/Sender.ts": [1, "compared with the date of Retry-After"],
   "integrations/TestEvents.ts": [1, "the time of an event, which is signed"],
   "integrations/Webhooks.ts": [1, "a cache whose entries do not expire"],
+  "messaging/providers/ChannelLimits.ts": [1, "by the clock whose time of day is monotonic"],
   "messaging/providers/Connectors/Call.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
   "platform/background/Retention.ts": [1, "compared with stored times"],
-  "platform/MonotonicTime.ts": [1, "a cache whose entries do not expire"],
+  "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],
   "platform/NewId.ts": [1, "ids sort by their time of creation"],
   "platform/requests/auth/ApiKeys.ts": [3, "stored"],
   "platform/requests/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
+  "platform/outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
   "platform/outbox/Outbox.ts": [1, "stored"]
 }
 

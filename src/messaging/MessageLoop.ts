@@ -32,10 +32,8 @@ import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { Calls, type Guard } from "./Calls.ts"
 import * as ChannelLimits from "./providers/ChannelLimits.ts"
-import { isUnanswered, type Outcome } from "./providers/Outcomes.ts"
 import { type Claim, claim, endLeasesOfDead, type Terms } from "./Messages/Attempts.ts"
 import * as Metrics from "./MessageMetrics.ts"
-import { outcomes } from "./providers/Providers.ts"
 
 const claimEvery = Duration.millis(250)
 const takeoverEvery = Duration.millis(500)
@@ -69,21 +67,14 @@ export class MessageLoop extends Context.Service<
       /** Delays a call until the time of its attempt, and skips it if the circuit of its channel is open. */
       const guardOf =
         (claim: Claim, permit: ChannelLimits.Permit): Guard =>
-        (call) => {
-          const ended = Effect.tap(call, (outcome) =>
-            Effect.sync(() => permit.end(isUnanswered(outcome) ? "unanswered" : "answered"))
-          )
-          return Effect.delay(
-            Effect.suspend(() => (permit.begin() ? ended : Effect.succeed<Outcome>(outcomes.circuitOpen))),
-            Duration.millis(Math.max(0, claim.delayMillis))
-          )
-        }
+        (call) =>
+          Effect.delay(permit.use(call), Duration.millis(Math.max(0, claim.delayMillis)))
 
       const attempt = (claim: Claim) => {
         const permit = channels.take(claim)
         return (claim.lost ? calls.lose(claim) : calls.make(claim, guardOf(claim, permit))).pipe(
           Effect.catchCause((cause) => Effect.logWarning("An attempt was not recorded", cause)),
-          Effect.ensuring(Effect.sync(() => permit.end("unused"))),
+          Effect.ensuring(Effect.sync(permit.end)),
           (attempt) => FiberSet.run(fibers, attempt)
         )
       }

@@ -32,7 +32,8 @@ export const engine = [
   permits("Math.floor(total * suspectShare) - suspects", "total"),
   permits("?? 0) + entry.held", "?? 0) + 1"),
   permits("if (!taken) return", ""),
-  permits("if (changes !== entry.changes) return", ""),
+  permits("Effect.provideService(Clock.Clock, durations),", ""),
+  permits("CircuitBreaker.failure()", "CircuitBreaker.ignored"),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
   mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(

@@ -7,22 +7,19 @@
  * answer, and while one of its calls has run for `slowAfter` or longer. Suspect channels get no new permits while together they
  * hold `suspectShare` of all permits. So a provider that hangs leaves permits for other channels.
  *
- * Circuit breakers, one for each channel:
- *
- *   closed ── five calls in a row without an answer ──▶ open ── open period over ──▶ half-open
- *      ▲                                                 ▲                             │
- *      └──────────── the probe is answered ──────────────┼─────────────────────────────┤
- *                                                        └── the probe is not answered ┘
- *
- * Any answer of the provider counts as a success, because the breaker only prevents calls to providers that hang or cannot be
- * reached. If no key of this process opens a channel's config, this counts as a call without an answer: recipients of campaigns
- * wait, and other processes may have the key. An open circuit admits a probe after 5 s. This period doubles, up to a minute,
- * when a probe fails, and when a circuit opens again after it was closed for less than its last open period.
+ * Circuit breakers, one for each channel. A circuit opens after five calls in a row without an answer. Any answer of the provider
+ * counts as a success, because the breaker only prevents calls to providers that hang or cannot be reached. If no key of this
+ * process opens a channel's config, this counts as a call without an answer: recipients of campaigns wait, and other processes
+ * may have the key. An open circuit admits a probe after 5 s. This period doubles, up to a minute, when a probe fails, and when a
+ * circuit opens again after it was closed for less than its last open period.
  */
-import { Clock, Effect } from "effect"
+import { Clock, Context, Duration, Effect, Exit, Schedule } from "effect"
+import { CircuitBreaker } from "effect/persistence"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
-import { monotonicMillis } from "../../platform/MonotonicTime.ts"
+import { monotonicClock, monotonicMillis } from "../../platform/MonotonicTime.ts"
+import { isUnanswered, type Outcome } from "./Outcomes.ts"
+import { outcomes } from "./Providers.ts"
 
 /**
  * Maximum numbers of attempts in flight, or about to start, in one process: in total, for a channel, and for a channel at first.
@@ -34,25 +31,30 @@ const suspectShare = 0.25
 
 /** Times are in milliseconds. */
 const slowAfter = 1_000
-const failuresInARow = 5
-const firstOpenPeriod = 5_000
-const longestOpenPeriod = 60_000
-/** A channel without taken permits is forgotten when this time has passed since its last call and the end of its open period. */
+/** A channel without taken permits is forgotten when this time has passed since its last call. */
 const forgetAfter = 600_000
+
+const circuits = CircuitBreaker.make({
+  tripPolicy: CircuitBreaker.consecutive(5),
+  openDuration: Schedule.min([Schedule.exponential("5 seconds"), Schedule.spaced("1 minute")])
+}).pipe(Effect.provide(CircuitBreaker.layerStoreMemory({ idleTimeToLive: forgetAfter })))
+
+/** An interrupted call says nothing about its provider. */
+const classify = (exit: Exit.Exit<Outcome>) => {
+  if (Exit.isFailure(exit)) return CircuitBreaker.ignored
+  return isUnanswered(exit.value) ? CircuitBreaker.failure() : CircuitBreaker.success
+}
 
 export interface Channel {
   readonly projectId: ProjectId
   readonly channelId: ChannelId
 }
 
-/** How a call ended. `unused` has no effect on the channel: there was no call, or the call was interrupted. */
-export type End = "answered" | "unanswered" | "unused"
-
 export interface Permit {
-  /** Begins the call. Returns false if the channel's circuit admits no call now. */
-  readonly begin: () => boolean
+  /** Makes a call, unless the channel's circuit admits none now. An interrupted call has no effect on the channel. */
+  readonly use: (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
   /** Gives the permit back. The second time, this has no effect. */
-  readonly end: (how: End) => void
+  readonly end: () => void
 }
 
 export interface Limits {
@@ -65,13 +67,6 @@ export interface Limits {
   readonly blocked: ReadonlyArray<Channel>
 }
 
-export interface ChannelLimits {
-  /** Takes a permit. The caller has checked in `limits` that one is free. */
-  readonly take: (channel: Channel) => Permit
-  /** Returns the free permits. A channel with an open circuit has none, or one for its probe. */
-  readonly limits: () => Limits
-}
-
 interface Entry extends Channel {
   /** Maximum number of permits that the channel may hold at present. */
   size: number
@@ -81,33 +76,25 @@ interface Entry extends Channel {
   endedAt: number
   /** Start times of running calls, the oldest first. */
   readonly running: Map<symbol, number>
-  /** Number of calls in a row without an answer. Calls that began before the circuit last opened or closed do not count. */
-  failures: number
-  /** The end of the open period; null while the circuit is closed. */
-  openUntil: number | null
-  openPeriod: number
-  /** If the circuit opens before this time, its open period doubles. If it opens later, the period is `firstOpenPeriod`. */
-  steadyAt: number
-  probe: symbol | null
-  /**
-   * Number of times that the circuit has opened or closed. A call does not affect the circuit if this number has changed since
-   * the call began.
-   */
-  changes: number
 }
 
-export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock) => {
+const nameOf = ({ channelId, projectId }: Channel) => JSON.stringify([projectId, channelId])
+
+export const make = Effect.gen(function* () {
+  const clock = yield* Clock.Clock
+  const breaker = yield* circuits
+  const durations = monotonicClock(clock)
+  const runSync = Effect.runSyncWith(Context.make(Clock.Clock, durations))
   const entries = new Map<string, Entry>()
   const now = () => monotonicMillis(clock)
   let held = 0
 
-  const entryOf = ({ channelId, projectId }: Channel) => {
-    const name = JSON.stringify([projectId, channelId])
+  const entryOf = (channel: Channel) => {
+    const name = nameOf(channel)
     const known = entries.get(name)
     if (known !== undefined) return known
-    const permits = { size: initial, held: 0, failed: false, endedAt: now(), running: new Map() }
-    const circuit = { failures: 0, openUntil: null, openPeriod: 0, steadyAt: 0, probe: null, changes: 0 }
-    const entry = { projectId, channelId, ...permits, ...circuit }
+    const { channelId, projectId } = channel
+    const entry = { projectId, channelId, size: initial, held: 0, failed: false, endedAt: now(), running: new Map() }
     entries.set(name, entry)
     return entry
   }
@@ -117,77 +104,63 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
     return failed || (oldest !== undefined && at - oldest >= slowAfter)
   }
 
-  const admitted = ({ openUntil, probe }: Entry, at: number) => {
-    if (openUntil === null) return total
-    return probe === null && at >= openUntil ? 1 : 0
+  /** Returns the number of calls that the circuit of a channel admits. */
+  const admitted = (channel: Channel) => {
+    const state = runSync(breaker.state(nameOf(channel)))
+    if (state._tag === "Closed") return total
+    return (state._tag === "Open" ? Duration.toMillis(state.retryAfter) > 0 : state.probing) ? 0 : 1
   }
 
-  const open = (entry: Entry, at: number) => {
-    entry.openPeriod = at < entry.steadyAt ? Math.min(2 * entry.openPeriod, longestOpenPeriod) : firstOpenPeriod
-    entry.openUntil = at + entry.openPeriod
-    entry.steadyAt = Infinity
-    entry.changes++
-  }
-
-  const close = (entry: Entry, at: number) => {
-    entry.openUntil = null
-    entry.steadyAt = at + entry.openPeriod
-    entry.changes++
-  }
-
-  const ended = (entry: Entry, isAnswered: boolean, changes: number) => {
-    const at = now()
+  const ended = (entry: Entry, isAnswered: boolean) => {
     entry.size = isAnswered ? Math.min(perChannel, entry.size + 1) : initial
     entry.failed = !isAnswered
-    entry.endedAt = at
-    if (changes !== entry.changes) return
-    entry.failures = isAnswered ? 0 : entry.failures + 1
-    if (isAnswered && entry.openUntil !== null) close(entry, at)
-    else if (entry.failures >= failuresInARow) open(entry, at)
+    entry.endedAt = now()
   }
 
   return {
-    take: (channel) => {
+    /** Takes a permit. The caller has checked in `limits` that one is free. */
+    take: (channel: Channel): Permit => {
       const entry = entryOf(channel)
-      const call = Symbol()
-      let changes = 0
+      const id = Symbol()
       let taken = true
       entry.held++
       held++
       return {
-        begin: () => {
-          const at = now()
-          if (admitted(entry, at) === 0) return false
-          if (entry.openUntil !== null) entry.probe = call
-          entry.running.set(call, at)
-          changes = entry.changes
-          return true
-        },
-        end: (how) => {
+        use: (call) =>
+          Effect.suspend(() => {
+            entry.running.set(id, now())
+            return call
+          }).pipe(
+            Effect.tap((outcome) => Effect.sync(() => ended(entry, !isUnanswered(outcome)))),
+            Effect.ensuring(Effect.sync(() => entry.running.delete(id))),
+            Effect.provideService(Clock.Clock, clock),
+            breaker.execute({ key: nameOf(channel), classify }),
+            Effect.provideService(Clock.Clock, durations),
+            Effect.catchTag("CircuitBreakerError", () => Effect.succeed<Outcome>(outcomes.circuitOpen))
+          ),
+        end: () => {
           if (!taken) return
           taken = false
-          entry.running.delete(call)
-          if (entry.probe === call) entry.probe = null
-          if (how !== "unused") ended(entry, how === "answered", changes)
           entry.held--
           held--
         }
       }
     },
-    limits: () => {
+    /** Returns the free permits. A channel with an open circuit has none, or one for its probe. */
+    limits: (): Limits => {
       const at = now()
       const byProject = new Map<ProjectId, number>()
       let suspects = 0
       for (const [name, entry] of entries) {
-        const { endedAt, openUntil, projectId } = entry
-        if (entry.held === 0 && at - Math.max(endedAt, openUntil ?? 0) >= forgetAfter) entries.delete(name)
+        const { endedAt, projectId } = entry
+        if (entry.held === 0 && at - endedAt >= forgetAfter) entries.delete(name)
         byProject.set(projectId, (byProject.get(projectId) ?? 0) + entry.held)
         if (isSuspect(entry, at)) suspects += entry.held
       }
       const forSuspects = Math.max(0, Math.floor(total * suspectShare) - suspects)
       const freeOf = (entry: Entry) => {
         const most = Math.min(isSuspect(entry, at) ? forSuspects : total, entry.size - entry.held)
-        return Math.max(0, Math.min(most, admitted(entry, at)))
+        return Math.max(0, Math.min(most, admitted(entry)))
       }
       const known = [...entries.values()]
       return {
@@ -197,7 +170,7 @@ export const make: Effect.Effect<ChannelLimits> = Effect.map(Clock.Clock, (clock
           .filter(({ free }) => free !== initial),
         projects: Array.from(byProject, ([projectId, held]) => ({ projectId, held })).filter(({ held }) => held > 0),
         newChannel: initial,
-        blocked: known.filter((entry) => admitted(entry, at) === 0)
+        blocked: known.filter((entry) => admitted(entry) === 0)
       }
     }
   }

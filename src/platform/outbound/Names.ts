@@ -1,8 +1,8 @@
 /** Host names of outbound calls, and their addresses. */
-import { Data, Duration, Effect, Predicate } from "effect"
+import { Cache, Clock, Data, Duration, Effect, Exit, Predicate } from "effect"
 import { lookup, Resolver } from "node:dns/promises"
 import { isIP } from "node:net"
-import { cachedFor } from "../MonotonicTime.ts"
+import { monotonicClock } from "../MonotonicTime.ts"
 
 /** Returns the host of a URL: a name, or an address in canonical form without brackets. */
 export const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, "")
@@ -35,8 +35,14 @@ export const resolveName =
  * Caches addresses for 5 s. Concurrent look-ups of a name share one query, which is cancelled when no caller waits for it.
  * Failures are not cached.
  */
-export const cacheAddresses = (resolve: Resolve): Effect.Effect<Resolve> =>
-  cachedFor(resolve, { capacity: 10_000, timeToLive: () => Duration.seconds(5) })
+export const cacheAddresses = Effect.fnUntraced(function* (resolve: Resolve): Effect.fn.Return<Resolve> {
+  const clock = monotonicClock(yield* Clock.Clock)
+  const cache = yield* Cache.makeWith(resolve, {
+    capacity: 10_000,
+    timeToLive: (found) => (Exit.isSuccess(found) ? Duration.seconds(5) : Duration.zero)
+  })
+  return (name) => Effect.provideService(Cache.get(cache, name), Clock.Clock, clock)
+})
 
 /** Codes of DNS failures: no such name, no address, no DNS name, no DNS server. */
 const notFound = new Set(["ENOTFOUND", "ENODATA", "EBADNAME", "ECONNREFUSED"])
