@@ -95,8 +95,20 @@ export const badge = (state: string): Html => html`<span class="badge ${toneOf(s
 
 const tones = {
   good: ["delivered", "sent", "accepted", "completed", "enabled", "healthy", "active"],
-  busy: ["running", "pending", "delivering", "retrying", "cancelling", "paused", "scheduled", "resting"],
-  bad: ["dead", "failed", "rejected", "unknown", "disabled", "parked", "failing", "revoked", "expired"]
+  busy: ["running", "pending", "delivering", "retrying", "cancelling", "paused", "scheduled", "resting", "unproven"],
+  bad: [
+    "dead",
+    "failed",
+    "rejected",
+    "unknown",
+    "disabled",
+    "parked",
+    "failing",
+    "behind",
+    "hangs",
+    "revoked",
+    "expired"
+  ]
 }
 const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
 

@@ -9,6 +9,7 @@ import { ServiceUnavailable } from "../api/Problems.ts"
 import { clients, statement, unavailable } from "../platform/database/Database.ts"
 import { forkPeriodic } from "../platform/background/Periodic.ts"
 import { Supervisor } from "../platform/background/Supervisor.ts"
+import { listWorkers } from "../platform/background/Worker.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
@@ -18,6 +19,11 @@ const measureEvery = Duration.seconds(10)
 
 const readiness = Metric.gauge("service_ready", {
   description: "1 while a check of readiness succeeds, by check"
+})
+
+/** Every process measures it, so that it is known while no process works in the background. */
+const workers = Metric.gauge("background_workers", {
+  description: "Processes that work in the background: webhooks, retries, campaigns; those that hang are not counted"
 })
 
 export const layer = HttpRouter.use(
@@ -45,7 +51,11 @@ export const layer = HttpRouter.use(
       checked("background", progress)
     )
     if (measured) {
-      yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.ignore(checks)))
+      const counted = Effect.flatMap(statement(listWorkers(sql)), (live) =>
+        Metric.update(workers, live.filter(({ isHung }) => !isHung).length)
+      )
+      const measurements = Effect.andThen(Effect.ignore(checks), Effect.ignore(counted))
+      yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(measurements))
     }
 
     const ready = checks.pipe(

@@ -77,16 +77,13 @@ const platform = Layer.mergeAll(
   Layer.provide(NodeServices.layer)
 )
 
-const background = Layer.mergeAll(
-  Retentions.layer,
-  MoveSlots.layer,
-  Layer.provideMerge(Runner.layer, MessageLoop.layer)
-).pipe(
-  Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
-  Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer)),
-  Layer.provide(Worker.layer),
-  Layer.provide(Database.clients.workers)
-)
+const background = (role: "all" | "worker") =>
+  Layer.mergeAll(Retentions.layer, MoveSlots.layer, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
+    Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
+    Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer)),
+    Layer.provide(Worker.layer(role)),
+    Layer.provide(Database.clients.workers)
+  )
 
 const httpServer = (role: Role) =>
   Layer.unwrap(
@@ -109,7 +106,7 @@ const httpServer = (role: Role) =>
   )
 
 export const application = (role: Role) =>
-  (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background)).pipe(
+  (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background(role))).pipe(
     Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
     Layer.provideMerge(platform)
   )

@@ -6,10 +6,12 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { makeRedis } from "../faults/Redis.support.ts"
 import { startCollector } from "../faults/Collector.support.ts"
+import { hang, openShop, serve } from "../integrations/deliveries/Deliveries.support.ts"
 import { subscribe } from "../support/Events.ts"
 import { requires } from "../support/Programs.ts"
 import { progressOf } from "../../src/platform/Moves.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
+import { secretKey } from "../support/TestServer.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
 
 const Report = Schema.fromJsonString(
@@ -66,7 +68,19 @@ describe("doctor", () => {
     assert.deepStrictEqual([ended.status, ended.stderr, findingsOf(ended)], [0, "", []])
     assert.deepStrictEqual(
       reportOf(ended).map(({ check }) => check),
-      ["settings", "database", "pooler", "migrations", "clock", "keys", "work", "moves", "limiter", "telemetry"]
+      [
+        "settings",
+        "database",
+        "pooler",
+        "migrations",
+        "clock",
+        "keys",
+        "workers",
+        "work",
+        "moves",
+        "limiter",
+        "telemetry"
+      ]
     )
     assert.match(reportOf(ended)[1]?.detail ?? "", /^PostgreSQL \d+/)
     const text = yield* cli(["doctor"])
@@ -83,7 +97,7 @@ describe("doctor", () => {
   test("reports an unreachable database without its password", function* () {
     const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
     assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
-    const skipped = ["migrations", "clock", "keys", "work", "moves"].map((check) => `${check} skipped`)
+    const skipped = ["migrations", "clock", "keys", "workers", "work", "moves"].map((check) => `${check} skipped`)
     assert.deepStrictEqual(findingsOf(ended), ["database failed", ...skipped])
     assert.notInclude(ended.stdout + ended.stderr, "s3cret")
   })
@@ -157,6 +171,44 @@ describe("doctor", () => {
     assert.deepStrictEqual(yield* pasteAdvice(failing, { env }), [["webhooks list --project acme", 0]])
   })
 
+  test("names the workers and the oldest due delivery, and fails if that has no worker", function* () {
+    const server = yield* serve({ WEBHOOK_TIMEOUT: "1m" })
+    const env = { DATABASE_URL: server.databaseUrl, SECRET_KEY: secretKey }
+    const found = (ended: Ended) => reportOf(ended).find(({ check }) => check === "workers")
+    const detail = Effect.map(examine({ env }), (ended) => found(ended)?.detail ?? "")
+    assert.match(
+      yield* detail,
+      /^1 worker: [0-9a-f]+ \(all, [\d.]+, on .+; last sign \d+\.\d s ago\); nothing is overdue$/
+    )
+
+    // An endpoint that answers well, but slowly.
+    const shop = yield* openShop(server, hang)
+    yield* shop.created()
+    yield* shop.queue(20, "15 minutes")
+    const slow = found(yield* examine({ env }))
+    assert.strictEqual(slow?.status, "warning")
+    assert.match(slow?.detail ?? "", /the oldest due delivery has waited 9\d\d s; 1 endpoint is behind/)
+
+    const other = yield* TestDatabase
+    yield* run(["project", "apply", "-"], { env: at(other.url), stdin: JSON.stringify({ project }) })
+    const sql = yield* SqlClient.SqlClient
+    yield* subscribe(sql, "acme", "shop")
+    yield* sql`INSERT INTO endpoint_health (project_id, installation_id) VALUES ('acme', 'shop')`
+    yield* sql`
+      WITH event AS (
+        INSERT INTO events (project_id, id, type, data, traceparent, occurred_at) VALUES ('acme', 'evt', 'x', '{}', '', now())
+        RETURNING *
+      )
+      INSERT INTO deliveries (project_id, id, installation_id, event_id, available_at, created_at)
+      SELECT project_id, 'dlv', 'shop', id, now() - interval '90 seconds', now() FROM event`
+    assertTrouble(
+      yield* examine({ env: at(other.url) }),
+      "workers",
+      /^no worker runs; the oldest due delivery has waited (9\d|1\d\d) s$/,
+      /--role worker/
+    )
+  })
+
   describe("doctor with REDIS_URL", () => {
     requires("redis")
 
@@ -207,7 +259,7 @@ test("doctor of a database reports migrations that are missing, changed, or of a
   const next = yield* examine()
   assert.deepStrictEqual(
     [next.status, findingsOf(next)],
-    [0, ["migrations warning", "keys skipped", "work skipped", "moves skipped"]]
+    [0, ["migrations warning", "keys skipped", "workers skipped", "work skipped", "moves skipped"]]
   )
   yield* sql`INSERT INTO applied_migrations SELECT * FROM kept ON CONFLICT DO NOTHING`
   yield* sql`INSERT INTO applied_migrations (name, checksum) VALUES ('9999_later', '')`

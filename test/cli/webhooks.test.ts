@@ -150,6 +150,7 @@ const Webhook = Schema.Struct({
   eventTypes: Schema.Array(Schema.String),
   enabled: Schema.Boolean,
   disabledReason: Schema.NullOr(Schema.String),
+  state: Schema.String,
   consecutiveFailures: Schema.Int,
   lastSuccessAt: Schema.NullOr(Schema.String),
   version: Schema.Int,
@@ -211,10 +212,23 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
       endpointUrl: to.url,
       enabled: true,
       disabledReason: null,
+      state: "failing",
       consecutiveFailures: 2,
       lastSuccessAt: null,
       version: 1
     })
+  })
+
+  it.effect("are unproven until an attempt succeeds, and again when their URL changes", function* () {
+    const to = yield* receiver()
+    const { command, configure, created, finished } = yield* start(to)
+    const state = Effect.map(command("webhooks", "list"), (ended) => decodeWebhooks(documentOf(ended)).items[0]?.state)
+    assert.strictEqual(yield* state, "unproven")
+    yield* created()
+    yield* finished
+    assert.strictEqual(yield* state, "healthy")
+    yield* configure("shop", (yield* receiver()).url, 1)
+    assert.strictEqual(yield* state, "unproven")
   })
 
   it.effect("get a signed test event at once, of which nothing is stored", function* () {

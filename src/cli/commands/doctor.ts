@@ -27,8 +27,8 @@ const keys = Checks.keys.pipe(
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
-const ofRecords = Effect.all({ keys, work: Checks.work, moves: Checks.moves })
-const withoutRecords = { keys: skipped, work: skipped, moves: skipped }
+const ofRecords = Effect.all({ keys, workers: Checks.workers, work: Checks.work, moves: Checks.moves })
+const withoutRecords = { keys: skipped, workers: skipped, work: skipped, moves: skipped }
 const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
 /** Checks of the database. A check is skipped if one on which it depends is not in order. */
@@ -67,7 +67,7 @@ export const doctor = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Check settings, database, migrations, clock, keys, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
+    "Check settings, database, migrations, clock, keys, workers, what waits, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
   ),
   Command.withExamples([
     { command: `${cli} doctor` },

@@ -1,16 +1,23 @@
 /** The service: whether anything is wrong, the endpoints that fail, what needs a decision, and the charts of deliveries. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { measureQueue } from "../../integrations/deliveries/DeliveryMetrics.ts"
-import { listFailing, type FailingEndpoint, failingMax } from "../../integrations/endpoints/WebhookList.ts"
+import { countPending } from "../../integrations/deliveries/DeliveryMetrics.ts"
+import {
+  type DueEndpoint,
+  listDue,
+  listFailing,
+  type FailingEndpoint,
+  failingMax
+} from "../../integrations/endpoints/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
+import { type LiveWorker, listWorkers } from "../../platform/background/Worker.ts"
 import { plural } from "../../platform/operators/Search.ts"
-import { badge, countOf, duration, facts, failureOf, html, idLink, link, table, timeSince } from "../Html.ts"
+import { badge, countOf, duration, facts, failureOf, html, idLink, idOf, link, table, timeSince } from "../Html.ts"
 
-/** Maximum numbers of failing endpoints and of projects on the page. */
+/** Maximum numbers of endpoints in a list and of projects on the page. */
 const maxEndpoints = 20
 const maxProjects = 20
 
@@ -19,15 +26,16 @@ const overdueAfter = 5
 
 interface State {
   readonly enabled: number
+  readonly due: DueEndpoint | undefined
+  readonly workers: ReadonlyArray<LiveWorker>
   readonly failed: ReadonlyArray<FailingEndpoint>
   readonly projects: ReadonlyArray<Waiting>
-  readonly overdueSeconds: number
 }
 
 type Count = "dead" | "unknown" | "disabled" | "paused"
 
 /** Says in one sentence what is wrong, and which counts are only minimums. */
-const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string => {
+const summaryOf = ({ due, enabled, failed, projects, workers }: State): string => {
   const [longest] = failed
   const part = (of: Count, one: string, many: string) => {
     const sum = projects.reduce((sum, project) => sum + project[of], 0)
@@ -42,7 +50,11 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
       return `${countOf(total, failingMax)} of ${countOf(enabled, maxCount)} endpoints fail, the longest for ${time}`
     return `${enabled === 1 ? "the only endpoint" : `1 of ${countOf(enabled, maxCount)} endpoints`} has been failing for ${time}`
   }
+  const { behind = 0, oldestSeconds = 0 } = due ?? {}
+  const working = workers.filter(({ isHung }) => !isHung).length
   const wrong = [
+    ...(working === 0 ? ["no worker runs: nothing is sent in the background"] : []),
+    ...(behind === 0 ? [] : [plural(behind, "endpoint is behind", "endpoints are behind")]),
     ...(longest === undefined ? [] : [failing(longest)]),
     ...part("disabled", "webhook is disabled", "webhooks are disabled"),
     ...part("dead", "delivery is dead", "deliveries are dead"),
@@ -50,9 +62,9 @@ const summaryOf = ({ enabled, failed, overdueSeconds, projects }: State): string
     ...part("paused", "campaign is paused", "campaigns are paused")
   ]
   const queue =
-    overdueSeconds < overdueAfter
+    oldestSeconds < overdueAfter
       ? "nothing is overdue"
-      : `the oldest due delivery has waited ${duration(overdueSeconds)}`
+      : `the oldest due delivery has waited ${duration(oldestSeconds)}`
   const sentence = [...(wrong.length === 0 ? ["Nothing waits for an operator"] : wrong), queue].join("; ")
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }
@@ -61,26 +73,65 @@ const listed = (path: string, count: Count, status?: string) => ({
   number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 })
 
+const named = {
+  Webhook: ({ installationId: installation, name, projectId: project }: FailingEndpoint | DueEndpoint) =>
+    link("/console/webhook", { project, installation }, name),
+  Project: ({ projectId: project }: FailingEndpoint | DueEndpoint) => idLink("/console/project", { project }, project)
+}
+
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
-  const [{ depth, seconds } = { depth: 0, seconds: 0 }] = yield* measureQueue(sql, maxCount)
+  const [{ pending } = { pending: 0 }] = yield* countPending(sql, maxCount)
+  const due = yield* listDue(sql, maxEndpoints)
+  const workers = yield* listWorkers(sql)
   const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
   const failed = yield* listFailing(sql, maxEndpoints)
   const projects = yield* waiting(sql, maxProjects + 1)
   const time = timeSince(request.session.now)
-  const summary = summaryOf({ enabled, failed, projects, overdueSeconds: seconds })
+  const summary = summaryOf({ due: due[0], enabled, failed, projects, workers })
   return {
     title: "Overview",
     body: [
       html`<p class="summary" role="status">${summary}</p>`,
-      facts({ "Pending deliveries": countOf(depth, maxCount), "Oldest due delivery": `${seconds.toFixed(1)} s` }),
+      facts({
+        "Pending deliveries": countOf(pending, maxCount),
+        "Oldest due delivery": `${(due[0]?.oldestSeconds ?? 0).toFixed(1)} s`
+      }),
+      table(
+        "Workers, the oldest first",
+        {
+          Worker: ({ id }) => idOf(id),
+          Role: ({ role }) => role,
+          Version: ({ version }) => version,
+          Host: ({ host }) => host,
+          Since: ({ startedAt }) => time(startedAt),
+          "Last sign": ({ isHung, silentSeconds }) =>
+            html`${silentSeconds < 1 ? "now" : `${duration(silentSeconds)} ago`} ${isHung ? badge("hangs") : ""}`
+        },
+        workers,
+        "No worker runs. Start a process with --role worker or --role all."
+      ),
+      ...(due[0]?.behind
+        ? [
+            html`<h2>Endpoints that are behind</h2>`,
+            table(
+              `Endpoints that ask for no pause and have a delivery due for more than a minute, the longest first, at most ${maxEndpoints}`,
+              {
+                ...named,
+                "In flight": { number: ({ inFlight }) => inFlight },
+                "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
+                "Oldest due delivery": { number: ({ dueSeconds }) => duration(dueSeconds) }
+              },
+              due.filter(({ condition }) => condition === "behind"),
+              ""
+            )
+          ]
+        : []),
       html`<h2>Endpoints that fail</h2>`,
       table(
         `Failing endpoints, the longest first, at most ${maxEndpoints}`,
         {
-          Webhook: ({ installationId: installation, name, projectId: project }) =>
-            link("/console/webhook", { project, installation }, name),
-          Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
-          State: ({ state }) => badge(state),
+          ...named,
+          State: ({ condition }) => badge(condition),
           "Failing since": ({ failingSince }) => time(failingSince),
           "Last failure": failureOf,
           Waiting: {

@@ -19,7 +19,7 @@ export const project = projectPage(
         Installation: ({ installationId: id }) =>
           idLink("/console/webhook", { project: project.id, installation: id }, id),
         Name: ({ name }) => name,
-        State: ({ enabled, state }) => badge(enabled ? state : "disabled"),
+        State: ({ condition, enabled }) => badge(enabled ? condition : "disabled"),
         "Failures in a row": ({ failures }) => failures,
         "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
         Endpoint: ({ endpointUrl }) => endpointUrl

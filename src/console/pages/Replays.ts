@@ -29,7 +29,7 @@ export const replays = projectPage(
           if (state !== "running" || webhook === undefined) return null
           const until =
             webhook.state === "parked" ? webhook.parkedUntil : webhook.state === "resting" ? webhook.restingUntil : null
-          return html`${badge(webhook.state)}${until === null ? "" : html` until ${time(until)}`}`
+          return html`${badge(webhook.condition)}${until === null ? "" : html` until ${time(until)}`}`
         },
         Events: ({ eventTypes, since, status, until }) =>
           html`${status}${eventTypes.length === 0 ? "" : `: ${eventTypes.join(", ")}`}, since ${time(since)} and before

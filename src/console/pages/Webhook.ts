@@ -40,7 +40,7 @@ export const webhook = projectPage(
         }),
         html`<h2>Health</h2>`,
         facts({
-          State: badge(row.state),
+          State: badge(row.condition),
           "Failures in a row": row.failures,
           "Failing since": time(row.failingSince) ?? undefined,
           "Last success": time(row.lastSuccessAt) ?? "never",

@@ -3,6 +3,7 @@ import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
 import { atZero, MetricsEnabled } from "../../platform/telemetry/MetricsEnabled.ts"
+import { listDue } from "../endpoints/WebhookList.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
 import type { Move } from "./States.ts"
 
@@ -23,7 +24,11 @@ const depth = Metric.gauge("webhook_queue_depth", {
 })
 
 const oldest = Metric.gauge("webhook_oldest_due_seconds", {
-  description: "For how long the oldest due delivery has waited, of healthy endpoints that may get one"
+  description: "For how long the oldest due delivery has waited, whatever its endpoint does"
+})
+
+const behind = Metric.gauge("webhook_endpoints_behind", {
+  description: "Endpoints with a delivery that has been due for more than a minute, though no answer asked for a pause"
 })
 
 const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
@@ -76,28 +81,12 @@ export const countResults = (results: ReadonlyArray<Result>) =>
 export const countDead = (outcome: "disabled" | "expired", count: number) =>
   Metric.update(Metric.withAttributes(deliveries, { outcome }), count)
 
-/**
- * Counts pending deliveries, up to `limit`, and measures for how many seconds the oldest due delivery has waited. The second
- * value leaves out suspect endpoints. It also leaves out endpoints to which nothing may be sent: their `claim_at` is null or in
- * the future. Both values leave out projects whose background work is stopped by a move.
- */
-export const measureQueue = (sql: SqlClient.SqlClient, limit: number) =>
-  sql<{ readonly depth: number; readonly seconds: number }>`
-    SELECT
-      (SELECT count(*)::int FROM (
-        SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' AND ${isAwake(sql, "project_id")} LIMIT ${limit}::int
-      ) AS counted) AS depth,
-      coalesce((
-        SELECT max(extract(epoch FROM now() - available_at)) FROM (
-          SELECT project_id, installation_id, open_from FROM endpoint_health
-          WHERE claim_at <= now() AND NOT suspect AND ${isAwake(sql, "project_id")} ORDER BY claim_at LIMIT 1000
-        ) due, LATERAL (
-          SELECT available_at FROM deliveries
-          WHERE project_id = due.project_id AND installation_id = due.installation_id
-            AND finished_at IS NULL AND available_at >= open_from AND status = 'pending'
-          ORDER BY available_at, id LIMIT 1
-        ) first
-      ), 0)::float8 AS seconds`
+/** Counts pending deliveries, up to `limit`, except in projects whose background work is stopped by a move. */
+export const countPending = (sql: SqlClient.SqlClient, limit: number) =>
+  sql<{ readonly pending: number }>`
+    SELECT count(*)::int AS pending FROM (
+      SELECT FROM deliveries WHERE finished_at IS NULL AND status = 'pending' AND ${isAwake(sql, "project_id")} LIMIT ${limit}::int
+    ) AS counted`
 
 const measureReplays = (sql: SqlClient.SqlClient) => sql<{ readonly seconds: number }>`
   SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS seconds
@@ -109,9 +98,11 @@ const measureSnapshots = (sql: SqlClient.SqlClient) => sql<{ readonly seconds: n
   FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()`
 
 export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const [queue] = yield* measureQueue(sql, maxDepth)
-  yield* Metric.update(depth, queue?.depth ?? 0)
-  yield* Metric.update(oldest, queue?.seconds ?? 0)
+  const [queue] = yield* countPending(sql, maxDepth)
+  yield* Metric.update(depth, queue?.pending ?? 0)
+  const [first] = yield* listDue(sql, 1)
+  yield* Metric.update(oldest, first?.oldestSeconds ?? 0)
+  yield* Metric.update(behind, first?.behind ?? 0)
   const [replays] = yield* measureReplays(sql)
   yield* Metric.update(replayAge, replays?.seconds ?? 0)
   const [snapshots] = yield* measureSnapshots(sql)

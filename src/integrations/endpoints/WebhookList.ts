@@ -12,8 +12,12 @@ type Health = Webhook["health"]
 /** The last failure of an endpoint. A failure that an earlier version of the service has stored lacks `responseBody`. */
 type Failure = NonNullable<Health["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
 
+/** What operators are told of an endpoint: the state of the API, but `behind` and `unproven` where these say more. */
+type Condition = Exclude<Health["state"], "unused"> | "behind" | "unproven"
+
 export interface Listed
   extends Omit<Webhook, "secrets" | "health">, Pick<Health, "state" | "failingSince" | "lastSuccessAt"> {
+  readonly condition: Condition
   /** The name of the installation. */
   readonly name: string
   readonly failures: number
@@ -35,6 +39,19 @@ const state = `CASE
   WHEN resting_until > now() THEN 'resting'
   WHEN failures > 0 THEN 'failing'
   ELSE 'healthy'
+END`
+
+/**
+ * An SQL condition over `endpoint_health` and `due`, the time at which the endpoint's first delivery was due: the delivery has
+ * waited for more than a minute although the answers of the endpoint asked for no pause. The endpoint is slow, or no worker sends.
+ */
+const isBehind = `(due IS NOT NULL AND greatest(due, parked_until, resting_until) < now() - interval '1 minute')`
+
+/** An SQL expression: the `Condition`. An endpoint is unproven while no attempt has succeeded since its webhook was changed. */
+const condition = `CASE
+  WHEN ${isBehind} THEN 'behind'
+  WHEN failures = 0 AND coalesce(last_success_at < webhooks.updated_at, true) THEN 'unproven'
+  ELSE ${state}
 END`
 
 /**
@@ -62,7 +79,18 @@ const columns = `${selectList({
   inFlight: "in_flight",
   parkedUntil: ["parked_until", "timestamptz"],
   restingUntil: ["resting_until", "timestamptz"]
-})}, ${state} AS state`
+})}, ${state} AS state, ${condition} AS condition`
+
+/** The pending and leased deliveries of a webhook, in the order of the index `deliveries_open`. */
+const open = (more: string) => `FROM deliveries
+  WHERE deliveries.project_id = health.project_id AND deliveries.installation_id = health.installation_id
+    AND finished_at IS NULL AND available_at >= health.open_from ${more}
+  ORDER BY available_at, deliveries.id`
+
+/** The earliest due time of the pending deliveries. If all open deliveries are in flight, their earliest due time. */
+const due = `(
+  SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
+)`
 
 export const list = (
   sql: SqlClient.SqlClient,
@@ -75,7 +103,7 @@ export const list = (
     OFFSET 0
   ) health, LATERAL (
     SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
-  ) installations
+  ) installations, LATERAL ${sql.literal(due)} queue
   WHERE webhooks.project_id = ${projectId} AND ${which}
   ORDER BY webhooks.installation_id LIMIT ${limit}::int`
 
@@ -109,6 +137,37 @@ export const listFailing = (sql: SqlClient.SqlClient, limit: number) => sql<Fail
   ) installations, LATERAL ${sql.literal(due)} queue
   ORDER BY failing_since, webhooks.project_id, webhooks.installation_id`
 
+export interface DueEndpoint extends Listed {
+  readonly projectId: ProjectId
+  /** For how many seconds the first delivery has been due. */
+  readonly dueSeconds: number
+  /** The `dueSeconds` of the delivery that has waited longest of all, whatever its endpoint does. */
+  readonly oldestSeconds: number
+  /** The number of endpoints that are behind. */
+  readonly behind: number
+}
+
+/** Maximum number of endpoints that `listDue` reads. */
+const endpointsMax = 100_000
+
+/** Lists endpoints with a due delivery: first those that are behind, then by its due time. */
+export const listDue = (sql: SqlClient.SqlClient, limit: number) => sql<DueEndpoint>`
+  SELECT webhooks.project_id AS "projectId", ${sql.literal(columns)}, extract(epoch FROM now() - due)::float8 AS "dueSeconds",
+    extract(epoch FROM now() - oldest)::float8 AS "oldestSeconds", behind
+  FROM (
+    SELECT *, min(due) OVER () AS oldest, (count(*) FILTER (WHERE ${sql.literal(isBehind)}) OVER ())::int AS behind
+    FROM (
+      SELECT * FROM endpoint_health ORDER BY project_id, installation_id LIMIT ${endpointsMax}::int
+    ) health, LATERAL (SELECT available_at AS due ${sql.literal(open("AND status = 'pending'"))} LIMIT 1) queue
+    WHERE due <= now() AND ${isAwake(sql, "project_id")}
+    ORDER BY ${sql.literal(isBehind)} DESC, due, project_id, installation_id LIMIT ${limit}::int
+  ) health, LATERAL (
+    SELECT * FROM webhooks WHERE project_id = health.project_id AND installation_id = health.installation_id OFFSET 0
+  ) webhooks, LATERAL (
+    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
+  ) installations
+  ORDER BY ${sql.literal(isBehind)} DESC, due, webhooks.project_id, webhooks.installation_id`
+
 const secret = jsonObject(
   {
     createdAt: ["created_at", "timestamptz"],
@@ -116,12 +175,6 @@ const secret = jsonObject(
   },
   "secret"
 )
-
-/** The pending and leased deliveries of a webhook, in the order of the index `deliveries_open`. */
-const open = (more: string) => `FROM deliveries
-  WHERE deliveries.project_id = webhooks.project_id AND deliveries.installation_id = webhooks.installation_id
-    AND finished_at IS NULL AND available_at >= health.open_from ${more}
-  ORDER BY available_at, deliveries.id`
 
 /**
  * Two columns over `webhooks`, `health` and `queue`: the number of open deliveries, at most `pendingMax`, and the time of the
@@ -137,11 +190,6 @@ const secrets = `(
     WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id AND retires_at > now()
   ) secret
 ) AS secrets`
-
-/** The earliest due time of the pending deliveries. If all open deliveries are in flight, their earliest due time. */
-const due = `(
-  SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
-)`
 
 export const details =
   (sql: SqlClient.SqlClient): LookupStatement<Details> =>
@@ -164,6 +212,7 @@ export const itemOf = (webhook: Listed) => ({
   eventTypes: webhook.eventTypes,
   enabled: webhook.enabled,
   disabledReason: webhook.disabledReason,
+  state: webhook.condition,
   consecutiveFailures: webhook.failures,
   lastSuccessAt: webhook.lastSuccessAt,
   version: webhook.version

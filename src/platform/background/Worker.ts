@@ -25,6 +25,8 @@ import { PgClient } from "@effect/sql-pg"
 import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { randomBytes } from "node:crypto"
+import { hostname } from "node:os"
+import manifest from "../../../package.json" with { type: "json" }
 import { clients } from "../database/Database.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { Supervisor } from "./Supervisor.ts"
@@ -56,11 +58,15 @@ export class Worker extends Context.Service<
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
   }
 >()("developer-api/platform/background/Worker") {
-  static readonly layer = Layer.effect(
-    Worker,
-    Effect.suspend(() => make)
-  )
+  static readonly layer = (role: Role) =>
+    Layer.effect(
+      Worker,
+      Effect.suspend(() => make(role))
+    )
 }
+
+/** What a process with a worker does besides: `all` also serves the API. */
+type Role = "all" | "worker"
 
 /** The first 16 bits of each worker's id. `isFirst` ignores ids that begin with other bits: they are locks of other programs. */
 const mark = 0x5d61n
@@ -77,11 +83,43 @@ const liveAtPrimary = (sql: SqlClient.SqlClient) =>
  * programs.
  */
 const liveIds = (sql: SqlClient.SqlClient) => sql`
-  SELECT (classid::bigint << 32) | objid::bigint AS id FROM pg_locks
+  SELECT (classid::bigint << 32) | objid::bigint AS id, pid FROM pg_locks
   WHERE locktype = 'advisory' AND objsubid = 2 AND granted
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-const make = Effect.gen(function* () {
+/** Time without a heartbeat after which a worker that still has its lock counts as hung. */
+const hungAfter = stalledAfter
+
+/** What the session of a worker is called: its role, its version, and the name of its host. PostgreSQL keeps 63 bytes. */
+const sessionNameOf = (role: Role) => `developer-api worker ${role} ${manifest.version} ${hostname()}`.slice(0, 63)
+
+export interface LiveWorker {
+  readonly id: string
+  readonly role: string
+  readonly version: string
+  readonly host: string
+  readonly startedAt: Date
+  /** Seconds since the last heartbeat, which each live worker sends every `heartbeatEvery`. */
+  readonly silentSeconds: number
+  readonly isHung: boolean
+}
+
+/** Lists the workers that hold their lock in this database, the oldest first. */
+export const listWorkers = (sql: SqlClient.SqlClient) => sql<LiveWorker>`
+  SELECT to_hex(id) AS id, coalesce(word[3], 'unknown') AS role, coalesce(word[4], 'unknown') AS version,
+    coalesce(word[5], 'unknown') AS host, "startedAt", "silentSeconds",
+    "silentSeconds" > ${Duration.toSeconds(hungAfter)}::float8 AS "isHung"
+  FROM (
+    -- A session that was lost may hold the lock beside the one that replaced it.
+    SELECT DISTINCT ON (live.id) live.id, string_to_array(application_name, ' ') AS word, backend_start AS "startedAt",
+      greatest(0, extract(epoch FROM clock_timestamp() - state_change))::float8 AS "silentSeconds"
+    FROM (${liveIds(sql)}) AS live JOIN pg_stat_activity USING (pid)
+    WHERE live.id >> 47 = ${String(mark)}::bigint
+    ORDER BY live.id, backend_start DESC
+  ) worker
+  ORDER BY "startedAt", id`
+
+const make = Effect.fnUntraced(function* (role: Role) {
   /** The client that claims. */
   const claims = Context.get(yield* Layer.build(clients.workers), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
@@ -108,7 +146,8 @@ const make = Effect.gen(function* () {
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
     const client = Context.get(yield* Layer.build(Layer.fresh(clients.worker)), PgClient.PgClient)
     const [high, low] = [Number(id >> 32n), Number(BigInt.asIntN(32, id))]
-    yield* client`SELECT pg_advisory_lock_shared(${high}::int, ${low}::int)`
+    yield* client`
+      SELECT pg_advisory_lock_shared(${high}::int, ${low}::int), set_config('application_name', ${sessionNameOf(role)}, false)`
     const beat = Effect.andThen(heartbeat(client), heartbeat(claims))
     yield* beat
     aliveSince = clock.monotonicTimeNanosUnsafe()
@@ -139,6 +178,6 @@ const make = Effect.gen(function* () {
     isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) =>
       aliveSince === undefined || !isOlder(aliveSince, graceAfterStart)
         ? sql`false`
-        : sql`(${column} <> ALL(${recent()}::bigint[]) AND ${column} NOT IN (${liveIds(sql)}))`
+        : sql`(${column} <> ALL(${recent()}::bigint[]) AND ${column} NOT IN (SELECT id FROM (${liveIds(sql)}) AS live))`
   }
 })

@@ -3,17 +3,19 @@ import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Layer, Logger, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
-import { Worker } from "../../../src/platform/background/Worker.ts"
+import { listWorkers, Worker } from "../../../src/platform/background/Worker.ts"
 import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { untilRows } from "../../support/Waiting.ts"
+import { hostname } from "node:os"
+import manifest from "../../../package.json" with { type: "json" }
 
 const quiet = Logger.layer([])
 
 /** Starts another worker, like that of another process; it ends with the scope. */
 const worker = Effect.gen(function* () {
   const { url } = yield* TestDatabase
-  const layer = Worker.layer.pipe(
+  const layer = Worker.layer("worker").pipe(
     Layer.provideMerge(Supervisor.layer),
     Layer.provide(Layer.succeed(DatabaseUrl, url)),
     Layer.provide(quiet)
@@ -81,6 +83,30 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     // One of three, as a busy machine delays any of them.
     const took = yield* Effect.repeat(untilDead, { times: 2, until: (millis) => millis < 3_000 })
     assert.isBelow(took, 3_000)
+  })
+
+  it.effect("is listed with its role, version, host and last sign, from which one that hangs is told", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const listed = (id: bigint) =>
+      Effect.map(Effect.orDie(listWorkers(sql)), (live) => live.filter((worker) => worker.id === id.toString(16)))
+    const scope = yield* Scope.make()
+    const { id } = yield* Scope.provide(worker, scope)
+    const [first] = yield* listed(id)
+    assert.containsSubset(first, { role: "worker", version: manifest.version, isHung: false })
+    assert.isTrue(hostname().startsWith(first?.host ?? assert.fail()))
+    // Its sign is renewed without its doing anything.
+    yield* untilRows(listed(id), ([now]) => now !== undefined && now.silentSeconds < 0.4)
+    yield* Scope.close(scope, yield* Effect.exit(Effect.void))
+    yield* untilRows(listed(id), (rows) => rows.length === 0)
+
+    // A session that holds the lock of a worker, and then does nothing more. It is never the first.
+    const silent = (0x5d61n << 47n) | ((1n << 47n) - 1n)
+    const connection = yield* Effect.orDie(sql.reserve)
+    const run = (name: string) =>
+      Effect.orDie(connection.execute(`SELECT ${name}(($1::bigint >> 32)::int, -1)`, [String(silent)], undefined))
+    yield* run("pg_advisory_lock_shared")
+    yield* untilRows(listed(silent), ([worker]) => worker?.isHung === true)
+    yield* run("pg_advisory_unlock_shared")
   })
 
   it.effect("is the first if it has the lowest id of those that are alive", function* () {

@@ -3,7 +3,8 @@ import { type Cause, Clock, Context, Duration, Effect, Layer, Option, Redacted, 
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/MoveSlots.ts"
-import { listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
+import { listDue, listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
+import { listWorkers } from "../../../platform/background/Worker.ts"
 import * as Database from "../../../platform/database/Database.ts"
 import { migrationStatus } from "../../../platform/database/Migrations.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
@@ -243,6 +244,38 @@ export const work = Effect.gen(function* () {
     ? ok("nothing waits for an operator")
     : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
+
+/** A delivery that is due for longer is overdue, in seconds. */
+const overdueAfter = 5
+
+/** Checks that a worker runs, that none hangs, and that the deliveries that may be sent are sent. */
+export const workers = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const live = yield* listWorkers(sql)
+  const [first] = yield* listDue(sql, 1)
+  const { behind = 0, oldestSeconds = 0 } = first ?? {}
+  const isOverdue = oldestSeconds >= overdueAfter
+  const queue = isOverdue ? `the oldest due delivery has waited ${Math.floor(oldestSeconds)} s` : "nothing is overdue"
+  const start = "Start a process with --role worker or --role all."
+  if (live.length === 0) {
+    return isOverdue ? failed(`no worker runs; ${queue}`, start) : ok(`no worker runs now; ${queue}`)
+  }
+  const named = live.map(
+    ({ host, id, role, silentSeconds, version }) =>
+      `${id} (${role}, ${version}, on ${host}; last sign ${silentSeconds.toFixed(1)} s ago)`
+  )
+  const found = `${plural(live.length, "worker", "workers")}: ${named.join(", ")}; ${queue}`
+  const hung = live.filter(({ isHung }) => isHung)
+  if (hung.length > 0) {
+    return failed(found, `Restart ${hung.map(({ host, id }) => `${id} on ${host}`).join(", ")}: it gives no sign.`)
+  }
+  return behind === 0 || first === undefined
+    ? ok(found)
+    : warning(
+        `${found}; ${plural(behind, "endpoint is", "endpoints are")} behind, though no answer asks for a pause`,
+        `Run \`${cli} webhooks list --project ${first.projectId}\`: an endpoint may be slow. Else start more workers.`
+      )
+}).pipe(Effect.catchCause(failure("Read the database's log: workers and deliveries can't be read.")))
 
 /**
  * Checks that no project is being moved, and that no move has left a replication slot. PostgreSQL keeps its log for each slot until the
