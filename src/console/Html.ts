@@ -1,12 +1,10 @@
-/** The elements of pages. `html` escapes every interpolated value, except the results of `html`. */
+/** The elements of pages. */
 import { Record } from "effect"
-import { html, raw } from "hono/html"
 import type { ActionName } from "../project/Actions.ts"
 import { plural } from "../platform/operators/Search.ts"
+import { type Html, html } from "./Template.ts"
 
-export { html }
-
-export type Html = ReturnType<typeof html>
+export { type Html, html }
 
 /** The content of a table cell; null is shown as a dash. */
 export type Cell = Html | string | number | null
@@ -185,7 +183,7 @@ export const select = (label: string, name: string, options: Options, chosen: st
     <select name="${name}">
       ${any === "" ? "" : html`<option value="">${any}</option>`}
       ${options.map(
-        (value) => html`<option value="${value}" ${raw(value === chosen ? "selected" : "")}>${value}</option>`
+        (value) => html`<option value="${value}" ${value === chosen ? html`selected` : ""}>${value}</option>`
       )}
     </select></label
   >`

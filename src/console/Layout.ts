@@ -53,14 +53,12 @@ export const pageResponse = (
   content: Cell | ReadonlyArray<Html>,
   status = 200
 ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
-  Effect.map(
-    Effect.promise(async () => String(await layout(head, content))),
-    (text) => {
-      const response = HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers })
-      const { session, url } = head
-      return url === undefined || session?.notice === undefined ? response : withoutNotice(response, url)
-    }
-  )
+  Effect.sync(() => {
+    const text = String(layout(head, content))
+    const response = HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers })
+    const { session, url } = head
+    return url === undefined || session?.notice === undefined ? response : withoutNotice(response, url)
+  })
 
 const layout = ({ project, session, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
   const refresh = url === undefined ? undefined : refreshOf(url)

@@ -19,8 +19,9 @@ const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
 const attempt = mutating("platform/mutations/Attempt.ts", "contract/Walk.keys")
 
 export const domains = [
-  addresses('special.has(address) && !reachable.has(address) ? "refused"', 'special.has(address) ? "refused"'),
-  addresses("if (starts(0x2002))", "if (false)"),
+  addresses("has(reachable, address) || ", ""),
+  addresses("has(sixToFour, address)", "false"),
+  addresses("NetAddress.isIpv4Mapped(address) || ", ""),
   mutating("integrations/endpoints/EndpointUrl.ts", "integrations/endpoints/EndpointUrl")(
     'url.href.includes("#")',
     'url.hash !== ""'

@@ -2,17 +2,14 @@
  * Checks whether a delivery may connect to an address. The address must be globally reachable according to IANA's
  * special-purpose registries, or be in a network that the operator has allowed.
  */
-import { Option } from "effect"
-import { BlockList, isIP, isIPv4, isIPv6 } from "node:net"
+import { Option, Result } from "effect"
+import { IpInterface, IpNetwork, NetAddress } from "effect/net"
 
 /** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */
 export type AddressClass = "public" | "allowed" | "refused"
 
-/** A set of networks, such as those of `WEBHOOK_ALLOWED_NETWORKS`. */
-export interface AllowedNetworks {
-  readonly isEmpty: boolean
-  readonly has: (address: string) => boolean
-}
+/** Networks such as those of `WEBHOOK_ALLOWED_NETWORKS`. */
+export type Networks = ReadonlyArray<IpNetwork.IpNetwork>
 
 /**
  * The networks that the IANA IPv4 Special-Purpose Address Registry does not define as globally reachable
@@ -67,77 +64,54 @@ const reachableIPv6 = [
   "2001:30::/28" // drone remote id
 ]
 
-/** Keeps a list for each family, because a BlockList applies `::/0` to IPv4 as well. */
-const listOf = (networks: ReadonlyArray<Network>): AllowedNetworks => {
-  const lists = { ipv4: new BlockList(), ipv6: new BlockList() }
-  for (const { address, family, prefix } of networks) lists[family].addSubnet(address, prefix, family)
-  return {
-    isEmpty: networks.length === 0,
-    has: (address) => (isIPv4(address) ? lists.ipv4.check(address, "ipv4") : lists.ipv6.check(address, "ipv6"))
-  }
-}
+/**
+ * Parses networks, which the settings have validated: `10.0.0.0/8`, `fd00::/8`, or a single address. Bits beyond the prefix are
+ * ignored.
+ */
+export const networksOf = (texts: ReadonlyArray<string>): Networks =>
+  texts.flatMap((text) =>
+    Result.match(IpInterface.fromString(text), {
+      onSuccess: (found) => [IpNetwork.fromInterface(found)],
+      onFailure: () => []
+    })
+  )
 
-interface Network {
-  readonly address: string
-  readonly prefix: number
-  readonly family: "ipv4" | "ipv6"
-}
+const has = (networks: Networks, address: NetAddress.IpAddress) =>
+  networks.some((network) => IpNetwork.contains(network, address))
 
-/** Parses `10.0.0.0/8`, `fd00::/8`, or a single address. Bits beyond the prefix are ignored. */
-const parseNetwork = (text: string): Option.Option<Network> => {
-  const [, address = "", digits] = /^([0-9A-Fa-f:.]+)(?:\/([0-9]{1,3}))?$/.exec(text) ?? []
-  const version = isIP(address)
-  const bits = version === 4 ? 32 : 128
-  const prefix = digits === undefined ? bits : Number(digits)
-  if (version === 0 || prefix > bits) return Option.none()
-  return Option.some({ address, prefix, family: version === 4 ? "ipv4" : "ipv6" })
-}
-
-/** Parses networks in CIDR notation, which the settings have validated. An empty list allows only public addresses. */
-export const networksOf = (networks: ReadonlyArray<string>): AllowedNetworks => listOf(known(networks))
-
-const known = (networks: ReadonlyArray<string>) => networks.flatMap((text) => Option.toArray(parseNetwork(text)))
-
-const special = listOf(known([...specialIPv4, ...specialIPv6]))
-const reachable = listOf(known([...reachableIPv4, ...reachableIPv6]))
-const unicast = listOf(known(unicastIPv6))
+const special = networksOf([...specialIPv4, ...specialIPv6])
+const reachable = networksOf([...reachableIPv4, ...reachableIPv6])
+const unicast = networksOf(unicastIPv6)
 
 /**
  * Classifies an IPv4 or IPv6 address (without brackets). An IPv6 address that embeds an IPv4 address (IPv4-mapped, NAT64,
  * 6to4) has the class of the IPv4 address, so an allowed IPv4 network also allows these forms. Text that is no address is
- * refused.
+ * refused, and so is one with a zone (`fe80::1%eth0`), which no public address has.
  */
-export const classify = (address: string, allowed: AllowedNetworks): AddressClass => {
-  if (isIPv4(address)) {
-    if (allowed.has(address)) return "allowed"
-    return special.has(address) && !reachable.has(address) ? "refused" : "public"
-  }
-  // The URL parser returns the canonical form of every spelling. It rejects zones (`fe80::1%eth0`), which no public address has.
-  const canonical = isIPv6(address) ? URL.parse(`http://[${address}]/`)?.hostname.slice(1, -1) : undefined
-  if (canonical === undefined) return "refused"
-  if (allowed.has(canonical)) return "allowed"
-  return Option.match(embedded(canonical), {
-    onSome: (ipv4) => classify(ipv4, allowed),
-    onNone: () =>
-      unicast.has(canonical) && (reachable.has(canonical) || !special.has(canonical)) ? "public" : "refused"
+export const classify = (text: string, allowed: Networks): AddressClass =>
+  Result.match(NetAddress.ipFromString(text), {
+    onSuccess: (address) => classOf(address, allowed),
+    onFailure: () => "refused"
+  })
+
+const classOf = (address: NetAddress.IpAddress, allowed: Networks): AddressClass => {
+  if (has(allowed, address)) return "allowed"
+  const isPublic = has(reachable, address) || !has(special, address)
+  if (NetAddress.isIpv4Address(address)) return isPublic ? "public" : "refused"
+  return Option.match(embedded(address), {
+    onSome: (ipv4) => classOf(ipv4, allowed),
+    onNone: () => (has(unicast, address) && isPublic ? "public" : "refused")
   })
 }
 
 /** Returns the IPv4 address in `::ffff:0:0/96` (RFC 4291), `64:ff9b::/96` (RFC 6052) or `2002::/16` (RFC 3056). */
-const embedded = (canonical: string): Option.Option<string> => {
-  const groups = groupsOf(canonical)
-  const starts = (...start: ReadonlyArray<number>) => start.every((group, i) => groups[i] === group)
-  if (starts(0, 0, 0, 0, 0, 0xffff) || starts(0x64, 0xff9b, 0, 0, 0, 0)) return Option.some(dotted(groups.slice(6)))
-  if (starts(0x2002)) return Option.some(dotted(groups.slice(1, 3)))
-  return Option.none()
+const embedded = (address: NetAddress.Ipv6Address): Option.Option<NetAddress.Ipv4Address> => {
+  const bytes = NetAddress.ipv6ToOctets(address)
+  const at = (start: number) =>
+    Option.some(NetAddress.ipv4FromBytesUnsafe(Uint8Array.from(bytes.slice(start, start + 4))))
+  if (NetAddress.isIpv4Mapped(address) || has(nat64, address)) return at(12)
+  return has(sixToFour, address) ? at(2) : Option.none()
 }
 
-const dotted = (groups: ReadonlyArray<number>) => groups.flatMap((group) => [group >> 8, group & 0xff]).join(".")
-
-/** Returns the eight groups of an address in canonical form (RFC 5952), where `::` stands for groups of zeros. */
-const groupsOf = (canonical: string): ReadonlyArray<number> => {
-  const [head = [], tail = []] = canonical
-    .split("::")
-    .map((part) => (part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16))))
-  return [...head, ...Array.from({ length: 8 - head.length - tail.length }, () => 0), ...tail]
-}
+const nat64 = networksOf(["64:ff9b::/96"])
+const sixToFour = networksOf(["2002::/16"])

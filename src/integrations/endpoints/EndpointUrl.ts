@@ -2,7 +2,7 @@
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
 import { hostOf } from "../../platform/outbound/Names.ts"
-import { type AllowedNetworks, classify, type AddressClass } from "./Addresses.ts"
+import { type Networks, classify, type AddressClass } from "./Addresses.ts"
 
 /** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
 export interface Endpoint {
@@ -17,7 +17,7 @@ export interface Endpoint {
  * message for people. Plain `http` to a host name is accepted if `allowed` is not empty. Each delivery then checks that the
  * address of the host is in an allowed network.
  */
-export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Result<Endpoint, string> => {
+export const checkEndpoint = (text: string, allowed: Networks): Result.Result<Endpoint, string> => {
   const url = URL.parse(text)
   if (url === null) return Result.fail("The endpoint URL can't be read.")
   if (url.protocol !== "https:" && url.protocol !== "http:") return Result.fail("The endpoint URL must use https.")
@@ -26,7 +26,7 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   if (url.href.includes("#")) return Result.fail("The endpoint URL must not have a fragment.")
   const host = hostOf(url)
   const isAddress = isIP(host) !== 0
-  const addressClass = isAddress ? classify(host, allowed) : allowed.isEmpty ? "public" : "allowed"
+  const addressClass = isAddress ? classify(host, allowed) : allowed.length === 0 ? "public" : "allowed"
   if (addressClass === "refused")
     return Result.fail(
       "The endpoint's address is neither public nor one that the operator allows (WEBHOOK_ALLOWED_NETWORKS)."
@@ -35,7 +35,7 @@ export const checkEndpoint = (text: string, allowed: AllowedNetworks): Result.Re
   return Result.succeed({ url, host, isAddress })
 }
 
-export const endpointFault = (text: string, allowed: AllowedNetworks): Option.Option<string> =>
+export const endpointFault = (text: string, allowed: Networks): Option.Option<string> =>
   Result.getFailure(checkEndpoint(text, allowed))
 
 /** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */

@@ -11,7 +11,7 @@ import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../../pl
 import { ownNetworks, ownPorts } from "../../platform/outbound/OwnPorts.ts"
 import { cacheAddresses, type Resolve, resolveName } from "../../platform/outbound/Names.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { type AllowedNetworks, classify, networksOf } from "./Addresses.ts"
+import { type Networks, classify, networksOf } from "./Addresses.ts"
 import { checkEndpoint, mayConnect } from "./EndpointUrl.ts"
 import { textOf } from "./Sender/AnswerText.ts"
 
@@ -19,7 +19,7 @@ interface SenderConfig {
   /** Maximum duration from the resolution of the name to the end of the answer (`WEBHOOK_TIMEOUT`). */
   readonly timeout: Duration.Duration
   /** Networks that may be called though not public (`WEBHOOK_ALLOWED_NETWORKS`). */
-  readonly allowed: AllowedNetworks
+  readonly allowed: Networks
   /** Whether answers from these networks are kept (`WEBHOOK_KEEP_ALLOWED_ANSWERS`). Default: no. */
   readonly keepAllowedAnswers?: boolean
   /** Whether a port of this machine is one of the service, which is never called. Default: none is. */
