@@ -8,8 +8,7 @@ import { Access } from "./Access.ts"
 import { DeveloperBearer } from "./Authentication.ts"
 import { introduction } from "./Document/Introduction.ts"
 import { completeParameters, descriptionOf, flat } from "./Document/Parameters.ts"
-import { exampleProblems } from "./Document/ProblemExamples.ts"
-import { completeProblems, describeProblems, type ProblemSchemas, renameToCodes } from "./Document/Problems.ts"
+import { completeProblems, describeProblems, exampleProblems, renameToCodes } from "./Document/Problems.ts"
 import { Examples, exemplify } from "./schema/Examples.ts"
 import { webhooks, webhookSchemas } from "./integrations/WebhooksDocument.ts"
 
@@ -51,13 +50,13 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
 ): HttpApi.HttpApi<Id, Groups> =>
   api.annotate(OpenApi.Transform, (document) => {
     if (!isSpec(document)) return document
-    const problems = completeProblems(document.components.schemas)
+    completeProblems(document.components.schemas)
     HttpApi.reflect(api, {
       onGroup: () => {},
       onEndpoint: ({ endpoint }) => {
         const path = document.paths[endpoint.path.replace(/:([A-Za-z]+)/g, "{$1}")]
         const operation = Object.entries(path ?? {}).find(([method]) => method === endpoint.method.toLowerCase())?.[1]
-        if (operation !== undefined && "responses" in operation) complete(operation, endpoint, problems)
+        if (operation !== undefined && "responses" in operation) complete(operation, endpoint)
       }
     })
     const base = document.servers?.[0]?.url.replace(/\/$/, "") ?? ""
@@ -70,11 +69,7 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
     )
   })
 
-const complete = (
-  operation: OpenApi.OpenAPISpecOperation,
-  { annotations, identifier: name }: HttpApiEndpoint.Top,
-  problems: ProblemSchemas
-) => {
+const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identifier: name }: HttpApiEndpoint.Top) => {
   const access = Context.getUnsafe(annotations, Access)
   operation.operationId = name
   operation.security = [{ DeveloperBearer: [] }]
@@ -95,8 +90,8 @@ const complete = (
       exemplify(response.content, { [name]: answer })
       response.description = "Success."
     } else {
-      response.description = describeProblems(problems, response)
-      exemplify(response.content, exampleProblems(problems, response, access, operation))
+      response.description = describeProblems(response)
+      exemplify(response.content, exampleProblems(response, access, operation))
     }
   }
 }

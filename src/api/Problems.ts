@@ -1,162 +1,225 @@
 /**
- * Every problem of the API, declared once: RFC 9457 bodies with a stable `code` (contract §2).
- *
- * A problem is yielded like any error; the server renders it and sets `instance`.
+ * The problems of the API (contract §2), each declared once: code, status, title, remedy, detail, example. A problem is yielded
+ * like any error; the server renders it and sets `instance`.
  */
 import { Schema } from "effect"
-import * as HttpApiError from "effect/http-api/HttpApiError"
 import { Version } from "./schema/Fields.ts"
 import { MessageId } from "./schema/Ids.ts"
+import { problem } from "./schema/Problem.ts"
 
-/** A location begins with `path`, `query`, `header` or `body`. The location `request` is for malformed HTTP. */
-export const Faults = Schema.Record(Schema.String, Schema.Array(Schema.String)).annotate({
-  description: "The faults of the request: for each location, such as `body/amountMinor`, the rules that are not met."
-})
-export type Faults = typeof Faults.Type
+export * from "./RequestProblems.ts"
 
 /** The parts of a campaign that `campaign_not_ready` can report as missing. A campaign that lacks a part cannot be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
-const declared = {
-  validation_failed: [400, "The request does not have the required form."],
-  malformed_json: [400, "The request body is not well-formed JSON."],
-  cursor_invalid: [400, "The cursor does not belong to this list."],
-  deal_status_invalid: [400, "This move of the deal's status is not allowed."],
-  webhook_reference_invalid: [400, "The webhook cannot have this endpoint, or has no such delivery."],
-  project_mismatch: [400, "The credential belongs to another project than the expected one."],
-  schedule_invalid: [400, "The campaign cannot be scheduled for that time."],
-  credential_missing: [401, "The request carries no credential."],
-  credential_invalid: [401, "The credential is not valid."],
-  origin_refused: [403, "The Origin header names another server."],
-  scope_missing: [403, "The credential lacks the scope of this operation."],
-  module_unavailable: [403, "The module of this operation is not enabled in the project."],
-  entitlement_unavailable: [403, "The project is not entitled to the developer API."],
-  membership_unavailable: [403, "The member behind the credential is not active."],
-  route_not_found: [404, "No route matches this path."],
-  client_not_found: [404, "The project has no such client."],
-  member_not_found: [404, "The project has no such member."],
-  organization_not_found: [404, "The project has no such organization."],
-  deal_not_found: [404, "The project has no such deal."],
-  deal_reference_not_found: [404, "The deal references a record that the project does not have."],
-  note_not_found: [404, "The deal has no such note."],
-  ticket_not_found: [404, "The project has no such ticket."],
-  installation_not_found: [404, "The project has no such installation."],
-  conversation_not_found: [404, "The project has no such conversation."],
-  message_not_found: [404, "The conversation has no such message."],
-  webhook_not_found: [404, "The installation has no webhook."],
-  delivery_not_found: [404, "The installation has no such delivery."],
-  campaign_not_found: [404, "The project has no such campaign."],
-  campaign_reference_not_found: [404, "The campaign references a record that the project does not have."],
-  method_not_allowed: [405, "The path does not support this method."],
-  idempotency_key_reused: [409, "The idempotency key was used for another request."],
-  version_conflict: [409, "The record is no longer at the expected version."],
-  contact_capacity_exhausted: [409, "The project has as many active clients as its capacity allows."],
-  client_archived: [409, "The client is archived."],
-  organization_archived: [409, "The organization is archived."],
-  ticket_not_rateable: [409, "The ticket is neither resolved nor closed."],
-  rating_customer_owned: [409, "The customer has already rated the ticket."],
-  webhook_state_conflict: [409, "The webhook's state does not allow this."],
-  provider_conflict: [409, "The message cannot be sent: its provider refused it, or its channel is revoked."],
-  installation_not_ready: [409, "The installation has nothing to preview."],
-  campaign_state_conflict: [409, "The state of the campaign, or of its channel, does not allow this."],
-  campaign_not_ready: [409, "The campaign is not complete enough to be scheduled."],
-  request_timeout: [408, "The request did not arrive in time."],
-  body_too_large: [413, "The request body is too large."],
-  unsupported_media_type: [415, "The request body is not application/json."],
-  misdirected_request: [421, "The Host header names another server."],
-  rate_limit_exceeded: [429, "The project has sent too many requests."],
-  headers_too_large: [431, "The request's header section is too large."],
-  internal: [500, "The server failed to answer."],
-  rate_limiter_unavailable: [503, "The rate limiter is unavailable."],
-  service_unavailable: [503, "The service is not available right now."],
-  provider_outcome_unknown: [503, "It is unknown whether the provider accepted the message."]
-} as const
+const messageId = "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
 
-/** `extensions` are the problem's members beside `code` and those that RFC 9457 defines. */
-const problemWith =
-  <Self>() =>
-  <const Code extends keyof typeof declared, const Fields extends HttpApiError.ProblemExtensionFields>(
-    code: Code,
-    extensions: Fields
-  ) => {
-    const [status, title]: (typeof declared)[Code] = declared[code]
-    return HttpApiError.Problem<Self>()(
-      code,
-      { type: `urn:developer-api:problem:${code}`, status, title },
-      Object.assign({ code: Schema.tag(code) }, extensions)
-    )
+export class CursorInvalid extends problem<CursorInvalid>()("cursor_invalid", 400, {
+  title: "The cursor does not belong to this list.",
+  remedy: "Start again with the first page, or send the cursor with the filters of its list.",
+  detail: "Start again without a cursor, or send the nextCursor of this list with the same filters."
+}) {}
+export class DealStatusInvalid extends problem<DealStatusInvalid>()("deal_status_invalid", 400, {
+  title: "This move of the deal's status is not allowed.",
+  remedy: "Open the deal again first: only an open deal can be won or lost.",
+  detail: "Open the deal again before it moves between won and lost."
+}) {}
+export class WebhookReferenceInvalid extends problem<WebhookReferenceInvalid>()("webhook_reference_invalid", 400, {
+  title: "The webhook cannot have this endpoint, or has no such delivery.",
+  remedy:
+    "With `configureWebhook`, send an `https` URL of a public host, without credentials or fragment. With `retryDelivery`, send the id of a delivery of this installation.",
+  detail: "The path names no delivery of this installation: GET …/deliveries lists its deliveries."
+}) {}
+export class ProjectMismatch extends problem<ProjectMismatch>()("project_mismatch", 400, {
+  title: "The credential belongs to another project than the expected one.",
+  remedy: "Use a credential of the expected project. Nothing was read or sent.",
+  detail: "The token belongs to another project than expectedProjectId."
+}) {}
+export class ScheduleInvalid extends problem<ScheduleInvalid>()("schedule_invalid", 400, {
+  title: "The campaign cannot be scheduled for that time.",
+  remedy: "Send a future time that exists in the project's time zone.",
+  detail: (local: string, timeZone: string) => `${local} in ${timeZone} is past.`,
+  example: (detail) => ({ detail: detail("2026-11-20T10:00", "Europe/Berlin") })
+}) {}
+export class ClientNotFound extends problem<ClientNotFound>()("client_not_found", 404, {
+  title: "The project has no such client.",
+  remedy: "Check the id. A client of another project gets the same answer.",
+  detail: "The project has no client with the id in the path: GET …/crm/clients lists its clients."
+}) {}
+export class MemberNotFound extends problem<MemberNotFound>()("member_not_found", 404, {
+  title: "The project has no such member.",
+  remedy: "Check `responsibleMemberId`.",
+  detail: "The project has no member with the id in responsibleMemberId."
+}) {}
+export class OrganizationNotFound extends problem<OrganizationNotFound>()("organization_not_found", 404, {
+  title: "The project has no such organization.",
+  remedy: "Check `organizationId`.",
+  detail: "The project has no organization with the id in organizationId."
+}) {}
+export class DealNotFound extends problem<DealNotFound>()("deal_not_found", 404, {
+  title: "The project has no such deal.",
+  remedy: "Check the id. A deal of another project gets the same answer.",
+  detail: "The project has no deal with the id in the path: GET …/crm/deals lists its deals."
+}) {}
+export class DealReferenceNotFound extends problem<DealReferenceNotFound>()("deal_reference_not_found", 404, {
+  title: "The deal references a record that the project does not have.",
+  remedy: "`detail` names the missing reference. A stage must belong to the deal's pipeline.",
+  /** By the member with the reference. */
+  detail: {
+    clientId: "The project has no client with the id in clientId: GET …/crm/clients lists its clients.",
+    organizationId: OrganizationNotFound.detail,
+    responsibleMemberId: MemberNotFound.detail,
+    pipelineId: "The project has no pipeline with the id in pipelineId: GET …/crm/pipelines lists its pipelines.",
+    defaultPipeline: "The project has no default pipeline: send a pipelineId.",
+    stageId: "The pipeline has no stage with the id in stageId: GET …/crm/pipelines lists its stages."
+  },
+  example: (detail) => ({ detail: detail.stageId })
+}) {}
+export class NoteNotFound extends problem<NoteNotFound>()("note_not_found", 404, {
+  title: "The deal has no such note.",
+  remedy: "Check the ids of the deal and of its note.",
+  detail: "The deal in the path has no note with the id in the path: GET …/notes lists its notes."
+}) {}
+export class TicketNotFound extends problem<TicketNotFound>()("ticket_not_found", 404, {
+  title: "The project has no such ticket.",
+  remedy: "Check the id.",
+  detail:
+    "The project has no ticket with the id in the path. No operation lists tickets: they come from the project file."
+}) {}
+export class InstallationNotFound extends problem<InstallationNotFound>()("installation_not_found", 404, {
+  title: "The project has no such installation.",
+  remedy: "Check the id.",
+  detail: "The path names no installation of this project: GET …/integrations lists them."
+}) {}
+export class ConversationNotFound extends problem<ConversationNotFound>()("conversation_not_found", 404, {
+  title: "The project has no such conversation.",
+  remedy: "Check the id.",
+  detail:
+    "The project has no conversation with the id in the path. No operation lists conversations: they come from the project file."
+}) {}
+export class MessageNotFound extends problem<MessageNotFound>()("message_not_found", 404, {
+  title: "The conversation has no such message.",
+  remedy: "Check the ids of the conversation and of its message. Settled messages are removed after 90 days.",
+  detail: "The conversation in the path has no message with the id in the path."
+}) {}
+export class WebhookNotFound extends problem<WebhookNotFound>()("webhook_not_found", 404, {
+  title: "The installation has no webhook.",
+  remedy: "Configure a webhook first.",
+  detail: "The installation has no webhook: configure one first."
+}) {}
+export class DeliveryNotFound extends problem<DeliveryNotFound>()("delivery_not_found", 404, {
+  title: "The installation has no such delivery.",
+  remedy: "Check the ids of the installation and of its delivery. Finished deliveries are removed after 30 days.",
+  detail: "The installation in the path has no delivery with the id in the path: GET …/deliveries lists its deliveries."
+}) {}
+export class CampaignNotFound extends problem<CampaignNotFound>()("campaign_not_found", 404, {
+  title: "The project has no such campaign.",
+  remedy: "Check the id. A deleted campaign gets the same answer.",
+  detail: "The project has no campaign with the id in the path: GET …/campaigns lists its campaigns."
+}) {}
+export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound>()(
+  "campaign_reference_not_found",
+  404,
+  {
+    title: "The campaign references a record that the project does not have.",
+    remedy: "Check the segment, the template with its version, and the channel.",
+    /** By the member with the reference. */
+    detail: {
+      templateId: "The project has no template with the id in templateId.",
+      templateVersion: "The template does not have the version in templateVersion.",
+      channelId: "The project has no channel with the id in channelId.",
+      segmentId: "The project has no segment with the id in filter.segmentId."
+    },
+    example: (detail) => ({ detail: detail.segmentId })
   }
-
-const problem =
-  <Self>() =>
-  <const Code extends keyof typeof declared>(code: Code) =>
-    problemWith<Self>()(code, {})
-
-export class ValidationFailed extends problemWith<ValidationFailed>()("validation_failed", { errors: Faults }) {}
-export class MalformedJson extends problem<MalformedJson>()("malformed_json") {}
-export class CursorInvalid extends problem<CursorInvalid>()("cursor_invalid") {}
-export class DealStatusInvalid extends problem<DealStatusInvalid>()("deal_status_invalid") {}
-export class WebhookReferenceInvalid extends problem<WebhookReferenceInvalid>()("webhook_reference_invalid") {}
-export class ProjectMismatch extends problem<ProjectMismatch>()("project_mismatch") {}
-export class ScheduleInvalid extends problem<ScheduleInvalid>()("schedule_invalid") {}
-export class CredentialMissing extends problem<CredentialMissing>()("credential_missing") {}
-export class CredentialInvalid extends problem<CredentialInvalid>()("credential_invalid") {}
-export class OriginRefused extends problem<OriginRefused>()("origin_refused") {}
-export class ScopeMissing extends problemWith<ScopeMissing>()("scope_missing", {
-  requiredScope: Schema.String.annotate({ description: "The scope that a token needs for this operation." })
+) {}
+export class VersionConflict extends problem<VersionConflict>()("version_conflict", 409, {
+  title: "The record is no longer at the expected version.",
+  remedy:
+    "Read the record again. Then send the command with `currentVersion` as its `expectedVersion`, and with a new key.",
+  detail: (record: string, version: number | null) =>
+    `The ${record} is at version ${version}. Read it again before you change it.`,
+  members: {
+    currentVersion: Schema.NullOr(Version).annotate({
+      description: "The current version of the record, from 1; null if there is no record yet."
+    })
+  },
+  example: (detail) => ({ detail: detail("record", 3), currentVersion: 3 })
 }) {}
-export class ModuleUnavailable extends problem<ModuleUnavailable>()("module_unavailable") {}
-export class EntitlementUnavailable extends problem<EntitlementUnavailable>()("entitlement_unavailable") {}
-export class MembershipUnavailable extends problem<MembershipUnavailable>()("membership_unavailable") {}
-export class RouteNotFound extends problem<RouteNotFound>()("route_not_found") {}
-export class ClientNotFound extends problem<ClientNotFound>()("client_not_found") {}
-export class MemberNotFound extends problem<MemberNotFound>()("member_not_found") {}
-export class OrganizationNotFound extends problem<OrganizationNotFound>()("organization_not_found") {}
-export class DealNotFound extends problem<DealNotFound>()("deal_not_found") {}
-export class DealReferenceNotFound extends problem<DealReferenceNotFound>()("deal_reference_not_found") {}
-export class NoteNotFound extends problem<NoteNotFound>()("note_not_found") {}
-export class TicketNotFound extends problem<TicketNotFound>()("ticket_not_found") {}
-export class InstallationNotFound extends problem<InstallationNotFound>()("installation_not_found") {}
-export class ConversationNotFound extends problem<ConversationNotFound>()("conversation_not_found") {}
-export class MessageNotFound extends problem<MessageNotFound>()("message_not_found") {}
-export class WebhookNotFound extends problem<WebhookNotFound>()("webhook_not_found") {}
-export class DeliveryNotFound extends problem<DeliveryNotFound>()("delivery_not_found") {}
-export class CampaignNotFound extends problem<CampaignNotFound>()("campaign_not_found") {}
-export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound>()("campaign_reference_not_found") {}
-export class MethodNotAllowed extends problem<MethodNotAllowed>()("method_not_allowed") {}
-export class IdempotencyKeyReused extends problem<IdempotencyKeyReused>()("idempotency_key_reused") {}
-export class VersionConflict extends problemWith<VersionConflict>()("version_conflict", {
-  currentVersion: Schema.NullOr(Version).annotate({
-    description: "The current version of the record, from 1; null if there is no record yet."
-  })
+export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>()("contact_capacity_exhausted", 409, {
+  title: "The project has as many active clients as its capacity allows.",
+  remedy: "Archive a client, or ask the operator for more capacity.",
+  detail: "Archive a client, or ask the operator for a larger contact capacity."
 }) {}
-export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>()("contact_capacity_exhausted") {}
-export class ClientArchived extends problem<ClientArchived>()("client_archived") {}
-export class OrganizationArchived extends problem<OrganizationArchived>()("organization_archived") {}
-export class TicketNotRateable extends problem<TicketNotRateable>()("ticket_not_rateable") {}
-export class RatingCustomerOwned extends problem<RatingCustomerOwned>()("rating_customer_owned") {}
-export class WebhookStateConflict extends problem<WebhookStateConflict>()("webhook_state_conflict") {}
-export class ProviderConflict extends problemWith<ProviderConflict>()("provider_conflict", {
-  messageId: MessageId.annotate({ description: "The id of the message, which is stored as failed." })
+export class ClientArchived extends problem<ClientArchived>()("client_archived", 409, {
+  title: "The client is archived.",
+  remedy: 'First send `{"status": "active"}`, without other members.',
+  detail: 'Send exactly {"status":"active"} first.'
 }) {}
-export class InstallationNotReady extends problem<InstallationNotReady>()("installation_not_ready") {}
-export class CampaignStateConflict extends problem<CampaignStateConflict>()("campaign_state_conflict") {}
-export class CampaignNotReady extends problemWith<CampaignNotReady>()("campaign_not_ready", {
-  missing: Schema.Array(Schema.Literals(missingParts)).annotate({
-    description: "The parts that have to be set or frozen first."
-  })
+export class OrganizationArchived extends problem<OrganizationArchived>()("organization_archived", 409, {
+  title: "The organization is archived.",
+  remedy: "Choose another organization.",
+  detail: "The organization in organizationId is archived."
 }) {}
-export class RequestTimeout extends problem<RequestTimeout>()("request_timeout") {}
-export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large") {}
-export class UnsupportedMediaType extends problem<UnsupportedMediaType>()("unsupported_media_type") {}
-export class MisdirectedRequest extends problem<MisdirectedRequest>()("misdirected_request") {}
-export class RateLimitExceeded extends problem<RateLimitExceeded>()("rate_limit_exceeded") {}
-export class HeadersTooLarge extends problem<HeadersTooLarge>()("headers_too_large") {}
-export class Internal extends problem<Internal>()("internal") {}
-export class RateLimiterUnavailable extends problem<RateLimiterUnavailable>()("rate_limiter_unavailable") {}
-export class ServiceUnavailable extends problem<ServiceUnavailable>()("service_unavailable") {}
-export class ProviderOutcomeUnknown extends problemWith<ProviderOutcomeUnknown>()("provider_outcome_unknown", {
-  messageId: Schema.NullOr(MessageId).annotate({
-    description: "The id of the message; null if it is unknown whether it was stored."
-  })
+export class TicketNotRateable extends problem<TicketNotRateable>()("ticket_not_rateable", 409, {
+  title: "The ticket is neither resolved nor closed.",
+  remedy: "Wait until the ticket is resolved or closed.",
+  detail: "A ticket can be rated once it is resolved or closed."
+}) {}
+export class RatingCustomerOwned extends problem<RatingCustomerOwned>()("rating_customer_owned", 409, {
+  title: "The customer has already rated the ticket.",
+  remedy: "A customer's rating cannot be replaced.",
+  detail: "A rating by the customer cannot be replaced."
+}) {}
+export class WebhookStateConflict extends problem<WebhookStateConflict>()("webhook_state_conflict", 409, {
+  title: "The webhook's state does not allow this.",
+  remedy:
+    "`detail` names the state. Configure a webhook that is missing or disabled: this enables it. What is delivered can be sent again by an operator (`deliveries replay`).",
+  detail: WebhookNotFound.detail
+}) {}
+export class ProviderConflict extends problem<ProviderConflict>()("provider_conflict", 409, {
+  title: "The message cannot be sent: its provider refused it, or its channel is revoked.",
+  remedy: "The message is stored as failed. Remove the cause, then send a new message with a new key.",
+  detail: (reason: string) => `The message was not sent${reason}. A new message needs a new idempotency-key.`,
+  members: {
+    messageId: MessageId.annotate({ description: "The id of the message, which is stored as failed." })
+  },
+  example: (detail) => ({ detail: detail(": its channel is revoked"), messageId })
+}) {}
+export class InstallationNotReady extends problem<InstallationNotReady>()("installation_not_ready", 409, {
+  title: "The installation has nothing to preview.",
+  remedy: "The installation must be active, with an import profile and staged records.",
+  detail: "The installation has no staged records."
+}) {}
+export class CampaignStateConflict extends problem<CampaignStateConflict>()("campaign_state_conflict", 409, {
+  title: "The state of the campaign, or of its channel, does not allow this.",
+  remedy: "The description of the operation lists the states in which each command is allowed.",
+  detail: (status: string, operation: string, allowed: ReadonlyArray<string>) =>
+    `The campaign is ${status}; ${operation} is allowed when it is ${allowed.join(" or ")}.`,
+  example: (detail) => ({ detail: detail("running", "freeze_audience", ["draft"]) })
+}) {}
+export class CampaignNotReady extends problem<CampaignNotReady>()("campaign_not_ready", 409, {
+  title: "The campaign is not complete enough to be scheduled.",
+  remedy: "Set or freeze the parts in `missing` first.",
+  detail: (missing: ReadonlyArray<string>) =>
+    `The campaign lacks ${missing.map((part) => part.replace("_", " ")).join(" and ")}.`,
+  members: {
+    missing: Schema.Array(Schema.Literals(missingParts)).annotate({
+      description: "The parts that have to be set or frozen first."
+    })
+  },
+  example: (detail) => ({ detail: detail(missingParts.slice(0, 2)), missing: missingParts.slice(0, 2) })
+}) {}
+export class ProviderOutcomeUnknown extends problem<ProviderOutcomeUnknown>()("provider_outcome_unknown", 503, {
+  title: "It is unknown whether the provider accepted the message.",
+  remedy:
+    "Wait `Retry-After` seconds, then send the request again with the same key. This does not send the message again. The answer has its state.",
+  detail:
+    "Send the request again with the same idempotency-key: it does not send the message again, and answers its state.",
+  members: {
+    messageId: Schema.NullOr(MessageId).annotate({
+      description: "The id of the message; null if it is unknown whether it was stored."
+    })
+  },
+  example: (detail) => ({ detail, messageId })
 }) {}

@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import type { CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
 import type { CampaignCommand } from "../api/campaigns/Commands.ts"
 import { AudienceId, CampaignId, type ProjectId } from "../api/schema/Ids.ts"
-import type { IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.ts"
+import { CampaignNotFound, type IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
 import { LongRunning } from "../platform/mutations/LongRunning.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
@@ -18,7 +18,7 @@ import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { current, duplicate, remove } from "./Campaigns/Repo.ts"
-import { campaign_not_found, type Conflict } from "./Campaigns/Target.ts"
+import type { Conflict } from "./Campaigns/Target.ts"
 
 export const makeCampaigns = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -78,11 +78,11 @@ export const makeCampaigns = Effect.gen(function* () {
       ),
     get: (projectId: ProjectId, id: CampaignId) =>
       Effect.flatMap(find({ projectId, id }), (found) =>
-        found === undefined ? Effect.fail(campaign_not_found()) : Effect.succeed(campaignOf(found))
+        found === undefined ? Effect.fail(new CampaignNotFound()) : Effect.succeed(campaignOf(found))
       ),
     current: Effect.fnUntraced(function* (projectId: ProjectId, id: CampaignId) {
       const [campaign] = yield* statement(current(sql, projectId, id))
-      return campaign ?? (yield* campaign_not_found())
+      return campaign ?? (yield* new CampaignNotFound())
     }),
     run
   }

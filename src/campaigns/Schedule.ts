@@ -1,6 +1,6 @@
 /** Converts a campaign's local start time to an instant (contract §9). */
 import { DateTime, Option, Result } from "effect"
-import { detailOf } from "../api/Details.ts"
+import { ScheduleInvalid } from "../api/Problems.ts"
 import { isDay } from "../api/schema/Fields.ts"
 
 const localPattern = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})$/
@@ -26,5 +26,5 @@ export const instantOf = (local: string, timeZone: string, now: Date): Result.Re
     return Result.fail(`The clocks of ${timeZone} skip ${local}.`)
   }
   const instant = DateTime.toDateUtc(zoned.value)
-  return instant < now ? Result.fail(detailOf.schedule_invalid(local, timeZone)) : Result.succeed(instant)
+  return instant < now ? Result.fail(ScheduleInvalid.detail(local, timeZone)) : Result.succeed(instant)
 }

@@ -3,7 +3,7 @@ import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
-import type { ClientNotFound } from "../api/Problems.ts"
+import { ClientNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -13,7 +13,7 @@ import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create } from "./Clients/Create.ts"
-import { client_not_found, patch } from "./Clients/Patch.ts"
+import { patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 
 export const makeClients = Effect.gen(function* () {
@@ -27,7 +27,7 @@ export const makeClients = Effect.gen(function* () {
       pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
         statement(list(sql, projectId, status, window))
       ),
-    get: lookup<Client, ClientNotFound>(sql, "clients", columns, client_not_found),
+    get: lookup<Client, ClientNotFound>(sql, "clients", columns, () => new ClientNotFound()),
     create: (command: Command, client: ClientCreate) =>
       Effect.flatMap(DateTime.nowAsDate, (now) =>
         Effect.flatMap(newId("cli"), (id) => creating(command, now, { id: ClientId.make(id), ...client }))

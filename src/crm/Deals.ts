@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
-import type { DealNotFound, DealReferenceNotFound } from "../api/Problems.ts"
+import { DealNotFound, type DealReferenceNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -15,7 +15,7 @@ import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
-import { deal_not_found, type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
+import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
 
 interface Filters {
@@ -42,7 +42,7 @@ export const makeDeals = Effect.gen(function* () {
       pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
         statement(list(sql, projectId, { lifecycle, status }, window))
       ),
-    get: lookup<Deal, DealNotFound>(sql, "deals", columns, deal_not_found),
+    get: lookup<Deal, DealNotFound>(sql, "deals", columns, () => new DealNotFound()),
     /**
      * Creates an open deal. The default of `pipelineId` is the project's default pipeline. The default of `stageId` is the
      * first stage of the pipeline.

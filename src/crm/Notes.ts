@@ -2,13 +2,12 @@
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Note, type NoteCreate, type NotePatch } from "../api/crm/Notes.ts"
-import { detailOf, details } from "../api/Details.ts"
 import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/Ids.ts"
 import { DealNotFound, NoteNotFound, VersionConflict } from "../api/Problems.ts"
 import { columnsOf, selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped, type Kind } from "../platform/mutations/Grouped.ts"
-import type { Command, Refusal } from "../platform/mutations/Idempotency.ts"
+import { type Command, plain, type Refusal } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
@@ -31,7 +30,7 @@ export const makeNotes = Effect.gen(function* () {
     list: (projectId: ProjectId, dealId: DealId, query: PageQuery) =>
       pages.read({ projectId, operation: "listNotes", filters: { dealId } }, query, (window) =>
         Effect.flatMap(statement(list(sql, projectId, dealId, window)), ({ dealExists, notes }) =>
-          dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound({ detail: details.deal_not_found }))
+          dealExists ? Effect.succeed(notes) : Effect.fail(new DealNotFound())
         )
       ),
     create: Effect.fnUntraced(function* (command: Command, authorKeyId: KeyId, dealId: DealId, { body }: NoteCreate) {
@@ -69,10 +68,8 @@ const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
     }))
   )
 
-const note_not_found = () => new NoteNotFound({ detail: details.note_not_found })
-
 const version_conflict = ({ version }: Refusal) =>
-  new VersionConflict({ detail: detailOf.version_conflict("note", version), currentVersion: version })
+  new VersionConflict({ detail: VersionConflict.detail("note", version), currentVersion: version })
 
 interface NewNote extends NoteCreate, NotePath {
   readonly authorKeyId: KeyId
@@ -93,7 +90,7 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
       SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
     )`,
-  problems: { note_not_found: () => new NoteNotFound({ detail: details.deal_not_found }) }
+  problems: { note_not_found: () => new NoteNotFound({ detail: DealNotFound.detail }) }
 })
 
 const stored = (sql: Sql) =>
@@ -129,7 +126,7 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
       FROM claim
       WHERE notes.project_id = claim.project_id AND notes.id = claim.id AND claim.changed
     )`,
-  problems: { note_not_found, version_conflict }
+  problems: { ...plain(NoteNotFound), version_conflict }
 })
 
 interface NoteRemoval extends NotePath {
@@ -160,5 +157,5 @@ const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | VersionConflict> => 
     removed AS (
       DELETE FROM notes USING claim WHERE notes.project_id = claim.project_id AND notes.id = claim.id
     )`,
-  problems: { note_not_found, version_conflict }
+  problems: { ...plain(NoteNotFound), version_conflict }
 })

@@ -2,11 +2,10 @@
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
-import { details } from "../api/Details.ts"
 import type { TicketId } from "../api/schema/Ids.ts"
 import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
 import { type Kind, makeGrouped } from "../platform/mutations/Grouped.ts"
-import type { Command } from "../platform/mutations/Idempotency.ts"
+import { type Command, plain } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 
 /** Makes the command that rates a resolved or closed ticket. A new rating replaces the operator's earlier rating. */
@@ -54,9 +53,5 @@ const rate = (sql: SqlClient.SqlClient): Kind<Rating, TicketNotFound | TicketNot
       FROM claim
       WHERE tickets.project_id = claim.project_id AND tickets.id = claim.id AND claim.changed
     )`,
-  problems: {
-    ticket_not_found: () => new TicketNotFound({ detail: details.ticket_not_found }),
-    ticket_not_rateable: () => new TicketNotRateable({ detail: details.ticket_not_rateable }),
-    rating_customer_owned: () => new RatingCustomerOwned({ detail: details.rating_customer_owned })
-  }
+  problems: plain(TicketNotFound, TicketNotRateable, RatingCustomerOwned)
 })

@@ -1,10 +1,8 @@
 /** Lists installations of integrations (contract §10). Project files create them. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { details } from "../api/Details.ts"
 import type { Installation } from "../api/integrations/Installations.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { InstallationNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
@@ -28,5 +26,3 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) =>
 
 export const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
   Effect.map(sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
-
-export const installation_not_found = () => new InstallationNotFound({ detail: details.installation_not_found })

@@ -1,10 +1,9 @@
 /** Reads webhooks and deliveries for callers of the API (contract §10). */
 import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
-import { details } from "../api/Details.ts"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
-import { DeliveryNotFound, WebhookNotFound } from "../api/Problems.ts"
+import { DeliveryNotFound, InstallationNotFound, WebhookNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { lookupBy } from "../platform/database/Lookups.ts"
 import { type PageQuery, Pages } from "../platform/requests/Pages.ts"
@@ -22,7 +21,7 @@ export const makeWebhookReads = Effect.gen(function* () {
   /** Called only after a read has found nothing, so most requests need one statement. */
   const requireInstallation = (projectId: ProjectId, id: InstallationId) =>
     Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
-      exists ? Effect.void : Effect.fail(Installations.installation_not_found())
+      exists ? Effect.void : Effect.fail(new InstallationNotFound())
     )
 
   return {
@@ -30,7 +29,7 @@ export const makeWebhookReads = Effect.gen(function* () {
       const found = yield* findWebhook({ projectId, id })
       if (found !== undefined) return WebhookList.webhookOf(found)
       yield* requireInstallation(projectId, id)
-      return yield* new WebhookNotFound({ detail: details.webhook_not_found })
+      return yield* new WebhookNotFound()
     }),
     /** The newest deliveries come first. */
     listDeliveries: Effect.fnUntraced(function* (
@@ -51,7 +50,7 @@ export const makeWebhookReads = Effect.gen(function* () {
       const found = yield* findDelivery({ projectId, id: deliveryId })
       if (found?.installationId === id) return detailsOf(found)
       yield* requireInstallation(projectId, id)
-      return yield* new DeliveryNotFound({ detail: details.delivery_not_found })
+      return yield* new DeliveryNotFound()
     })
   }
 })

@@ -2,7 +2,6 @@ import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
-import { detailOf, details } from "../api/Details.ts"
 import { Principal } from "../api/Authentication.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageAttempt } from "../api/messaging/Messaging.ts"
@@ -20,10 +19,8 @@ const inProject = <A, E, R>(
   operation: (projectId: ProjectId) => Effect.Effect<A, E, R>
 ) =>
   Principal.use(({ projectId }): Effect.Effect<A, E | ProjectMismatch, R> =>
-    expected === undefined || expected === projectId ? operation(projectId) : Effect.fail(mismatch())
+    expected === undefined || expected === projectId ? operation(projectId) : Effect.fail(new ProjectMismatch())
   )
-
-const mismatch = () => new ProjectMismatch({ detail: details.project_mismatch })
 
 export const handlers = groupOf(
   Effect.all({ sources: makeSources, send: makeSend, receipt: makeGetReceipt }),
@@ -62,17 +59,11 @@ const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {
   const replay = replayHeader(replayed)
   if (isUnknown) {
     yield* addAnswerHeaders({ ...replay, "retry-after": String(retryAfter(wait)) })
-    return yield* new ProviderOutcomeUnknown({
-      detail: details.provider_outcome_unknown,
-      messageId
-    })
+    return yield* new ProviderOutcomeUnknown({ messageId })
   }
   if (deliveryStatus === "failed") {
     yield* addAnswerHeaders({ ...replay })
-    return yield* new ProviderConflict({
-      detail: detailOf.provider_conflict(reasonOf(message.attempts)),
-      messageId
-    })
+    return yield* new ProviderConflict({ detail: ProviderConflict.detail(reasonOf(message.attempts)), messageId })
   }
   return HttpApiSchema.withHeaders({ body: receiptOf(message), headers: replay })
 })

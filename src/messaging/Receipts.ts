@@ -1,14 +1,12 @@
 /** Receipts of messages. A caller can read the outcome of a send without repeating the request (contract §8). */
 import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
-import { details } from "../api/Details.ts"
 import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
-import { MessageNotFound } from "../api/Problems.ts"
+import { ConversationNotFound, MessageNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { lookupBy, plannedOnce } from "../platform/database/Lookups.ts"
 import { receiptColumns } from "./Messages/Record.ts"
-import { noSuchConversation } from "./Sources.ts"
 
 export const makeGetReceipt = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -30,9 +28,7 @@ export const makeGetReceipt = Effect.gen(function* () {
     const conversations = yield* statement(
       sql`SELECT FROM conversations WHERE project_id = ${projectId} AND id = ${conversationId}`
     )
-    return conversations.length > 0
-      ? yield* new MessageNotFound({ detail: details.message_not_found })
-      : yield* noSuchConversation()
+    return conversations.length > 0 ? yield* new MessageNotFound() : yield* new ConversationNotFound()
   })
 })
 

@@ -1,18 +1,12 @@
 /** Sources of conversations: the project's channels as callers see them (contract §8). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { details } from "../api/Details.ts"
 import type { ConversationId, ProjectId } from "../api/schema/Ids.ts"
 import type { ConversationSource, Source } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
-
-export const noSuchConversation = () =>
-  new ConversationNotFound({
-    detail: details.conversation_not_found
-  })
 
 /** Makes the operations that read sources. The list is newest first, and includes revoked sources. */
 export const makeSources = Effect.gen(function* () {
@@ -29,7 +23,7 @@ export const makeSources = Effect.gen(function* () {
     /** Returns the source on which the conversation was last seen. */
     ofConversation: Effect.fnUntraced(function* (projectId: ProjectId, id: ConversationId) {
       const [found] = yield* statement(ofConversation(sql, projectId, id))
-      if (found === undefined) return yield* noSuchConversation()
+      if (found === undefined) return yield* new ConversationNotFound()
       const { observedAt, ...row } = found
       return { conversationId: id, source: sourceOf(row), observedAt } satisfies ConversationSource
     })

@@ -125,20 +125,14 @@ const recover = <E>(
 }
 
 const unrouted = (allowed: ReadonlyArray<string>, current: CurrentRequestShape) => {
-  if (allowed.length === 0) return problemResponse(notFound(), current)
+  if (allowed.length === 0) return problemResponse(new RouteNotFound(), current)
   const allow = allowed.join(", ")
-  const problem = new MethodNotAllowed({ detail: `The path allows ${allow}.` })
+  const problem = new MethodNotAllowed({ detail: MethodNotAllowed.detail(allow) })
   return HttpServerResponse.setHeader(problemResponse(problem, current), "allow", allow)
 }
 
 const isClientAbort = (cause: Cause.Cause<unknown>) =>
   cause.reasons.some((reason) => reason.annotations.has(HttpServerError.ClientAbort.key))
-
-const notFound = (): Problem =>
-  new RouteNotFound({
-    detail:
-      "Paths of operations begin with /api/v1/developer, are case-sensitive and take no trailing slash; /openapi.json lists them."
-  })
 
 /**
  * Finds percent-encoding that is malformed or not UTF-8. The router would find no route for such a path, and each such parameter
@@ -185,10 +179,7 @@ const refusalOf = (request: Request, serves: ((host: string) => boolean) | undef
     return new ValidationFailed({ detail: `See errors: ${location}.`, errors: { [location]: [message] } })
   }
   const host = serves === undefined ? undefined : request.headers["host"]
-  if (host === undefined || serves?.(host) !== false) return undefined
-  return new MisdirectedRequest({
-    detail: "This port is reached by a name or an address of the loopback, or by one of ADMIN_ALLOWED_HOSTS."
-  })
+  return host === undefined || serves?.(host) !== false ? undefined : new MisdirectedRequest()
 }
 
 const goingAway = (current: CurrentRequestShape) =>

@@ -116,9 +116,7 @@ const addRoute = Effect.fnUntraced(function* (
     const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
     const current = fiber.getRef(CurrentRequest)
     const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
-    if (!isAllowed(headers.origin, publicUrl)) {
-      return Effect.fail(new OriginRefused({ detail: "Requests of pages come from this server or from the loopback." }))
-    }
+    if (!isAllowed(headers.origin, publicUrl)) return Effect.fail(new OriginRefused())
     const now = monotonicMillis(fiber.getRef(Clock.Clock))
     return Effect.flatMapEager(authenticate(headers.authorization, socket, now, current), (credential) => {
       /** Every message costs one of `read`, unless it is a call, which costs what its operation costs. */

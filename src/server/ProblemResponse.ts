@@ -1,7 +1,6 @@
 /** Turns failures into problems, and problems into answers (contract §2). */
 import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { details } from "../api/Details.ts"
 import { faultDetail } from "../api/schema/Locations.ts"
 import { Internal, ProviderOutcomeUnknown, ValidationFailed } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
@@ -66,8 +65,7 @@ export const problemResponse = (
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)
   if (!isProblem(error)) {
-    const internal = new Internal({ detail: details.internal })
-    return Effect.as(Effect.logError("A request failed", cause), internal)
+    return Effect.as(Effect.logError("A request failed", cause), new Internal())
   }
   const isOutage = error.code === "service_unavailable" && !(error instanceof ProjectLocked)
   return Effect.succeed(isOutage ? current.unavailable(error.detail ?? "") : error)

@@ -40,7 +40,7 @@ export const server = [
     "isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])",
     "host !== ''"
   ),
-  mcp("if (!isAllowed(headers.origin, publicUrl)) {", "if (publicUrl === '') {"),
+  mcp("if (!isAllowed(headers.origin, publicUrl)) return", "if (publicUrl === '') return"),
   mcp(
     "current.call = { method: endpoint.method, status: answer.status,",
     "current.call = { method: endpoint.method, status: 200,"

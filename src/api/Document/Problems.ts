@@ -1,11 +1,12 @@
-/** Problems in the OpenAPI document: their wire form, meaning and remedy. */
+/** Problems in the OpenAPI document: their wire form, meaning, remedy and examples. */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
-import { advice } from "./Advice.ts"
-
-type Schemas = OpenApi.OpenAPISpec["components"]["schemas"]
-
-export type ProblemSchemas = ReadonlyMap<string, { readonly title: string; readonly status: number }>
+import type { Access } from "../Access.ts"
+import { defaultRateLimits } from "../Authentication.ts"
+import * as Problems from "../Problems.ts"
+import { maxBodyBytes } from "../Requests.ts"
+import { faultDetail } from "../schema/Locations.ts"
+import type { Example } from "../schema/Problem.ts"
 
 /** The descriptions of `code` and of the members of RFC 9457. */
 const members: Readonly<Record<string, string>> = {
@@ -20,41 +21,76 @@ const members: Readonly<Record<string, string>> = {
 /** The members that every problem has on the wire, although a program may leave them out when it creates a problem. */
 const required = ["type", "title", "status", "instance", "code"] as const
 
-/** Returns the code of a problem from the name of its schema. The suffix `Encoded` marks the schema of the wire form. */
-const codeOf = (name: string) => name.replace(/Encoded$/, "")
+const declared = new Map(
+  Object.values(Problems).flatMap((member) => ("code" in member ? [[`${member.code}`, member]] : []))
+)
 
-const literalOf = (properties: object, member: string): unknown => {
-  const schema: unknown = Predicate.hasProperty(properties, member) ? properties[member] : undefined
-  return Predicate.hasProperty(schema, "enum") && Array.isArray(schema.enum) ? schema.enum[0] : undefined
-}
-
-export const completeProblems = (schemas: Schemas): ProblemSchemas => {
-  const problems = new Map<string, { readonly title: string; readonly status: number }>()
+export const completeProblems = (schemas: OpenApi.OpenAPISpec["components"]["schemas"]): void => {
   for (const [name, schema] of Object.entries(schemas)) {
+    // The suffix marks the schema of the wire form.
+    const problem = declared.get(name.replace(/Encoded$/, ""))
+    if (problem === undefined) continue
     const { properties, required: own } = { properties: {}, required: [], ...schema }
-    const [title, status] = [literalOf(properties, "title"), literalOf(properties, "status")]
-    if (!Predicate.isString(title) || !Predicate.isNumber(status)) continue
-    const code = codeOf(name)
-    problems.set(code, { title, status })
     for (const [member, property] of Object.entries(properties)) {
       const description = members[member]
       if (description !== undefined && Predicate.isObject(property)) Object.assign(property, { description })
     }
     Object.assign(schema, {
-      description: `${title} ${advice[code] ?? ""}`.trim(),
+      description: `${problem.title} ${problem.remedy ?? ""}`.trim(),
       required: [...new Set([...required, ...own])]
     })
   }
-  return problems
 }
 
-export const codesOf = ({ content }: OpenApi.OpenApiSpecResponse): ReadonlyArray<string> =>
-  [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)].map(([, code = ""]) => code)
+const problemsOf = ({ content }: OpenApi.OpenApiSpecResponse) =>
+  [...JSON.stringify(content).matchAll(/"#\/components\/schemas\/([a-z_]+)/g)].flatMap(
+    ([, code = ""]) => declared.get(code) ?? []
+  )
 
-export const describeProblems = (problems: ProblemSchemas, response: OpenApi.OpenApiSpecResponse): string =>
-  codesOf(response)
-    .map((code) => `- \`${code}\`: ${problems.get(code)?.title}`)
+export const describeProblems = (response: OpenApi.OpenApiSpecResponse): string =>
+  problemsOf(response)
+    .map(({ code, title }) => `- \`${code}\`: ${title}`)
     .join("\n")
 
 export const renameToCodes = (document: string): string =>
   document.replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')
+
+/** Examples that depend on the parameters of the operation and on its access. */
+const ofOperation = (
+  { module, policy, scope }: Access["Service"],
+  { parameters }: OpenApi.OpenAPISpecOperation
+): Readonly<Record<string, Example>> => {
+  const errors = faultsOf(parameters.map((parameter) => `${parameter.in}/${parameter.name}`))
+  return {
+    validation_failed: { detail: faultDetail({ errors, omitted: 0 }), errors },
+    scope_missing: { detail: Problems.ScopeMissing.detail(scope), requiredScope: scope },
+    module_unavailable: { detail: Problems.ModuleUnavailable.detail(module) },
+    body_too_large: { detail: Problems.BodyTooLarge.detail(maxBodyBytes) },
+    rate_limit_exceeded: { detail: Problems.RateLimitExceeded.detail(policy, defaultRateLimits[policy]) }
+  }
+}
+
+/** Returns a fault that a request with parameters at these locations can have. */
+const faultsOf = (locations: ReadonlyArray<string>): Readonly<Record<string, ReadonlyArray<string>>> =>
+  locations.includes("header/idempotency-key")
+    ? { "header/idempotency-key": ["is required"] }
+    : locations.includes("query/limit")
+      ? { "query/limit": ["must be an integer from 1 to 100"] }
+      : locations.includes("path/conversationId")
+        ? { "path/conversationId": ["must be a UUID"] }
+        : { [locations[0] ?? "query"]: ["must be a string of 1 to 160 characters"] }
+
+export const exampleProblems = (
+  response: OpenApi.OpenApiSpecResponse,
+  access: Access["Service"],
+  operation: OpenApi.OpenAPISpecOperation
+): Readonly<Record<string, unknown>> => {
+  const examples = ofOperation(access, operation)
+  const instance = "urn:developer-api:request:0b9e6c1a-52d7-4f6e-9a53-7c1d2e8f4a60"
+  return Object.fromEntries(
+    problemsOf(response).map(({ code, example, status, title }) => {
+      const fixed = { type: `urn:developer-api:problem:${code}`, title, status, instance, code }
+      return [code, { ...fixed, ...(examples[code] ?? example) }]
+    })
+  )
+}

@@ -1,6 +1,5 @@
 /** What all commands on a campaign share: the lock of the campaign, the order of the guards, and the problems. */
 import type { SqlClient, Statement } from "effect/sql"
-import { detailOf, details, missingOfCampaign } from "../../api/Details.ts"
 import { campaigns, type Operation } from "../../api/campaigns/States.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import {
@@ -13,7 +12,7 @@ import {
   VersionConflict
 } from "../../api/Problems.ts"
 import { startsOf } from "../../api/schema/States.ts"
-import type { Mutation, Problems } from "../../platform/mutations/Idempotency.ts"
+import { type Mutation, plain, type Problems } from "../../platform/mutations/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -25,15 +24,13 @@ export type Conflict =
   | VersionConflict
   | ScheduleInvalid
 
-export const campaign_not_found = () => new CampaignNotFound({ detail: details.campaign_not_found })
-
 /** The maximum of candidates of an audience: as many as one statement freezes in its time. */
 export const maxCandidates = 500_000
 
-const missingDetails: Readonly<Record<string, string>> = missingOfCampaign
+const missingDetails: Readonly<Record<string, string>> = CampaignReferenceNotFound.detail
 
 const problemsOf = (operation: Operation): Problems<Conflict> => ({
-  campaign_not_found,
+  ...plain(CampaignNotFound),
   // The fault is the campaign's state, `channel` if the channel is revoked, or `candidates` if there are too many.
   campaign_state_conflict: ({ faults: [fault = ""] }) =>
     new CampaignStateConflict({
@@ -42,16 +39,16 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
           ? "The channel in channelId is revoked."
           : fault === "candidates"
             ? `There are more than ${maxCandidates} candidates. Choose a segment with fewer clients.`
-            : detailOf.campaign_state_conflict(fault, operation, startsOf(campaigns, operation))
+            : CampaignStateConflict.detail(fault, operation, startsOf(campaigns, operation))
     }),
   version_conflict: ({ version }) =>
-    new VersionConflict({ detail: detailOf.version_conflict("campaign", version), currentVersion: version }),
+    new VersionConflict({ detail: VersionConflict.detail("campaign", version), currentVersion: version }),
   campaign_reference_not_found: ({ faults }) =>
     new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") }),
   schedule_invalid: ({ faults: [detail = ""] }) => new ScheduleInvalid({ detail }),
   campaign_not_ready: ({ faults }) =>
     new CampaignNotReady({
-      detail: detailOf.campaign_not_ready(faults),
+      detail: CampaignNotReady.detail(faults),
       missing: missingParts.filter((part) => faults.includes(part))
     })
 })

@@ -1,7 +1,5 @@
 /** The contact capacity of projects (contract §7). The count of active clients is exact under concurrency. */
 import type { SqlClient, Statement } from "effect/sql"
-import { details } from "../../api/Details.ts"
-import { ContactCapacityExhausted } from "../../api/Problems.ts"
 
 /**
  * Locks the rows of projects, then reads the free capacity of each. If the read came before the lock, a statement that waited
@@ -23,6 +21,3 @@ export const addActiveClients = (sql: SqlClient.SqlClient, moves: Statement.Frag
     UPDATE projects SET active_clients = active_clients + moves.change
     FROM (${moves}) AS moves WHERE projects.project_id = moves.project_id
   )`
-
-export const contact_capacity_exhausted = () =>
-  new ContactCapacityExhausted({ detail: details.contact_capacity_exhausted })

@@ -2,10 +2,11 @@
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"
-import type { ContactCapacityExhausted } from "../../api/Problems.ts"
+import { ContactCapacityExhausted } from "../../api/Problems.ts"
 import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
 import type { Kind } from "../../platform/mutations/Grouped.ts"
-import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
+import { plain } from "../../platform/mutations/Idempotency.ts"
+import { addActiveClients, lockCapacity } from "./Capacity.ts"
 import { creatable } from "../ClientColumns.ts"
 
 interface NewClient extends ClientCreate {
@@ -36,5 +37,5 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
       SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at
       FROM claim
     )`,
-  problems: { contact_capacity_exhausted }
+  problems: plain(ContactCapacityExhausted)
 })

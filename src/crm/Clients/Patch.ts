@@ -1,18 +1,18 @@
 import type { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../api/crm/Clients.ts"
-import { details } from "../../api/Details.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"
 import {
   ClientArchived,
   ClientNotFound,
-  type ContactCapacityExhausted,
+  ContactCapacityExhausted,
   MemberNotFound,
   OrganizationArchived,
   OrganizationNotFound
 } from "../../api/Problems.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
 import type { Kind } from "../../platform/mutations/Grouped.ts"
-import { addActiveClients, contact_capacity_exhausted, lockCapacity } from "./Capacity.ts"
+import { plain } from "../../platform/mutations/Idempotency.ts"
+import { addActiveClients, lockCapacity } from "./Capacity.ts"
 import { writable } from "../ClientColumns.ts"
 
 const patchedValues = patchList(writable)
@@ -32,8 +32,6 @@ type Problem =
   | OrganizationNotFound
   | OrganizationArchived
   | ContactCapacityExhausted
-
-export const client_not_found = () => new ClientNotFound({ detail: details.client_not_found })
 
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
   args: { id: "text", p: "jsonb" },
@@ -84,12 +82,12 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       FROM claim
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
     )`,
-  problems: {
-    client_not_found,
-    client_archived: () => new ClientArchived({ detail: details.client_archived }),
-    member_not_found: () => new MemberNotFound({ detail: details.member_not_found }),
-    organization_not_found: () => new OrganizationNotFound({ detail: details.organization_not_found }),
-    organization_archived: () => new OrganizationArchived({ detail: details.organization_archived }),
-    contact_capacity_exhausted
-  }
+  problems: plain(
+    ClientNotFound,
+    ClientArchived,
+    MemberNotFound,
+    OrganizationNotFound,
+    OrganizationArchived,
+    ContactCapacityExhausted
+  )
 })

@@ -1,11 +1,11 @@
 import type { SqlClient } from "effect/sql"
 import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
-import { details } from "../../api/Details.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
 import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
 import { targetsOf } from "../../api/schema/States.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
 import type { Form, Kind } from "../../platform/mutations/Grouped.ts"
+import { plain } from "../../platform/mutations/Idempotency.ts"
 import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
@@ -34,8 +34,6 @@ export interface DealChange {
 }
 
 export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ValidationFailed
-
-export const deal_not_found = () => new DealNotFound({ detail: details.deal_not_found })
 
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
@@ -83,9 +81,8 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     )}`,
   returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
-    deal_not_found,
+    ...plain(DealNotFound, DealStatusInvalid),
     validation_failed: ({ faults }) => invalid(faults),
-    deal_status_invalid: () => new DealStatusInvalid({ detail: details.deal_status_invalid }),
     deal_reference_not_found
   }
 })

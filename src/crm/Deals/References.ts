@@ -1,12 +1,11 @@
 /** The references of a deal, and the problem that names the missing ones. */
-import { missingOfDeal } from "../../api/Details.ts"
 import { DealReferenceNotFound } from "../../api/Problems.ts"
 import type { Refusal } from "../../platform/mutations/Idempotency.ts"
 
 export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 
 /** The texts of the problem's detail, by the name of the missing reference. */
-const texts: Readonly<Record<string, string>> = missingOfDeal
+const texts: Readonly<Record<string, string>> = DealReferenceNotFound.detail
 
 export const deal_reference_not_found = ({ faults }: Refusal) =>
   new DealReferenceNotFound({ detail: faults.map((fault) => texts[fault] ?? fault).join(" ") })

@@ -1,18 +1,16 @@
 /** SQL: `configure` creates, changes or enables a webhook; `rotate` replaces its secret. */
 import { Data, Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { details } from "../../api/Details.ts"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
-  type InstallationNotFound,
+  InstallationNotFound,
   VersionConflict,
   WebhookReferenceInvalid,
   WebhookStateConflict
 } from "../../api/Problems.ts"
-import type { Mutation, Refusal } from "../../platform/mutations/Idempotency.ts"
+import { type Mutation, plain, type Refusal } from "../../platform/mutations/Idempotency.ts"
 import { recovered } from "../deliveries/States.ts"
-import { installation_not_found } from "../Installations.ts"
 import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
@@ -122,7 +120,7 @@ export const configure = (
     )`,
   problems: {
     webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
-    installation_not_found,
+    ...plain(InstallationNotFound),
     version_conflict,
     secret_replaced: () => new SecretReplaced(),
     secret_not_opened: () => new SecretNotOpened()
@@ -185,9 +183,5 @@ export const rotate = (
       INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
       SELECT ${projectId}::text, ${id}::text, version, ${sealed}::bytea FROM updated
     )`,
-  problems: {
-    installation_not_found,
-    version_conflict,
-    webhook_state_conflict: () => new WebhookStateConflict({ detail: details.webhook_not_found })
-  }
+  problems: { ...plain(InstallationNotFound, WebhookStateConflict), version_conflict }
 })

@@ -1,17 +1,15 @@
 /** Previews what the import of the staged records changes (contract §11). */
 import { Context, Effect, Layer, Struct } from "effect"
 import { SqlClient } from "effect/sql"
-import { details } from "../../api/Details.ts"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ImportPreview } from "../../api/integrations/Preview.ts"
-import { type InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
+import { InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
 import { columns } from "../../crm/ClientColumns.ts"
 import { listOf } from "../../platform/database/Columns.ts"
 import { type Call, makeBatches } from "../../platform/database/Batches.ts"
 import { capacityOf, retryContended } from "../../platform/database/Database.ts"
 import { FairQueue } from "../../platform/database/FairQueue.ts"
 import { hashOf } from "../../platform/NameHash.ts"
-import { installation_not_found } from "../Installations.ts"
 import { importFields } from "./ImportFields.ts"
 
 export class Preview extends Context.Service<
@@ -32,11 +30,11 @@ export class Preview extends Context.Service<
       return {
         preview: Effect.fnUntraced(function* (projectId, id) {
           const read = yield* found(projectId, id)
-          if (read === undefined) return yield* installation_not_found()
+          if (read === undefined) return yield* new InstallationNotFound()
           const { differing, evaluation, hasProfile, matched, status } = read
           if (status === "disabled") return yield* notReady("The installation is disabled.")
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
-          if (evaluation === null) return yield* notReady(details.installation_not_ready)
+          if (evaluation === null) return yield* notReady(InstallationNotReady.detail)
           const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = evaluation
           const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
           const skip = duplicateCount + matched - differing

@@ -2,12 +2,11 @@
 import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageReceipt, ProviderType } from "../../api/messaging/Messaging.ts"
-import type { ConversationNotFound } from "../../api/Problems.ts"
+import { ConversationNotFound } from "../../api/Problems.ts"
 import { selectList } from "../../platform/database/Columns.ts"
-import type { Mutation } from "../../platform/mutations/Idempotency.ts"
+import { type Mutation, plain } from "../../platform/mutations/Idempotency.ts"
 import type { EventContext } from "../../platform/outbox/Outbox.ts"
 import { uncalled } from "../RetrySchedule.ts"
-import { noSuchConversation } from "../Sources.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -100,9 +99,7 @@ export const create = (
     SELECT json_build_object('status', conversation.status, 'channelId', channel_id, 'providerType', provider_type,
       'address', address, 'config', encode(config, 'hex'))
     FROM conversation)`,
-  problems: {
-    conversation_not_found: noSuchConversation
-  }
+  problems: plain(ConversationNotFound)
 })
 
 export const find = (sql: Sql, now: Statement.Fragment, projectId: ProjectId, id: MessageId) => sql<Message>`

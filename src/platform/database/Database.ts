@@ -3,7 +3,6 @@ import { PgClient } from "@effect/sql-pg"
 import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { unescape } from "node:querystring"
-import { details } from "../../api/Details.ts"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { CurrentRequest } from "../CurrentRequest.ts"
 import * as DatabaseMetrics from "./Database/Metrics.ts"
@@ -169,7 +168,7 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "StatementTimeoutError" ||
   /^(57P0[1-5]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
 
-export const unavailable = () => new ServiceUnavailable({ detail: details.service_unavailable })
+export const unavailable = () => new ServiceUnavailable()
 
 /** A statement changed nothing because of concurrent statements, or because its project is locked. A retry may succeed. */
 export class Contended extends Data.TaggedError("Contended") {}

@@ -57,6 +57,11 @@ export interface Refusal {
 /** For each `failure` of a statement, the function that makes the problem. */
 export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
 
+/** Makes the problems whose details are the same for each command. */
+export const plain = <All extends ReadonlyArray<unknown>>(
+  ...classes: { readonly [I in keyof All]: { readonly code: string; new (): All[I] } }
+): Problems<All[number]> => Object.fromEntries(classes.map((Class) => [Class.code, () => new Class()]))
+
 /** A mutation of one command for `mutate`, in the dialect of `Attempt.ts`. */
 export interface Mutation<Problem> {
   readonly at: Date

@@ -1,6 +1,5 @@
 /** Decides the outcome of a command from its attempt and from the outcome that is stored under its key. */
 import { Effect } from "effect"
-import { details } from "../../api/Details.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../../api/Problems.ts"
 import { ProjectLocked } from "../database/Database.ts"
 import type { Attempt } from "./Attempt.ts"
@@ -63,11 +62,7 @@ export const outcomeOf = <Problem, Returned>(
 const replay = ({ fingerprint }: Command, first: Stored): Effect.Effect<Outcome<never>, IdempotencyKeyReused> =>
   Buffer.compare(first.fingerprint, fingerprint) === 0
     ? Effect.succeed({ ...receipt(first), replayed: true, returned: null })
-    : Effect.fail(
-        new IdempotencyKeyReused({
-          detail: details.idempotency_key_reused
-        })
-      )
+    : Effect.fail(new IdempotencyKeyReused())
 
 const problemOf = <Problem>(
   failure: string,

@@ -4,7 +4,6 @@
  */
 import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHmac, timingSafeEqual } from "node:crypto"
-import { details } from "../../api/Details.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { CursorInvalid } from "../../api/Problems.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
@@ -65,14 +64,7 @@ export class Cursors extends Context.Service<
           const body = write(position)
           return Buffer.concat([macOf(current, list, body), body]).toString("base64url")
         },
-        decode: (list, cursor) =>
-          Effect.mapError(
-            Effect.fromOption(open(list, cursor)),
-            () =>
-              new CursorInvalid({
-                detail: details.cursor_invalid
-              })
-          )
+        decode: (list, cursor) => Effect.mapError(Effect.fromOption(open(list, cursor)), () => new CursorInvalid())
       }
     })
   )

@@ -3,7 +3,6 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Readable } from "node:stream"
-import { detailOf, details } from "../../api/Details.ts"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType, ValidationFailed } from "../../api/Problems.ts"
 import { maxBodyBytes } from "../../api/Requests.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
@@ -20,7 +19,7 @@ export interface Json {
 
 export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson | ValidationFailed
 
-const tooLarge = () => new BodyTooLarge({ detail: detailOf.body_too_large(maxBodyBytes) })
+const tooLarge = () => new BodyTooLarge({ detail: BodyTooLarge.detail(maxBodyBytes) })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
@@ -35,7 +34,7 @@ export const readBody = (
   const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
   if (Number(headers["content-length"]) > maxBodyBytes) return Effect.fail(tooLarge())
   if (!isJson(headers["content-type"])) {
-    return Effect.fail(new UnsupportedMediaType({ detail: details.unsupported_media_type }))
+    return Effect.fail(new UnsupportedMediaType())
   }
   if ((headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
     return Effect.fail(new UnsupportedMediaType({ detail: "Send the body as it is, without a content-encoding." }))
@@ -100,7 +99,7 @@ const parse = (bytes: Uint8Array): Effect.Effect<Json, MalformedJson | Validatio
     }
     return Effect.succeed({ text, value: JSON.parse(text) })
   } catch (error) {
-    if (bytes.byteLength === 0) return Effect.fail(malformed(details.malformed_json))
+    if (bytes.byteLength === 0) return Effect.fail(malformed(MalformedJson.detail))
     return Effect.fail(malformed(error instanceof SyntaxError ? error.message : "The body is not UTF-8."))
   }
 }

@@ -121,11 +121,9 @@ const refusalOf = (code: string | undefined): string => {
 const refusedAs = (code: string | undefined) => {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":
-      return new HeadersTooLarge({ detail: "A request's header section has at most 16 KiB." })
+      return new HeadersTooLarge()
     case "ERR_HTTP_REQUEST_TIMEOUT":
-      return new RequestTimeout({
-        detail: `A header section has to arrive within ${headersTimeout / 1_000} s, a request within ${requestTimeout / 1_000} s.`
-      })
+      return new RequestTimeout({ detail: RequestTimeout.detail(headersTimeout, requestTimeout) })
     default:
       return new ValidationFailed({
         detail: "See errors: request.",

@@ -1,12 +1,10 @@
 /** Returns dead deliveries to the queue: for the retry operation of the API, and for operators. */
 import type { SqlClient } from "effect/sql"
-import { details } from "../../../api/Details.ts"
 import type { DeliveryId, InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
-import { type InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
+import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
 import { recordAction } from "../../../platform/operators/Audit.ts"
 import { servedProject } from "../../../platform/operators/ProjectUnknown.ts"
-import type { Mutation } from "../../../platform/mutations/Idempotency.ts"
-import { installation_not_found } from "../../Installations.ts"
+import { type Mutation, plain } from "../../../platform/mutations/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -88,11 +86,7 @@ export const retry = (
       WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
     )`,
   problems: {
-    installation_not_found,
-    webhook_reference_invalid: () =>
-      new WebhookReferenceInvalid({
-        detail: details.webhook_reference_invalid
-      }),
+    ...plain(InstallationNotFound, WebhookReferenceInvalid),
     webhook_state_conflict: ({ faults: [fault = "pending"] }) =>
       new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })
   }

@@ -1,6 +1,5 @@
 /** Authenticates and authorizes a request by its `Authorization` header (contract §3). */
 import { Effect, Option } from "effect"
-import { detailOf, details } from "../../../api/Details.ts"
 import type { Access } from "../../../api/Access.ts"
 import {
   CredentialInvalid,
@@ -97,25 +96,25 @@ const parse = (authorization: string, connection: object): LastToken | undefined
   return last
 }
 
-const missing = () => new CredentialMissing({ detail: details.credential_missing })
+const missing = () => new CredentialMissing()
 
 /** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
-const invalid = () => new CredentialInvalid({ detail: details.credential_invalid })
+const invalid = () => new CredentialInvalid()
 
 /** Returns the first problem, in the order of the contract (§3); undefined if access is allowed. */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
   if (!credential.entitlements.includes("developer_api")) {
-    return new EntitlementUnavailable({ detail: details.entitlement_unavailable })
+    return new EntitlementUnavailable()
   }
   if (!credential.modules.includes(access.module)) {
-    return new ModuleUnavailable({ detail: detailOf.module_unavailable(access.module) })
+    return new ModuleUnavailable({ detail: ModuleUnavailable.detail(access.module) })
   }
   if (!credential.membership) {
-    return new MembershipUnavailable({ detail: detailOf.membership_unavailable(credential.memberId) })
+    return new MembershipUnavailable({ detail: MembershipUnavailable.detail(credential.memberId) })
   }
   if (!credential.scopes.includes(access.scope)) {
     return new ScopeMissing({
-      detail: detailOf.scope_missing(access.scope),
+      detail: ScopeMissing.detail(access.scope),
       requiredScope: access.scope
     })
   }

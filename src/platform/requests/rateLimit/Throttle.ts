@@ -1,6 +1,5 @@
 /** Limits the rate of requests, and adds headers that report the bucket (contract §4). */
 import { Effect, Metric } from "effect"
-import { detailOf, details } from "../../../api/Details.ts"
 import { policies, type Policy } from "../../../api/Access.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../../api/Problems.ts"
 import type { CurrentRequestShape } from "../../CurrentRequest.ts"
@@ -40,13 +39,13 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
     return limits.take(bucket, now).pipe(
       Effect.mapErrorEager(() => {
         count(policy, "unavailable")
-        return new RateLimiterUnavailable({ detail: details.rate_limiter_unavailable })
+        return new RateLimiterUnavailable()
       }),
       Effect.flatMapEager((decision) => {
         count(policy, decision.allowed ? "allowed" : "refused")
         setHeaders(request.headers, bucket, decision)
         if (decision.allowed) return Effect.void
-        const detail = detailOf.rate_limit_exceeded(bucket)
+        const detail = RateLimitExceeded.detail(policy, bucket)
         return Effect.fail(new RateLimitExceeded({ detail }))
       })
     )
