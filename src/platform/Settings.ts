@@ -71,6 +71,7 @@ const variables = {
   ADMIN_HOST: Schema.NonEmptyString,
   ADMIN_ALLOWED_HOSTS: HostNames,
   ADMIN_PORT: integer(0, 65_535),
+  METRICS_PORT: integer(0, 65_535),
   CELL: CellName,
   MCP: Flag,
   TRACE_URL_TEMPLATE: TraceUrl,
@@ -135,6 +136,8 @@ const settingsOf = (given: typeof Variables.Type) => ({
   /** Names by which the admin port is reached, besides the loopback's. */
   adminAllowedHosts: given.ADMIN_ALLOWED_HOSTS ?? [],
   adminPort: Option.fromUndefinedOr(given.ADMIN_PORT),
+  /** A port of `host` for the metrics alone. */
+  metricsPort: Option.fromUndefinedOr(given.METRICS_PORT),
   /**
    * The name of this cell: one of several databases, each with its processes. The ids of API keys that are issued here begin
    * with this name.

@@ -14,7 +14,7 @@ import * as Lifecycle from "./Lifecycle.ts"
 import { hasName, isLoopbackHost } from "./listening/Loopback.ts"
 import * as Mcp from "./Mcp.ts"
 import * as Operations from "./Operations.ts"
-import { adminRoutes, mainRoutes, type Methods, workerRoutes } from "./Routes.ts"
+import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
@@ -48,6 +48,9 @@ export const main = (publicUrl: string, mcp: boolean) =>
 
 /** The health checks of a process that only runs background fibers. */
 export const worker = port(Health.layer, workerRoutes)
+
+/** Metrics for Prometheus alone, which scrapes by any name. */
+export const metrics = port(PrometheusMetrics.layerHttp(), metricsRoutes)
 
 const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/console"))
 

@@ -53,6 +53,8 @@ export const mainRoutes = (mcp: boolean): Methods =>
 
 export const workerRoutes = methodsOf(health)
 
+export const metricsRoutes = methodsOf([get("/metrics")])
+
 export const adminRoutes = methodsOf([
   get("/"),
   get("/metrics"),

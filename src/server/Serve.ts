@@ -88,7 +88,7 @@ const background = (role: "all" | "worker") =>
 const httpServer = (role: Role) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const { adminPort, databaseUrl, host, mcp, port, publicUrl } = yield* Settings
+      const { adminPort, databaseUrl, host, mcp, metricsPort, port, publicUrl } = yield* Settings
       const main = Layer.unwrap(
         Effect.map(HttpServer.HttpServer, ({ address }) =>
           role === "worker"
@@ -101,7 +101,11 @@ const httpServer = (role: Role) =>
       ).pipe(Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))))
       const isEmbedded = Option.isNone(databaseUrl) && role !== "worker"
       const servers = Option.isSome(adminPort) || isEmbedded ? Layer.merge(main, AdminServer.layer) : main
-      return Layer.provideMerge(servers, NodeServer.layer(host, port))
+      const metrics = Option.match(metricsPort, {
+        onSome: (port) => Layer.provide(Http.metrics, Layer.fresh(NodeServer.layer(host, port))),
+        onNone: () => Layer.empty
+      })
+      return Layer.provideMerge(Layer.merge(servers, metrics), NodeServer.layer(host, port))
     })
   )
 

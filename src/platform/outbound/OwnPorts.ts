@@ -20,7 +20,7 @@ export const ownPorts = (settings: Settings["Service"]): ((port: number) => bool
   const urls = [settings.databaseUrl, settings.databaseDirectUrl, settings.redisUrl].flatMap(Option.toArray)
   const named = new Set([
     settings.port,
-    ...Option.toArray(settings.adminPort),
+    ...[settings.adminPort, settings.metricsPort].flatMap(Option.toArray),
     ...urls.map((url) => {
       const { port, protocol } = new URL(Redacted.value(url))
       return Number(port || (protocol.startsWith("redis") ? 6379 : 5432))

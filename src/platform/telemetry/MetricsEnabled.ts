@@ -1,5 +1,5 @@
 /**
- * Whether metrics are recorded. They need an OTLP endpoint or an admin server. With the embedded PostgreSQL, an admin server
+ * Whether metrics are recorded. They need an OTLP endpoint, a server of metrics or an admin server. With the embedded PostgreSQL, an admin server
  * always runs.
  */
 import { Context, Effect, Layer, type Metric, Option } from "effect"
@@ -13,8 +13,8 @@ export const layer = Layer.effect(
   MetricsEnabled,
   Effect.map(
     Settings,
-    ({ adminPort, databaseUrl, telemetry }) =>
-      Option.isSome(adminPort) || Option.isNone(databaseUrl) || Option.isSome(telemetry)
+    ({ adminPort, databaseUrl, metricsPort, telemetry }) =>
+      Option.isSome(adminPort) || Option.isSome(metricsPort) || Option.isNone(databaseUrl) || Option.isSome(telemetry)
   )
 )
 

@@ -185,8 +185,9 @@ export const limiter = Effect.gen(function* () {
 })
 
 export const telemetry = Effect.gen(function* () {
-  const { adminPort, databaseUrl, telemetry } = yield* Settings
+  const { adminPort, databaseUrl, metricsPort, telemetry } = yield* Settings
   if (Option.isNone(telemetry)) {
+    if (Option.isSome(metricsPort)) return ok(`metrics on port ${metricsPort.value}`)
     return ok(
       Option.isSome(adminPort) || Option.isNone(databaseUrl) ? "metrics on the admin port" : "nothing is exported"
     )
