@@ -44,7 +44,8 @@ const columns = `${selectList(
 
 /**
  * A SQL condition: the outcome of a message is unknown and no attempt follows, so an operator must settle it. For a campaign's
- * message, attempts may follow while its recipient is pending or sending and the campaign is not cancelled.
+ * message, attempts may follow while its recipient is pending or sending and the campaign is not cancelled. The other states are
+ * named, so that the recipient is looked up by its key: the index of open recipients would be read from its start.
  */
 export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
   AND (messages.campaign_id IS NULL OR NOT EXISTS (
@@ -52,7 +53,7 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
       JOIN campaigns ON campaigns.project_id = recipient.project_id AND campaigns.id = messages.campaign_id
     WHERE campaigns.status <> 'cancelled' AND recipient.project_id = messages.project_id
       AND recipient.audience_id = messages.audience_id AND recipient.position = messages.position
-      AND recipient.status IN ('pending', 'sending')
+      AND recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')
   ))`
 
 export const messageFilters = [...messageStatuses, "needs decision"] as const

@@ -73,6 +73,7 @@ interface Node {
   readonly "Node Type": string
   readonly "Parent Relationship"?: string | undefined
   readonly "Relation Name"?: string | undefined
+  readonly Alias?: string | undefined
   readonly Schema?: string | undefined
   readonly "Index Name"?: string | undefined
   readonly "Index Cond"?: string | undefined
@@ -84,6 +85,7 @@ const Node = Schema.Struct({
   "Node Type": Schema.String,
   "Parent Relationship": Schema.optional(Schema.String),
   "Relation Name": Schema.optional(Schema.String),
+  Alias: Schema.optional(Schema.String),
   Schema: Schema.optional(Schema.String),
   "Index Name": Schema.optional(Schema.String),
   "Index Cond": Schema.optional(Schema.String),
@@ -115,6 +117,22 @@ const equalOf = (node: Node, { columns }: Index): number => {
   const condition = node["Index Cond"] ?? ""
   const other = columns.findIndex((column) => !new RegExp(`[(."]${column}"? (?:=|IS NULL)`).test(condition))
   return other === -1 ? columns.length : other
+}
+
+/** The text of an expression, without what differs between the definition of an index and a plan. */
+const bare = (expression: string) => expression.replaceAll(/[\s()"]/g, "")
+
+/**
+ * Whether a scan skips a column of its index between those that it compares. PostgreSQL then reads all entries that the columns
+ * before the gap leave.
+ */
+const hasGap = ({ Alias: alias = "", "Index Cond": condition = "" }: Node, { columns }: Index): boolean => {
+  const used = columns.map((column) =>
+    /^\w+$/.test(column)
+      ? new RegExp(`\\b${alias}\\."?${column}\\b`).test(condition)
+      : bare(condition.replaceAll(`${alias}.`, "")).includes(bare(column))
+  )
+  return used.lastIndexOf(true) > used.indexOf(false) && used.includes(false)
 }
 
 /** What surrounds a node: a Limit above it whose rows it gives in their order, or after a Sort. */
@@ -150,6 +168,7 @@ const faultsOf = (node: Node, indexes: Indexes, isTiny: boolean, under: Under = 
   if (type === "Bitmap Heap Scan") return [`reads a bitmap of ${table}`, ...inner]
   const index = indexes.get(node["Index Name"] ?? "")
   if (index === undefined) return inner
+  if (hasGap(node, index) && !isTiny) return [`skips a column of ${node["Index Name"]}`, ...inner]
   const equal = equalOf(node, index)
   if (equal === index.columns.length || equal > 1) return inner
   if (around === "sorted limit") return [`sorts ${table} below a limit`, ...inner]

@@ -1,7 +1,8 @@
 /**
  * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL apart from white space, with its
  * declaration and the source lines that build it. With `--plans`, each is followed by its generic plan on a freshly migrated
- * database, and the last lines name what is wrong with the plans on tables in other states (`Plans.ts`).
+ * database, and the last lines name what is wrong with the plans on tables in other states (`Plans.ts`). `--postgres=15` takes the
+ * PostgreSQL of Debian's package `postgresql-15`.
  *
  * The service itself builds and sends the statements while `Walk.ts` uses it; a proxy before PostgreSQL distinguishes sent
  * statements from their parts. The last lines list every SQL template of the source that the walk has not reached.
@@ -17,7 +18,7 @@ import { pools } from "../../src/platform/Pools.ts"
 import { migrate } from "../../src/platform/database/Migrations.ts"
 import { startConsole } from "../console/Console.support.ts"
 import { World } from "../contract/Samples.ts"
-import { startPostgres } from "../support/Postgres.ts"
+import { startInstalled, startPostgres } from "../support/Postgres.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { startWireProxy } from "../support/WireProxy.ts"
 import { operate } from "./Operate.ts"
@@ -58,6 +59,9 @@ const layOut = (text: string): string => {
 }
 
 const withPlans = process.argv.includes("--plans")
+
+/** The version of PostgreSQL; undefined: that of the embedded server. */
+const version = /^--postgres=(\d+)$/m.exec(process.argv.join("\n"))?.[1]
 
 const on = (url: string) => Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 }))
 
@@ -166,7 +170,10 @@ const unreached = () =>
     .filter((place) => !reached.has(nameOf(place)))
 
 const program = Effect.gen(function* () {
-  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
+  const postgres = yield* Effect.acquireRelease(
+    Effect.promise(() => (version === undefined ? startPostgres() : startInstalled(Number(version)))),
+    ({ stop }) => Effect.promise(stop)
+  )
   const sent = yield* Effect.flatMap(makeDatabase(postgres.url, "walked", leaveInvalidIndex), sentTexts)
   const empty = withPlans ? yield* makeDatabase(postgres.url, "planned", migrate) : ""
 

@@ -118,7 +118,8 @@ const candidate = `project_id, id, audience_id, position, client_id, available_a
 /**
  * Locks the recipients that move (those within the limits, and those whose move is final), their waiting messages, and the
  * audiences that count a final move. A recipient is left out if another transaction has locked one of these rows, or if it
- * has changed since the snapshot.
+ * has changed since the snapshot. The state of a recipient is a parameter, so that the recipient is looked up by its key: the index
+ * of open recipients, which may be small when the plan is made, would be read from its start.
  */
 const moving = (sql: Sql) => sql`
   wanted AS MATERIALIZED (
@@ -138,7 +139,7 @@ const moving = (sql: Sql) => sql`
   ),
   moving AS MATERIALIZED (
     SELECT wanted.* FROM wanted JOIN campaign_recipients AS recipient USING (project_id, audience_id, position)
-    WHERE recipient.status = 'pending' AND recipient.attempts = wanted.attempts
+    WHERE recipient.status = ${"pending"}::text AND recipient.attempts = wanted.attempts
       AND recipient.available_at IS NOT DISTINCT FROM wanted.available_at
       AND (last_message IS NULL OR (project_id, last_message) IN (SELECT project_id, id FROM open_message))
       AND (move = 'released' OR (project_id, audience_id) IN (SELECT project_id, id FROM open_audience))

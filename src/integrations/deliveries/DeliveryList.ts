@@ -66,7 +66,7 @@ export const columnsOf = (delivery: string) => `
   )}`
 
 /**
- * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_by_listed_state`, so that
+ * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_listed`, so that
  * PostgreSQL uses the index.
  */
 const state = `(CASE
@@ -93,7 +93,7 @@ interface Selected {
 
 /**
  * A query of all columns of the selected deliveries, ordered by id. Without `states` and `types`, it reads the index
- * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_by_listed_state`, one for each state and type. Each
+ * `deliveries_by_installation`. Otherwise it merges parts of the index `deliveries_listed`, one for each state and type. Each
  * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the
  * parameters in each part. The part `WHERE false` keeps the SQL valid if `types` is empty.
  */
