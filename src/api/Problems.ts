@@ -12,6 +12,10 @@ export * from "./RequestProblems.ts"
 /** The parts of a campaign that `campaign_not_ready` can report as missing. A campaign that lacks a part cannot be scheduled. */
 export const missingParts = ["primary_route", "audience", "eligible_recipients"] as const
 
+/** A detail that has a text for each of the members of a request that name no record. */
+const textsOf = (texts: Readonly<Record<string, string>>) => (members: ReadonlyArray<string>) =>
+  members.map((member) => texts[member] ?? member).join(" ")
+
 const messageId = "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
 
 export class CursorInvalid extends problem<CursorInvalid>()("cursor_invalid", 400, {
@@ -64,16 +68,15 @@ export class DealNotFound extends problem<DealNotFound>()("deal_not_found", 404,
 export class DealReferenceNotFound extends problem<DealReferenceNotFound>()("deal_reference_not_found", 404, {
   title: "The deal references a record that the project does not have.",
   remedy: "`detail` names the missing reference. A stage must belong to the deal's pipeline.",
-  /** By the member with the reference. */
-  detail: {
+  detail: textsOf({
     clientId: "The project has no client with the id in clientId: GET …/crm/clients lists its clients.",
     organizationId: OrganizationNotFound.detail,
     responsibleMemberId: MemberNotFound.detail,
     pipelineId: "The project has no pipeline with the id in pipelineId: GET …/crm/pipelines lists its pipelines.",
     defaultPipeline: "The project has no default pipeline: send a pipelineId.",
     stageId: "The pipeline has no stage with the id in stageId: GET …/crm/pipelines lists its stages."
-  },
-  example: (detail) => ({ detail: detail.stageId })
+  }),
+  example: (detail) => ({ detail: detail(["stageId"]) })
 }) {}
 export class NoteNotFound extends problem<NoteNotFound>()("note_not_found", 404, {
   title: "The deal has no such note.",
@@ -123,14 +126,13 @@ export class CampaignReferenceNotFound extends problem<CampaignReferenceNotFound
   {
     title: "The campaign references a record that the project does not have.",
     remedy: "Check the segment, the template with its version, and the channel.",
-    /** By the member with the reference. */
-    detail: {
+    detail: textsOf({
       templateId: "The project has no template with the id in templateId.",
       templateVersion: "The template does not have the version in templateVersion.",
       channelId: "The project has no channel with the id in channelId.",
       segmentId: "The project has no segment with the id in filter.segmentId."
-    },
-    example: (detail) => ({ detail: detail.segmentId })
+    }),
+    example: (detail) => ({ detail: detail(["segmentId"]) })
   }
 ) {}
 export class VersionConflict extends problem<VersionConflict>()("version_conflict", 409, {

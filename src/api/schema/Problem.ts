@@ -20,7 +20,17 @@ interface Declaration<Detail, Members> {
   readonly example?: (detail: Detail) => Example
 }
 
-/** Makes a class of problems. Its static members are its declaration. */
+/** The static members of a class of problems. */
+export interface Declared<Code, Status, Detail> {
+  readonly code: Code
+  readonly status: Status
+  readonly title: string
+  readonly remedy: string | undefined
+  readonly detail: Detail
+  readonly example: Example | undefined
+}
+
+/** Makes a class of problems. */
 export const problem =
   <Self>() =>
   <
@@ -40,12 +50,13 @@ export const problem =
       code: Schema.tag(code)
     }
     const declared = { type: `urn:developer-api:problem:${code}`, status, title } as const
-    return Object.assign(HttpApiError.Problem<Self>()(code, declared, Object.assign(fields, members)), {
+    const statics: Declared<Code, Status, Detail> = {
       code,
       status,
       title,
       remedy,
       detail,
       example: example?.(detail) ?? (text === undefined ? undefined : { detail: text })
-    })
+    }
+    return Object.assign(HttpApiError.Problem<Self>()(code, declared, Object.assign(fields, members)), statics)
   }

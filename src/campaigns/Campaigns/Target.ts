@@ -27,8 +27,6 @@ export type Conflict =
 /** The maximum of candidates of an audience: as many as one statement freezes in its time. */
 export const maxCandidates = 500_000
 
-const missingDetails: Readonly<Record<string, string>> = CampaignReferenceNotFound.detail
-
 const problemsOf = (operation: Operation): Problems<Conflict> => ({
   ...plain(CampaignNotFound),
   // The fault is the campaign's state, `channel` if the channel is revoked, or `candidates` if there are too many.
@@ -44,7 +42,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
   version_conflict: ({ version }) =>
     new VersionConflict({ detail: VersionConflict.detail("campaign", version), currentVersion: version }),
   campaign_reference_not_found: ({ faults }) =>
-    new CampaignReferenceNotFound({ detail: faults.map((fault) => missingDetails[fault] ?? fault).join(" ") }),
+    new CampaignReferenceNotFound({ detail: CampaignReferenceNotFound.detail(faults) }),
   schedule_invalid: ({ faults: [detail = ""] }) => new ScheduleInvalid({ detail }),
   campaign_not_ready: ({ faults }) =>
     new CampaignNotReady({
