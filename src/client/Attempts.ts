@@ -9,6 +9,7 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Access } from "../api/Access.ts"
 import { Operation } from "../api/Requests.ts"
+import { Completion } from "./Requests.ts"
 
 /** How often, how soon and for how long a call is retried. */
 export interface RetryOptions {
@@ -116,18 +117,21 @@ export const attemptsLayer = ({
   retry = {},
   timeout = "30 seconds"
 }: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>
-  HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request }) => {
-    const attempt = next(request).pipe(
-      Effect.mapError(explain),
-      // The body is read here, so that a connection that breaks off within the body also counts as lost.
-      Effect.tap((response) =>
-        Effect.mapError(response.arrayBuffer, (cause) => lost(request, "the answer broke off", cause))
-      ),
-      Effect.timeoutOrElse({
-        duration: timeout,
-        orElse: () =>
-          Effect.fail(lost(request, `no answer within ${Duration.format(Duration.fromInputUnsafe(timeout))}`))
-      })
-    )
-    return retry === false || !isRepeatable(endpoint, request) ? attempt : repeatAttempt(attempt, retry)
-  })
+  HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request: operation }) =>
+    Effect.flatMap(Completion, (complete) => {
+      const request = complete(operation)
+      const attempt = next(request).pipe(
+        Effect.mapError(explain),
+        // The body is read here, so that a connection that breaks off within the body also counts as lost.
+        Effect.tap((response) =>
+          Effect.mapError(response.arrayBuffer, (cause) => lost(request, "the answer broke off", cause))
+        ),
+        Effect.timeoutOrElse({
+          duration: timeout,
+          orElse: () =>
+            Effect.fail(lost(request, `no answer within ${Duration.format(Duration.fromInputUnsafe(timeout))}`))
+        })
+      )
+      return retry === false || !isRepeatable(endpoint, request) ? attempt : repeatAttempt(attempt, retry)
+    })
+  )

@@ -1,17 +1,18 @@
-/** The API as an Effect service with idempotency keys, checked requests and paged lists. */
-import { Context, Effect, Layer, Option, Predicate, Redacted, Stream } from "effect"
+/** The API as an Effect service with idempotency keys, retries and paged lists. */
+import { Context, Effect, Layer, Option, Predicate, Redacted, type Schema, Stream } from "effect"
 import { WebCrypto } from "effect/crypto"
-import { FetchHttpClient, type HttpClient, HttpClientRequest } from "effect/http"
+import { FetchHttpClient, Headers, type HttpClient, HttpClientRequest } from "effect/http"
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as HttpApiClient from "effect/http-api/HttpApiClient"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Api } from "../api/Api.ts"
 import { Authentication } from "../api/Authentication.ts"
+import { membersOf } from "../api/schema/Faults.ts"
 import { attemptsLayer, type AttemptOptions } from "./Attempts.ts"
 import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
-import { type CallerRequest, type CompleteRequest, hasMember, requestForm } from "./RequestForm.ts"
+import { type CallerRequest, Completion, completion } from "./Requests.ts"
 
 /** Options of `DeveloperApi`. If `baseUrl` or `token` is invalid, the layer dies with a `TypeError`. */
 export interface DeveloperApiOptions extends AttemptOptions {
@@ -29,7 +30,7 @@ export interface Answer {
   readonly body?: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
 }
 
-/** An operation without its specific types. `Operations` has these types, and test/client/Types.test.ts checks them. */
+/** An operation without its specific types. `Operations` has these types. */
 export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
 
 /** Narrows a member of a client. In a loop over the operations, the compiler loses the types of the operations. */
@@ -52,8 +53,7 @@ export const bearerLayer = (
  *
  * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key, within
  * the limits of `retry`. If the program itself may repeat a command, it has to pass a key, because each call without a key is
- * another command. A request of a wrong form is not sent: the call fails with the `validation_failed` that the service would
- * answer, without `instance`.
+ * another command. The service checks each request: `validation_failed` names all faults with their locations.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
   /** Uses `FetchHttpClient.Fetch`, by default the platform's `fetch`. */
@@ -100,37 +100,40 @@ const isToken = (token: string | Redacted.Redacted) => {
   return typeof text === "string" && /^[\x21-\x7E]+$/.test(text)
 }
 
-const operations = Effect.fnUntraced(function* (baseUrl: string) {
-  const client: object = yield* HttpApiClient.make(Api, { baseUrl, transformResponse: withUnexpected })
+const operations = Effect.fnUntraced(function* (service: string) {
+  const client: object = yield* HttpApiClient.make(Api, { transformResponse: withUnexpected })
   const groups: Record<string, Record<string, unknown>> = {}
   HttpApi.reflect(Api, {
     onGroup: () => {},
     onEndpoint: ({ endpoint, group }) => {
       const calls = Predicate.hasProperty(client, group.identifier) ? client[group.identifier] : undefined
       const call = Predicate.hasProperty(calls, endpoint.identifier) ? calls[endpoint.identifier] : undefined
-      if (!isCall<CompleteRequest>(call)) return
-      groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call) }
+      if (!isCall<undefined>(call)) return
+      groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call, service) }
     }
   })
   return groups as Operations
 })
 
-const method = (endpoint: HttpApiEndpoint.Top, call: Call<CompleteRequest>) => {
-  const form = requestForm(endpoint)
-  const isKeyed = hasMember(endpoint.headers, "idempotency-key")
+const method = ({ headers, query }: HttpApiEndpoint.Top, call: Call<undefined>, service: string) => {
+  const isKeyed = hasMember(headers, "idempotency-key")
   const send = Effect.fnUntraced(function* (request: CallerRequest = {}) {
-    return yield* call(yield* Effect.fromResult(form(isKeyed ? yield* withKey(request) : request)))
+    const complete = completion(service, isKeyed ? yield* withKey(request) : request)
+    return yield* Effect.provideService(call(undefined), Completion, complete)
   })
-  return hasMember(endpoint.query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
+  return hasMember(query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
+
+export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
+  schema !== undefined && membersOf(schema.ast).includes(member)
 
 /**
  * Adds a UUID as the idempotency key if the request has none. The key is added before the first attempt, so every attempt has
  * the same key.
  */
 const withKey = Effect.fnUntraced(function* (request: CallerRequest) {
-  const headers = request.headers ?? {}
-  if (Predicate.hasProperty(headers, "idempotency-key") && headers["idempotency-key"] !== undefined) return request
+  const headers = Headers.fromInput(request.headers)
+  if (headers["idempotency-key"] !== undefined) return request
   const key = (yield* WebCrypto.WebCrypto).randomUUID()
   return { ...request, headers: { ...headers, "idempotency-key": key } }
 })

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { CampaignCommand } from "../../src/api/campaigns/Commands.ts"
-import { hasMember } from "../../src/client/RequestForm.ts"
+import { hasMember } from "../../src/client/DeveloperApi.ts"
 import { declared } from "./Walk.support.ts"
 
 const manual = readFileSync(join(import.meta.dirname, "../../src/client/README.md"), "utf8")

@@ -73,7 +73,7 @@ describe("a call of the Promise client", () => {
     yield* Effect.promise(() =>
       createClient({ baseUrl: new URL("/behind/api/v1/developer", baseUrl), token }).messaging.listSources()
     )
-    const paths = requests.map(({ line }) => /^GET ([^?]+)/.exec(line)?.[1])
+    const paths = requests.map(({ line }) => /^GET ([^? ]+)/.exec(line)?.[1])
     const path = "/api/v1/developer/messaging/sources"
     assert.deepStrictEqual(paths, [path, path, path, path, `/behind${path}`])
   })

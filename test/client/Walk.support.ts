@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { HttpApi, HttpApiSchema } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import type { DeveloperClient } from "../../src/client/PromiseClient.ts"
-import { hasMember } from "../../src/client/RequestForm.ts"
+import { hasMember } from "../../src/client/DeveloperApi.ts"
 
 interface Declared {
   readonly group: string

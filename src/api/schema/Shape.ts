@@ -1,6 +1,6 @@
-/** Faults in the shape of a request. The service reports them. The client does not send a request that has such faults. */
+/** Faults in the shape of a request. */
 import { Predicate, Result, Schema, SchemaAST, SchemaIssue } from "effect"
-import { faultsOf, membersOf, unknown } from "./Faults.ts"
+import { faultsOf, unknown } from "./Faults.ts"
 import { type LocatedFault, locationOf, maxFaults } from "./Locations.ts"
 
 /** Options that report every fault, unknown members included. */
@@ -25,8 +25,6 @@ export const faultsOfSlot = (
   if (Result.isSuccess(result)) return []
   return located(name, result.failure.issue)
 }
-
-export const namesOf = ({ ast }: Schema.Top): ReadonlyArray<string> => membersOf(ast)
 
 /** Returns the message for an unknown query parameter. The message names all known parameters, because an operation has few. */
 const unknownParameter = (known: ReadonlyArray<string>): string =>
