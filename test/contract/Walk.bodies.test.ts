@@ -133,6 +133,11 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
+  walkBodies("cuts the name of a member in its location", function* (sample, ask) {
+    const body = JSON.stringify(sample.body).replace("{", `{"${"x".repeat(65)}":0,`)
+    assert.deepStrictEqual(faultsOf(yield* ask({ body })), [`body/${"x".repeat(64)}`])
+  })
+
   walkBodies("takes the last of repeated members", function* (sample, ask) {
     const good = JSON.stringify(sample.body)
     const first = Object.keys(sample.body ?? {}).map((name) => `${JSON.stringify(name)}:[],`)

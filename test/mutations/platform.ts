@@ -43,8 +43,6 @@ export const platform = [
   ),
   mutating("platform/Pools.ts", "faults/Pooler")('"search_path", ', ""),
   mutating("platform/Pools.ts", "platform/database/Database/Sessions")('statement_timeout: "0"', ""),
-  mutating("platform/database/Database/Client.ts", "faults/Failover")("onStandby()", "true"),
-  mutating("server/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
   mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),

@@ -21,10 +21,10 @@ export const server = [
     "const onEnd = () => end(true)"
   ),
   bodies("endsName.has(text.charCodeAt(i - 1)) &&", "", "contract/Walk.bodies"),
-  bodies("if (text.length < 5 * maxEntriesInAll) return false", "return false", "contract/Hostile"),
+  bodies("if (text.length < 5 * maxEntriesInAll) return false", "return false", "contract/Walk.bodies"),
   bodies("walk.entries += entries", ""),
-  bodies("if (faults.length <= maxFaults) faults.push", "faults.push", "contract/Hostile"),
-  mutating("api/schema/Locations.ts", "contract/Hostile")("cut(String(name), maxName)", "String(name)"),
+  bodies("if (faults.length <= maxFaults) faults.push", "faults.push", "contract/Walk.bodies"),
+  mutating("api/schema/Locations.ts", "contract/Walk.bodies")("cut(String(name), maxName)", "String(name)"),
   mutating("api/schema/Locations.ts", "contract/Walk.bodies")("count >= maxFaults ||", ""),
   listening('case "HPE_HEADER_OVERFLOW":', 'case "ERR_HEADER_OVERFLOW":'),
   mutating("server/listening/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
