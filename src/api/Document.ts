@@ -7,6 +7,7 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "./Access.ts"
 import { DeveloperBearer } from "./Authentication.ts"
 import { introduction } from "./Document/Introduction.ts"
+import { linksOf } from "./Document/Links.ts"
 import { completeParameters, descriptionOf, flat } from "./Document/Parameters.ts"
 import { completeProblems, describeProblems, exampleProblems, renameToCodes } from "./Document/Problems.ts"
 import { Examples, exemplify } from "./schema/Examples.ts"
@@ -36,7 +37,9 @@ const byStatus: Readonly<Record<string, Headers>> = {
   400: limits(false),
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
+  408: {},
   429: { ...behindTheLimiter, "retry-after": header("Whole seconds after which one more request succeeds.") },
+  431: {},
   500: {},
   503: { "retry-after": header("Whole seconds after which to try again.") }
 }
@@ -89,6 +92,7 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identi
     if (Number(status) < 300) {
       exemplify(response.content, { [name]: answer })
       response.description = "Success."
+      Object.assign(response, linksOf(name))
     } else {
       response.description = describeProblems(response)
       exemplify(response.content, exampleProblems(response, access, operation))

@@ -6,16 +6,18 @@
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import {
   BodyTooLarge,
+  HeadersTooLarge,
   Internal,
   MalformedJson,
+  RequestTimeout,
   ServiceUnavailable,
   UnsupportedMediaType,
   ValidationFailed
 } from "./Problems.ts"
 
-/** Renders the problems of an operation; failures of the service are its own. */
+/** Renders the problems of an operation. Failures of the service are its own; two are of a connection, before any operation. */
 export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api/api/Operation", {
-  error: [Internal, ServiceUnavailable]
+  error: [RequestTimeout, HeadersTooLarge, Internal, ServiceUnavailable]
 }) {}
 
 /** Refuses a request that does not have the shape of its operation. */

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
-import { Predicate, Schema } from "effect"
+import { Predicate, Record, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
@@ -29,14 +29,14 @@ const assertValid = (schema: object, value: unknown, what: string) => {
   assert.isTrue(ajv.validate(local, value), `${what}: ${ajv.errorsText()}`)
 }
 
-const Named = Schema.Record(Schema.String, Schema.Struct({ value: Schema.Unknown }))
+const Examples = Schema.Record(Schema.String, Schema.Struct({ value: Schema.Unknown }))
 const Media = Schema.Struct({
-  examples: Schema.optionalKey(Named),
+  examples: Schema.optionalKey(Examples),
   schema: Schema.Record(Schema.String, Schema.Unknown)
 })
 const decodeMedia = Schema.decodeUnknownSync(Media)
 const Body = Schema.Struct({
-  content: Schema.Record(Schema.String, Schema.Struct({ ...Media.fields, examples: Named }))
+  content: Schema.Record(Schema.String, Schema.Struct({ ...Media.fields, examples: Examples }))
 })
 const Parameter = Schema.Struct({
   name: Schema.String,
@@ -82,7 +82,7 @@ const examplesOf = (body: unknown) =>
 /** The problem codes that every operation has. */
 const common =
   "validation_failed credential_missing credential_invalid scope_missing module_unavailable entitlement_unavailable " +
-  "membership_unavailable rate_limit_exceeded internal service_unavailable"
+  "membership_unavailable rate_limit_exceeded internal service_unavailable request_timeout headers_too_large"
 
 /** Returns the problem codes of an operation in contract §2 to §7. */
 const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [] }: Sample) => [
@@ -95,6 +95,27 @@ const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [
   ...references.map(({ code }) => code),
   ...refusals
 ]
+
+const Named = Schema.Record(Schema.String, Schema.Record(Schema.String, Schema.Unknown))
+type Named = typeof Named.Type
+const decodeServed = Schema.decodeUnknownSync(
+  Schema.StructWithRest(
+    Schema.Struct({
+      components: Schema.StructWithRest(
+        Schema.Struct({ examples: Named, headers: Named, parameters: Named, responses: Named }),
+        [Schema.Record(Schema.String, Schema.Unknown)]
+      )
+    }),
+    [Schema.Record(Schema.String, Schema.Unknown)]
+  )
+)
+
+const decodeLinks = Schema.decodeUnknownSync(
+  Schema.Record(
+    Schema.String,
+    Schema.Struct({ operationId: Schema.String, parameters: Schema.Record(Schema.String, Schema.String) })
+  )
+)
 
 const headersOf = (response: unknown) =>
   Predicate.hasProperty(response, "headers") ? Object.keys(Object(response.headers)) : []
@@ -174,11 +195,44 @@ describe("the OpenAPI document", () => {
     assert.deepInclude(document.components.securitySchemes["DeveloperBearer"], { type: "http", scheme: "bearer" })
   })
 
-  it.live("is what the service serves, with its URL", function* () {
+  it.live("is what the service serves, with its URL and what operations share as components", function* () {
     const { send, url } = yield* startServer()
-    const { json } = yield* send({ path: "/openapi.json" })
-    const served = OpenApi.fromApi(completeDocument(Api.annotate(OpenApi.Servers, [{ url }])))
-    assert.deepStrictEqual(json, JSON.parse(JSON.stringify(served)))
+    const { json, text } = yield* send({ path: "/openapi.json" })
+    const { components, ...served } = decodeServed(json)
+    const { examples, headers, parameters, responses, ...others } = components
+    const shared: Readonly<Record<string, Named>> = { examples, headers, parameters, responses }
+    const resolved = (value: unknown): unknown => {
+      if (Array.isArray(value)) return value.map(resolved)
+      if (!Predicate.isObject(value)) return value
+      const [, kind = "", name = ""] = /^#\/components\/(\w+)\/(.+)$/.exec(String(value["$ref"])) ?? []
+      return kind in shared ? resolved(shared[kind]?.[name]) : Record.map(value, resolved)
+    }
+    const written = OpenApi.fromApi(completeDocument(Api.annotate(OpenApi.Servers, [{ url }])))
+    assert.deepStrictEqual(resolved({ ...served, components: others }), JSON.parse(JSON.stringify(written)))
+    // With 31 operations it has at most 300,000 bytes.
+    const bytes = Buffer.byteLength(text)
+    console.log(`openapi.json: ${bytes} bytes, ${endpoints.length} operations`)
+    assert.isAtMost(bytes / endpoints.length, 300_000 / 31)
+  })
+
+  it("leads from an id in an answer to operations that take it, by all of their parameters in the path", () => {
+    const answers = endpoints.flatMap(([name, endpoint]) =>
+      Object.values(operationOf(endpoint)?.responses ?? {}).flatMap((response) =>
+        Predicate.hasProperty(response, "links")
+          ? Object.values(decodeLinks(response.links)).map((link) => ({ name, ...link }))
+          : []
+      )
+    )
+    assert.isAbove(answers.length, 10)
+    for (const { name, operationId, parameters } of answers) {
+      const [, target] = endpoints.find(([known]) => known === operationId) ?? assert.fail(`${name} ${operationId}`)
+      const inPath = operationOf(target)?.parameters.filter((parameter) => parameter.in === "path") ?? []
+      assert.sameMembers(
+        Object.keys(parameters),
+        inPath.map((parameter) => parameter.name),
+        `${name} ${operationId}`
+      )
+    }
   })
 
   it("has valid examples in every body of a request, an answer, a problem and a webhook", () => {

@@ -12,6 +12,7 @@ import { promisify } from "node:util"
 import { afterAll, beforeAll } from "vitest"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
+import { withComponents } from "../../src/api/Document/Components.ts"
 
 const run = promisify(execFile)
 const compiler = join(import.meta.dirname, "../../node_modules/.bin/tsc")
@@ -24,7 +25,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "developer-api-reference-"))
   file = join(directory, "openapi.json")
   const api = completeDocument(Api.annotate(OpenApi.Servers, [{ url: "https://api.developer.test" }]))
-  await writeFile(file, JSON.stringify(OpenApi.fromApi(api)))
+  await writeFile(file, JSON.stringify(withComponents(OpenApi.fromApi(api))))
 })
 
 afterAll(() => rm(directory, { recursive: true }))

@@ -63,7 +63,7 @@ const requestId: OpenApi.OpenAPISpecParameter = {
   description:
     "The id of the request, for the `x-request-id` of the answer and the logs: 1 to 128 characters of A-Z a-z 0-9 . _ -. If it is " +
     "absent or has another form, the service makes one.",
-  schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
+  schema: { type: "string" }
 }
 
 /**

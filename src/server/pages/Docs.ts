@@ -13,6 +13,7 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { createHash } from "node:crypto"
 import { Api } from "../../api/Api.ts"
 import { completeDocument, isSpec } from "../../api/Document.ts"
+import { withComponents } from "../../api/Document/Components.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 
 const pages = { page: "/docs", viewer: "/docs/viewer.js", document: "/docs/openapi.json" } as const
@@ -111,7 +112,10 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
 
 const documentOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>
-): Fixed => ({ body: Buffer.from(JSON.stringify(OpenApi.fromApi(api))), contentType: "application/json" })
+): Fixed => ({
+  body: Buffer.from(JSON.stringify(withComponents(OpenApi.fromApi(api)))),
+  contentType: "application/json"
+})
 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 const description = Context.getUnsafe(Api.annotations, OpenApi.Description)

@@ -1,0 +1,101 @@
+/**
+ * Components of the OpenAPI document. What several operations have alike, above all their problems, is written once in
+ * `components`, and referred to. Otherwise the document would have twice its size, and generators would make a type of each.
+ */
+import { Predicate } from "effect"
+import type * as OpenApi from "effect/http-api/OpenApi"
+
+interface Use {
+  readonly component: object
+  readonly origin: string
+  readonly isShared: boolean
+}
+
+/** What may become a component: its name, where it stands, and how something else takes its place there. */
+interface Part {
+  readonly name: string
+  readonly origin: string
+  readonly component: object
+  readonly replace: (by: object) => void
+}
+
+/**
+ * The components of a kind. Those that occur more than once get a name of their own: different ones of the same name are told
+ * apart by where they occur first (`origin`).
+ */
+const makePool = (kind: string) => {
+  const found = new Map<string, Map<string, Use>>()
+  const keyOf = (name: string, { origin }: Use) => (found.get(name)?.size === 1 ? name : `${name}.${origin}`)
+  return {
+    add: (name: string, origin: string, component: object): void => {
+      const named = found.get(name) ?? new Map<string, Use>()
+      const text = JSON.stringify(component)
+      named.set(text, { origin, component, ...named.get(text), isShared: named.has(text) })
+      found.set(name, named)
+    },
+    /** Returns what stands in the place of a component that was added. */
+    refer: (name: string, component: object): object => {
+      const use = found.get(name)?.get(JSON.stringify(component))
+      return use?.isShared === true ? { $ref: `#/components/${kind}/${keyOf(name, use)}` } : component
+    },
+    shared: () =>
+      Object.fromEntries(
+        [...found].flatMap(([name, named]) =>
+          [...named.values()].filter(({ isShared }) => isShared).map((use) => [keyOf(name, use), use.component])
+        )
+      )
+  }
+}
+
+type Components = Readonly<Record<string, object>>
+
+/** Returns the examples of a response, by name. */
+const examplesOf = ({ content = {} }: OpenApi.OpenApiSpecResponse): ReadonlyArray<Components> =>
+  Object.values(content).flatMap((media) =>
+    Predicate.hasProperty(media, "examples") && isComponents(media.examples) ? [media.examples] : []
+  )
+
+const isComponents = (value: unknown): value is Components =>
+  Predicate.isObject(value) && Object.values(value).every(Predicate.isObject)
+
+/** Returns the document with its components. A part of an answer is a component before the answer is. */
+export const withComponents = (given: OpenApi.OpenAPISpec): OpenApi.OpenAPISpec => {
+  const document = structuredClone(given)
+  const operations = Object.values(document.paths).flatMap((path) =>
+    Object.values(path).filter((operation) => "responses" in operation)
+  )
+  const share = (kind: string, partsOf: (operation: OpenApi.OpenAPISpecOperation) => ReadonlyArray<Part>) => {
+    const pool = makePool(kind)
+    const parts = operations.flatMap(partsOf)
+    for (const { component, name, origin } of parts) pool.add(name, origin, component)
+    for (const { component, name, replace } of parts) replace(pool.refer(name, component))
+    Object.assign(document.components, { [kind]: pool.shared() })
+  }
+  /** The entries of a record as parts of it. */
+  const entriesOf = (record: Components, origin: string, prefix = ""): ReadonlyArray<Part> =>
+    Object.entries(record).map(([name, component]) => ({
+      name: `${prefix}${name}`,
+      origin,
+      component,
+      replace: (by) => Object.assign(record, { [name]: by })
+    }))
+
+  share("headers", ({ responses }) =>
+    Object.entries(responses).flatMap(([status, { headers = {} }]) => entriesOf(headers, status))
+  )
+  share("examples", ({ operationId, responses }) =>
+    Object.values(responses).flatMap((response) =>
+      examplesOf(response).flatMap((examples) => entriesOf(examples, operationId))
+    )
+  )
+  share("responses", ({ operationId, responses }) => entriesOf(responses, operationId, "Answer"))
+  share("parameters", ({ operationId, parameters }) =>
+    parameters.map((component, at) => ({
+      name: component.name,
+      origin: operationId,
+      component,
+      replace: (by) => Object.assign(parameters, { [at]: by })
+    }))
+  )
+  return document
+}
