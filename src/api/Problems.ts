@@ -3,7 +3,7 @@
  * like any error; the server renders it and sets `instance`.
  */
 import { Schema } from "effect"
-import { Version } from "./schema/Fields.ts"
+import { text, Version } from "./schema/Fields.ts"
 import { MessageId } from "./schema/Ids.ts"
 import { problem } from "./schema/Problem.ts"
 
@@ -152,6 +152,17 @@ export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>(
   title: "The project has as many active clients as its capacity allows.",
   remedy: "Archive a client, or ask the operator for more capacity.",
   detail: "Archive a client, or ask the operator for a larger contact capacity."
+}) {}
+export class ExternalIdTaken extends problem<ExternalIdTaken>()("external_id_taken", 409, {
+  title: "Another record of the project has this external id.",
+  remedy: "Change the record in `resourceId`, or use another external id.",
+  detail: (record: "client" | "deal", id: string) => `The ${record} ${id} has this externalId.`,
+  members: {
+    resourceId: text(1, 160).annotate({
+      description: "The id of the record that has the external id: 1 to 160 characters."
+    })
+  },
+  example: (detail) => ({ detail: detail("client", "cli_mara"), resourceId: "cli_mara" })
 }) {}
 export class ClientArchived extends problem<ClientArchived>()("client_archived", 409, {
   title: "The client is archived.",

@@ -3,21 +3,23 @@ import { Struct } from "effect"
 import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
 import { columnsOf } from "../platform/database/Columns.ts"
 
-export const columns = columnsOf(Client.fields, { tags: "text[]", version: "integer" })
+export const columns = columnsOf(Client.fields, {
+  tags: "text[]",
+  marketingConsent: "boolean",
+  suppressed: "boolean",
+  version: "integer"
+})
 
 export const writable = Struct.pick(columns, Struct.keys(clientFields))
 
 export const creatable = Struct.omit(writable, setByPatch)
 
 /**
- * The columns that a project file can set. Consent, merging and loyalty are listed here, because the API's client record lacks
- * them.
+ * The columns that a project file can set. Merging and loyalty are listed here, because the API's client record lacks them.
  */
 export const fileColumns = {
   ...writable,
   ...Struct.pick(columns, ["createdAt"]),
-  marketingConsent: ["marketing_consent", "boolean"],
-  suppressed: ["suppressed", "boolean"],
   mergedIntoClientId: "merged_into_client_id",
   loyaltyCardNumber: "loyalty_card_number",
   loyaltyLevelId: "loyalty_level_id",

@@ -1,7 +1,7 @@
 /** Clients, the contacts of a project (contract §7). */
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Client, ClientCreate, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
+import type { Client, ClientCreate, ClientFilters, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
 import { ClientNotFound } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
@@ -11,7 +11,7 @@ import type { Command } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create } from "./Clients/Create.ts"
 import { patch } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
@@ -23,10 +23,13 @@ export const makeClients = Effect.gen(function* () {
   const creating = makeGrouped(mutations, create(sql))
   const patching = makeGrouped(mutations, patch(sql))
   return {
-    list: (projectId: ProjectId, { status, ...query }: PageQuery & { readonly status: ClientStatusFilter }) =>
-      pages.read({ projectId, operation: "listClients", filters: { status } }, query, (window) =>
-        statement(list(sql, projectId, status, window))
-      ),
+    list: (projectId: ProjectId, { cursor, limit, ...given }: PageQuery & ClientFilters) => {
+      const filters = { ...given, email: given.email?.toLowerCase() }
+      const read = filters.updatedSince === undefined ? pages.read : pages.readByChange
+      return read({ projectId, operation: "listClients", filters }, { cursor, limit }, (window) =>
+        statement(list(sql, projectId, filters, window))
+      )
+    },
     get: lookup<Client, ClientNotFound>(sql, "clients", columns, () => new ClientNotFound()),
     create: (command: Command, client: ClientCreate) =>
       Effect.flatMap(DateTime.nowAsDate, (now) =>
@@ -40,11 +43,38 @@ export const makeClients = Effect.gen(function* () {
 
 const record = selectList(columns)
 
-const list = (sql: SqlClient.SqlClient, projectId: ProjectId, status: ClientStatusFilter, window: Window) =>
-  sql<Client>`
-    SELECT ${sql.literal(record)} FROM clients
-    WHERE project_id = ${projectId}
-      ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
-      ${pageCondition(sql, window.after)}
-    ORDER BY created_at DESC, id DESC
-    ${pageLimit(sql, window)}`
+/**
+ * Lists clients. At most one client has an external id, and few share a mail address or a phone number: they are found by an index
+ * of the value, and sorted unless they are listed by age. All other lists read an index in their order.
+ */
+const list = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  { email, externalId, phone, status, updatedSince }: ClientFilters,
+  window: Window
+) => {
+  const order = orderOf(sql, updatedSince, window)
+  const values = [
+    ...(externalId === undefined ? [] : [sql`external_id = (SELECT ${externalId}::text)`]),
+    ...(email === undefined ? [] : [sql`lower(email COLLATE "C") = (SELECT ${email}::text)`]),
+    ...(phone === undefined ? [] : [sql`phone = (SELECT ${phone}::text)`])
+  ]
+  const range = (status: ClientStatusFilter, listed: string) => sql`
+    project_id = ${projectId} ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)} ${sql.literal(listed)}`
+  if (values.length > 0) {
+    return sql<Client>`
+      SELECT ${sql.literal(record)} FROM clients
+      WHERE ${range(status, "")} AND ${sql.and(values)} ${order.following}
+      ORDER BY ${sql.literal(order.columns)}
+      ${pageLimit(sql, window)}`
+  }
+  const statuses: ReadonlyArray<ClientStatusFilter> =
+    updatedSince !== undefined && status === "all" ? ["active", "archived"] : [status]
+  return pageOfRanges<Client>(
+    sql,
+    { table: "clients", record },
+    order,
+    window,
+    statuses.map((status) => range(status, order.listed))
+  )
+}

@@ -1,9 +1,17 @@
 /** Deals, which are on the stages of pipelines (contract §7). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Deal, DealCreate, DealLifecycleFilter, DealPatch, DealStatusFilter } from "../api/crm/Deals.ts"
+import {
+  type Deal,
+  type DealCreate,
+  type DealFilters,
+  DealLifecycle,
+  type DealPatch,
+  DealStatus,
+  type DealStatusFilter
+} from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
-import { DealNotFound, type DealReferenceNotFound } from "../api/Problems.ts"
+import { DealNotFound, type DealReferenceNotFound, type ExternalIdTaken } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -13,22 +21,17 @@ import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { orderOf, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
-
-interface Filters {
-  readonly lifecycle: DealLifecycleFilter
-  readonly status: DealStatusFilter
-}
 
 export const makeDeals = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
   const notifier = yield* Notifier
-  const creating = makeGrouped<NewDeal, DealReferenceNotFound, Appended>(mutations, create(sql))
+  const creating = makeGrouped<NewDeal, DealReferenceNotFound | ExternalIdTaken, Appended>(mutations, create(sql))
   const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
   /**
    * Runs a mutation, then notifies the delivery workers of the deliveries that the mutation has appended. A repeated request
@@ -38,10 +41,12 @@ export const makeDeals = Effect.gen(function* () {
     Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
 
   return {
-    list: (projectId: ProjectId, { lifecycle, status, ...query }: PageQuery & Filters) =>
-      pages.read({ projectId, operation: "listDeals", filters: { lifecycle, status } }, query, (window) =>
-        statement(list(sql, projectId, { lifecycle, status }, window))
-      ),
+    list: (projectId: ProjectId, { cursor, limit, ...filters }: PageQuery & DealFilters) => {
+      const read = filters.updatedSince === undefined ? pages.read : pages.readByChange
+      return read({ projectId, operation: "listDeals", filters: { ...filters } }, { cursor, limit }, (window) =>
+        statement(list(sql, projectId, filters, window))
+      )
+    },
     get: lookup<Deal, DealNotFound>(sql, "deals", columns, () => new DealNotFound()),
     /**
      * Creates an open deal. The default of `pipelineId` is the project's default pipeline. The default of `stageId` is the
@@ -61,17 +66,30 @@ export const makeDeals = Effect.gen(function* () {
 
 const record = selectList(columns)
 
-const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { lifecycle, status }: Filters, window: Window) => {
-  const ofOne = (lifecycle: Exclude<DealLifecycleFilter, "all">) => sql`
-    (SELECT * FROM deals
-     WHERE project_id = ${projectId} AND lifecycle = ${lifecycle}
-       ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)}
-       ${pageCondition(sql, window.after)}
-     ORDER BY created_at DESC, id DESC
-     ${pageLimit(sql, window)})`
-  return sql<Deal>`
-    SELECT ${sql.literal(record)}
-    FROM ${lifecycle === "all" ? sql`(${ofOne("active")} UNION ALL ${ofOne("archived")})` : ofOne(lifecycle)} AS deal
-    ORDER BY deal.created_at DESC, deal.id DESC
-    ${pageLimit(sql, window)}`
+/**
+ * Lists deals. An index of a filtered list has the order of the list for one lifecycle and one status, so the list of several merges
+ * their ranges. At most one deal has an external id. Few deals of a client are on one stage.
+ */
+const list = (sql: SqlClient.SqlClient, projectId: ProjectId, filters: DealFilters, window: Window) => {
+  const { clientId, externalId, lifecycle, stageId, status, updatedSince } = filters
+  const order = orderOf(sql, updatedSince, window)
+  const values = [
+    ...(externalId === undefined ? [] : [sql`AND external_id = (SELECT ${externalId}::text)`]),
+    ...(clientId === undefined ? [] : [sql`AND client_id = (SELECT ${clientId}::text)`]),
+    ...(stageId === undefined ? [] : [sql`AND stage_id = (SELECT ${stageId}::text)`])
+  ]
+  const range = (lifecycle: DealLifecycle, status: DealStatusFilter) => sql`
+    project_id = ${projectId} AND lifecycle = ${lifecycle}
+    ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)} ${sql.join(" ", false)(values)}
+    ${sql.literal(externalId === undefined ? order.listed : "")}`
+  const lifecycles = lifecycle === "all" ? DealLifecycle.literals : [lifecycle]
+  const isByAge = values.length === 0 && updatedSince === undefined
+  const statuses = status === "all" && !isByAge && externalId === undefined ? DealStatus.literals : [status]
+  return pageOfRanges<Deal>(
+    sql,
+    { table: "deals", record },
+    order,
+    window,
+    lifecycles.flatMap((lifecycle) => statuses.map((status) => range(lifecycle, status)))
+  )
 }

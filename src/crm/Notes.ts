@@ -101,7 +101,7 @@ interface NoteChange extends NotePatch, NotePath {}
 /** Concurrent patches of a note run one after the other. Each patch sees the version that the previous patch has written. */
 const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
-  record: ({ id }) => id,
+  takes: ({ id }) => [id],
   decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
       SELECT command.ord, note.* FROM ${inOrder}, LATERAL (
@@ -135,7 +135,7 @@ interface NoteRemoval extends NotePath {
 
 const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | VersionConflict> => ({
   args: { id: "text", dealId: "text", expectedVersion: "bigint" },
-  record: ({ id }) => id,
+  takes: ({ id }) => [id],
   decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
       SELECT command.ord, note.* FROM ${inOrder}, LATERAL (

@@ -26,7 +26,7 @@ const isRateable = `status IN (${rateable.map((status) => `'${status}'`).join(",
 
 const rate = (sql: SqlClient.SqlClient): Kind<Rating, TicketNotFound | TicketNotRateable | RatingCustomerOwned> => ({
   args: { id: "text", score: "smallint", comment: "text" },
-  record: ({ id }) => id,
+  takes: ({ id }) => [id],
   decided: ({ absent, inOrder, locked }) => sql`
     target AS MATERIALIZED (
       SELECT command.ord, ticket.*, (rating_score, rating_comment) IS DISTINCT FROM (score, comment) AS differs

@@ -1,5 +1,5 @@
 /** Applies project files. They create projects, members and all other records that the API does not create. */
-import { Data, DateTime, Effect, Option, Record, Result } from "effect"
+import { Data, Effect, Option, Record, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { digestOf, stage } from "../integrations/imports/StagedBatches.ts"
@@ -13,7 +13,7 @@ import { type FileRecord, flatten } from "./Projects/Part.ts"
 import { type PartName, parts } from "./Projects/Parts.ts"
 import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
-import { faultsWithin, unknownReferences } from "./Projects/References.ts"
+import { faultsWithin, takenExternalIds, unknownReferences } from "./Projects/References.ts"
 import { type Counts, upsert } from "./Projects/Upsert.ts"
 
 /** The faults of a project file, one line each: `path: message`. Nothing was written. */
@@ -63,9 +63,7 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   const { id } = project
   const { created, isDeleted, row: given } = yield* ProjectRow.open(sql, project)
   if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
-  // The time is read after the project's lock is taken. So `updatedAt` is never earlier than a change for which the apply
-  // waited.
-  const now = yield* DateTime.nowAsDate
+  const now = yield* ProjectRow.timeOfApply(sql, id)
   const channels = yield* Channels.resolve(sql, box, file)
   const pipelines = yield* Pipelines.load(sql, file)
   const row = { ...given, defaultPipelineId: given.defaultPipelineId ?? Pipelines.onlyOne(pipelines) }
@@ -74,6 +72,7 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   const faults = [
     ...faultsWithin(file),
     ...(yield* unknownReferences(sql, file, pipelines)),
+    ...(yield* takenExternalIds(sql, file)),
     ...channels.faults,
     ...Pipelines.stagesOfOtherPipelines(file, pipelines),
     ...(yield* Pipelines.removedStagesInUse(sql, file, pipelines, deals.records)),

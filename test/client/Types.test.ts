@@ -63,6 +63,10 @@ const examples: Every<{
         readonly cursor?: string
         readonly lifecycle?: "active" | "archived" | "all"
         readonly status?: "open" | "won" | "lost" | "all"
+        readonly externalId?: string
+        readonly clientId?: string
+        readonly stageId?: string
+        readonly updatedSince?: string
       }
     | undefined
   >

@@ -20,6 +20,8 @@ const initial: Model = {
   phone: null,
   tags: [],
   externalId: null,
+  marketingConsent: false,
+  suppressed: false,
   organizationId: null,
   responsibleMemberId: null,
   status: "active",
@@ -56,7 +58,9 @@ const patches = fc
       email: maybe(fc.constantFrom("a@b.co", "A@b.co", "c@d.example")),
       phone: maybe(fc.constantFrom("+4912345", "+123456789012345")),
       tags: fc.uniqueArray(few(160), { maxLength: 4 }),
-      externalId: maybe(few(160)),
+      externalId: maybe(few(100)),
+      marketingConsent: fc.boolean(),
+      suppressed: fc.boolean(),
       organizationId: maybe(fc.constantFrom("o1", "o2")),
       responsibleMemberId: maybe(fc.constantFrom("m1", "m2")),
       status: fc.constantFrom("active" as const, "archived" as const)
@@ -90,7 +94,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client that is patch
         const id = yield* created({ displayName: "A" })
         let model = initial
         let before = yield* read(id)
-        for (const change of sequence) {
+        for (const { externalId, ...others } of sequence) {
+          // External ids are unique in the project, which all sequences share.
+          const unique = typeof externalId === "string" ? `${id} ${externalId}` : externalId
+          const change: Patch = unique === undefined ? others : { ...others, externalId: unique }
           const expected = apply(model, change)
           const answer = yield* patch(id, change)
           const after = yield* read(id)

@@ -54,6 +54,7 @@ const invalid = (members: ReadonlyArray<string>): Refused => ({
   code: "validation_failed",
   faults: members.map((member) => `body/${member}`).toSorted()
 })
+const taken: Refused = { status: 409, code: "external_id_taken" }
 const noReference: Refused = { status: 404, code: "deal_reference_not_found" }
 
 const moneyFaults = ({ amountMinor = null, currency = null }: { amountMinor?: unknown; currency?: unknown }) =>
@@ -71,7 +72,7 @@ const shapeFaults = ({ body, command }: Sent): Refused | undefined => {
 }
 
 /** Applies the rules of contract §7 to a create with a valid shape. */
-const create = (body: Patch): Refused | Done => {
+const create = (body: Patch, others: ReadonlyArray<Deal>): Refused | Done => {
   const pipelineId = body.pipelineId ?? "sales"
   const after: Deal = {
     title: "",
@@ -84,13 +85,18 @@ const create = (body: Patch): Refused | Done => {
     expectedCloseDate: null,
     responsibleMemberId: null,
     lostReason: null,
+    externalId: null,
     version: 1,
     ...body,
     pipelineId,
     stageId: body.stageId ?? stagesOf[pipelineId]?.[0] ?? ""
   }
-  return referencesExist(after) ? { before: undefined, after } : noReference
+  if (!referencesExist(after)) return noReference
+  return isTaken(after, others) ? taken : { before: undefined, after }
 }
+
+const isTaken = ({ externalId }: Deal, others: ReadonlyArray<Deal>) =>
+  externalId !== null && others.some((other) => other.externalId === externalId)
 
 const closed = (status: DealStatus) => status !== "open"
 
@@ -98,7 +104,7 @@ const closed = (status: DealStatus) => status !== "open"
  * Applies the rules of contract §7 to a patch with a valid shape. The contract does not say which of several refusals
  * is reported; the model reports those of the record itself before those of other records.
  */
-const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
+const patch = (before: Deal | undefined, body: Patch, all: ReadonlyArray<Deal>): Refused | Done => {
   if (before === undefined) return { status: 404, code: "deal_not_found" }
   const next = { ...before, ...body }
   const { pipelineId, status } = next
@@ -114,6 +120,8 @@ const patch = (before: Deal | undefined, body: Patch): Refused | Done => {
     return { status: 400, code: "deal_status_invalid" }
   }
   if (!referencesExist(after)) return noReference
+  const others = all.filter((deal) => deal !== before)
+  if (isTaken(after, others)) return taken
   return { before, after: isDeepStrictEqual(after, before) ? before : { ...after, version: before.version + 1 } }
 }
 
@@ -142,7 +150,8 @@ export const outcomeOf = ({ answered, deals }: World, sent: Sent): Refused | Rep
     return first.request === contentOf(sent) ? first : { status: 409, code: "idempotency_key_reused" }
   }
   const { body } = sent.command
-  return sent.id === undefined ? create(body) : patch(deals.get(sent.id), body)
+  const all = [...deals.values()]
+  return sent.id === undefined ? create(body, all) : patch(deals.get(sent.id), body, all)
 }
 
 /** Returns the events that a change emits. */

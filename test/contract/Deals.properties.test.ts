@@ -30,6 +30,7 @@ const pieces: ReadonlyArray<fc.Arbitrary<Patch>> = [
   fc.constantFrom(null, ...known.clientId, "nobody").map((clientId) => ({ clientId })),
   fc.constantFrom(null, ...known.organizationId, "nobody").map((organizationId) => ({ organizationId })),
   fc.constantFrom(null, ...known.responsibleMemberId, "nobody").map((responsibleMemberId) => ({ responsibleMemberId })),
+  fc.constantFrom(null, "x", "y").map((externalId) => ({ externalId })),
   fc.constantFrom(null, "2024-02-29", "2026-12-31").map((expectedCloseDate) => ({ expectedCloseDate })),
   fc.constantFrom<Patch>(
     { amountMinor: 0, currency: "EUR" },

@@ -51,6 +51,8 @@ export const word = (...good: ReadonlyArray<string>): Field => ({
   bad: refused("", "other", "constructor", good[0]?.toUpperCase(), `${good[0]} `, null, 1, true, [good[0]], {})
 })
 
+export const flag: Field = { good: [true, false], bad: refused(null, "true", 0, [], {}) }
+
 const numbered = (count: number) => Array.from({ length: count }, (_, index) => `item ${index}`)
 
 /** At most 100 strings of 1 to 160 code points. */
@@ -149,6 +151,28 @@ export const queryText = (longest: number): Field => ({
   good: ["a", " ", "\n", "e\u0301", "a".repeat(longest), "😀".repeat(longest)],
   bad: refused("", "a".repeat(longest + 1), "😀".repeat(longest + 1), "a\u0000")
 })
+
+/** Returns the field in a query: its values that are strings. */
+export const inQuery = ({ bad, good }: Field): Field => ({
+  good: good.filter((value) => typeof value === "string"),
+  bad: bad.filter(([value]) => typeof value === "string")
+})
+
+/** An instant of RFC 3339 at any offset. */
+export const instant: Field = {
+  good: [
+    "2026-11-20T10:00:00Z",
+    "2026-11-20t10:00:00.123456789z",
+    "0001-01-02T00:00:00+23:59",
+    "9999-12-31T23:59:59.999Z"
+  ],
+  bad: refused(
+    ..."|2026-11-20|2026-11-20T10:00:00|2026-11-20 10:00:00Z|2026-02-30T10:00:00Z|2026-11-20T24:00:00Z|0000-01-01T00:00:00Z".split(
+      "|"
+    ),
+    ..."2026-11-20T10:00:00+0100|2026-11-20T10:00Z|1763632800|now|infinity| 2026-11-20T10:00:00Z".split("|")
+  )
+}
 
 /** Returns the field of one of these words in a query. */
 export const queryWord = (...good: ReadonlyArray<string>): Field => ({

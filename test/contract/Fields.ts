@@ -45,7 +45,15 @@ const client: Fields = {
   "body/email": orNull(Values.email),
   "body/phone": orNull(Values.phone),
   "body/tags": Values.set,
-  "body/externalId": orNull(text(160))
+  // Repeats of one are refused, so each is taken once.
+  "body/externalId": orNull(text(160)),
+  "body/marketingConsent": Values.flag,
+  "body/suppressed": Values.flag
+}
+
+const filters = {
+  "query/externalId": queryText(160),
+  "query/updatedSince": Values.instant
 }
 
 const deal: Fields = {
@@ -57,7 +65,8 @@ const deal: Fields = {
   "body/stageId": reference("stage_own"),
   "body/amountMinor": { ...integer(0, Number.MAX_SAFE_INTEGER), beside: { currency: "EUR" } },
   "body/currency": Values.currency,
-  "body/expectedCloseDate": orNull(Values.date)
+  "body/expectedCloseDate": orNull(Values.date),
+  "body/externalId": orNull(text(160))
 }
 
 const note: Fields = { "body/body": text(10_000) }
@@ -70,7 +79,13 @@ const routed: Fields = {
 
 /** Fields by operation, and by command where the body has variants. The walk fails if one is missing here. */
 export const fields: Readonly<Record<string, Fields>> = {
-  listClients: { "query/status": queryWord("active", "archived", "all"), ...page(512) },
+  listClients: {
+    "query/status": queryWord("active", "archived", "all"),
+    ...filters,
+    "query/email": Values.inQuery(Values.email),
+    "query/phone": Values.inQuery(Values.phone),
+    ...page(512)
+  },
   createClient: client,
   patchClient: {
     ...client,
@@ -81,6 +96,9 @@ export const fields: Readonly<Record<string, Fields>> = {
   listDeals: {
     "query/lifecycle": queryWord("active", "archived", "all"),
     "query/status": queryWord("open", "won", "lost", "all"),
+    ...filters,
+    "query/clientId": queryText(160),
+    "query/stageId": queryText(160),
     ...page(512)
   },
   listPipelines: page(512),
@@ -154,10 +172,7 @@ export const fields: Readonly<Record<string, Fields>> = {
     "body/filter/providerTypes": list,
     "body/filter/requiredTags": list,
     "body/filter/stageIds": list,
-    "body/filter/loyaltyCardRequired": {
-      good: [true, false],
-      bad: [null, "true", 0, [], {}].map((value) => [value, ""])
-    },
+    "body/filter/loyaltyCardRequired": Values.flag,
     "body/filter/loyaltyLevelIds": list,
     "body/filter/minimumLoyaltyBalance": orNull(integer(0, 1_000_000_000)),
     "body/filter/readyStampOfferIds": list

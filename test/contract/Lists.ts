@@ -49,7 +49,14 @@ export const lists: Readonly<Record<string, List>> = {
     path: `${developer}/crm/clients`,
     table: ["clients", "display_name"],
     pageOf,
-    filters: [["", "status=all"], ["status=active"], ["status=archived"]]
+    filters: [
+      ["", "status=all"],
+      ["status=active"],
+      ["status=archived"],
+      ["email=ADA%40example.com", "email=ada%40Example.com&status=all"],
+      ["updatedSince=2000-01-01T00:00:00Z", "updatedSince=2000-01-01T01:00:00.000%2B01:00"],
+      ["updatedSince=2000-01-01T00:00:01Z"]
+    ]
   },
   listDeals: {
     path: `${developer}/crm/deals`,
@@ -62,7 +69,10 @@ export const lists: Readonly<Record<string, List>> = {
       ["lifecycle=archived", "lifecycle=archived&status=all"],
       ["status=open", "lifecycle=active&status=open"],
       ["status=won"],
-      ["lifecycle=all&status=open"]
+      ["lifecycle=all&status=open"],
+      ["stageId=new", "stageId=new&lifecycle=active"],
+      ["stageId=new&updatedSince=2000-01-01T00:00:00Z"],
+      ["updatedSince=2000-01-01T00:00:00Z"]
     ],
     columns: () => ({ pipeline_id: "sales", stage_id: "new" })
   },

@@ -135,7 +135,8 @@ const client = {
   email: "ada@example.com",
   phone: "+442071838750",
   tags: ["newsletter", "vip"],
-  externalId: "crm-1815"
+  marketingConsent: true,
+  suppressed: false
 }
 
 const deal = {
@@ -182,12 +183,20 @@ const campaignReference: Reference = { at: ["path", "campaignId"], foreign: "cmp
  * `expectedProjectId` differs by project and is left out; `Walk` sets it. */
 export const samples: Readonly<Record<string, Sample>> = asContracted({
   listClients: {
-    query: { status: "active", limit: "10", cursor: null }
+    query: {
+      status: "active",
+      externalId: "crm-1815",
+      email: "ada@example.com",
+      phone: "+442071838750",
+      updatedSince: "2026-11-20T10:00:00Z",
+      limit: "10",
+      cursor: null
+    }
   },
   createClient: {
     body: client,
     required: ["displayName"],
-    refusals: ["contact_capacity_exhausted"]
+    refusals: ["contact_capacity_exhausted", "external_id_taken"]
   },
   getClient: {
     params: { clientId: "cli_own" },
@@ -195,25 +204,42 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
   },
   patchClient: {
     params: { clientId: "cli_own" },
-    body: { ...client, organizationId: "org_own", responsibleMemberId: "mem_own", status: "active" },
+    // A create with an external id can be sent once.
+    body: {
+      ...client,
+      externalId: "crm-1815",
+      organizationId: "org_own",
+      responsibleMemberId: "mem_own",
+      status: "active"
+    },
     required: [],
     references: [
       { at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" },
       { at: ["body", "responsibleMemberId"], foreign: "mem_foreign", code: "member_not_found" },
       { at: ["body", "organizationId"], foreign: "org_foreign", code: "organization_not_found" }
     ],
-    refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
+    refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted", "external_id_taken"]
   },
   listPipelines: {
     query: { limit: "10", cursor: null }
   },
   listDeals: {
-    query: { lifecycle: "active", status: "open", limit: "10", cursor: null }
+    query: {
+      lifecycle: "active",
+      status: "open",
+      externalId: "order-1042",
+      clientId: "cli_own",
+      stageId: "stage_own",
+      updatedSince: "2026-11-20T10:00:00Z",
+      limit: "10",
+      cursor: null
+    }
   },
   createDeal: {
     body: deal,
     required: ["title"],
-    references: dealReferences
+    references: dealReferences,
+    refusals: ["external_id_taken"]
   },
   getDeal: {
     params: { dealId: "deal_own" },
@@ -222,10 +248,10 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
   patchDeal: {
     params: { dealId: "deal_own" },
     // A repeated `lost` is not a move, so the sample can be sent again.
-    body: { ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" },
+    body: { ...deal, externalId: "order-1042", status: "lost", lifecycle: "active", lostReason: "No budget this year" },
     required: [],
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }, ...dealReferences],
-    refusals: ["deal_status_invalid"]
+    refusals: ["deal_status_invalid", "external_id_taken"]
   },
   listNotes: {
     params: { dealId: "deal_own" },

@@ -97,7 +97,7 @@ const faultsOf = (sample: Sample): ReadonlyArray<Change> => [
   { query: "surprise=1" },
   ...queryOf(sample).flatMap(([name]) => [
     { query: `${name}=` },
-    { query: `${name}=nothing` },
+    { query: `${name}=${"nothing".repeat(700)}` },
     { query: `${name}=%00` }
   ])
 ]

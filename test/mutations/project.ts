@@ -10,6 +10,15 @@ const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
 export const project = [
+  mutating("project/Projects/Upsert.ts", "project/Projects.references")(
+    "if (unique !== undefined) yield* release(sql, part.table, unique, projectId, records)",
+    ""
+  ),
+  mutating("project/Projects/References.ts", "project/Projects.references")(
+    "AND id <> ALL(${changing}::text[])",
+    "",
+    "project/Projects.properties"
+  ),
   upsert('sql`(${columns(givenColumns, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`', "sql`true`"),
   upsert("ELSE ${otherwise} END", "ELSE NULL END"),
   upsert("WHERE NOT EXISTS (SELECT FROM ${table} AS old WHERE ${same})", "WHERE true"),

@@ -137,7 +137,7 @@ export const file: fc.Arbitrary<File> = fc
               email: maybe(fc.constant("c@example.com")),
               phone: maybe(fc.constant("+4915112345678")),
               tags: fc.uniqueArray(text(160), { maxLength: 4 }),
-              externalId: maybe(text(160)),
+              externalId: maybe(text(100).map((text) => `${text}${id}`)),
               status: fc.constantFrom("active", "archived"),
               organizationId: oneOf(targets.organizations),
               responsibleMemberId: oneOf(targets.members),
@@ -174,6 +174,7 @@ export const file: fc.Arbitrary<File> = fc
                   organizationId: oneOf(targets.organizations),
                   lifecycle: fc.constantFrom("active", "archived"),
                   expectedCloseDate: maybe(instant.map((at) => at.slice(0, 10))),
+                  externalId: maybe(text(100).map((text) => `${text}${id}`)),
                   responsibleMemberId: oneOf(targets.members),
                   createdAt: instant
                 },

@@ -1,6 +1,6 @@
 /** Faults between the records of a file and of its project: repeated ids, and references to missing records. */
 import { assert, layer } from "../support/Vitest.ts"
-import { apply, faultsOf, projectRow, services, textOf } from "./Projects.support.ts"
+import { apply, faultsOf, projectRow, rowsOf, services, textOf } from "./Projects.support.ts"
 
 const nothingIn = (target: string) => `names nothing in ${target}, here or in the project`
 
@@ -38,6 +38,68 @@ const referring = {
   conversations: [{ id: uuid, clientId: "c", channelId: "k", address: "1" }],
   tasks: [{ id: "k", title: "K", dealId: "d", clientId: "c", assigneeId: "m" }]
 }
+
+layer(services)("external ids in a project file", (it) => {
+  const client = (id: string, externalId?: string | null) => ({
+    id,
+    displayName: id,
+    ...(externalId === undefined ? {} : { externalId })
+  })
+  const deal = (id: string, externalId: string | null) => ({ id, title: id, externalId })
+
+  it.effect("are refused at their path if they repeat one of the file or one that the project keeps", function* () {
+    const id = "external"
+    const { pipelines } = targets
+    yield* apply(id, { pipelines, clients: [client("kept", "k"), client("moved", "m")], deals: [deal("kept", "k")] })
+    const before = [yield* rowsOf("clients", id), yield* rowsOf("deals", id)]
+    assert.deepStrictEqual(
+      yield* faultsOf(
+        textOf(id, {
+          // An external id of a client may be that of a deal. A client without the member keeps what it has.
+          clients: [
+            client("a", "x"),
+            client("b", null),
+            client("c", "x"),
+            client("d", "k"),
+            client("kept"),
+            client("e", null)
+          ],
+          deals: [deal("a", "x"), deal("b", "x"), deal("c", "k")]
+        })
+      ),
+      [
+        "clients/2/externalId: repeats clients/0/externalId",
+        "deals/1/externalId: repeats deals/0/externalId",
+        "clients/3/externalId: repeats that of kept in the project",
+        "deals/2/externalId: repeats that of kept in the project"
+      ]
+    )
+    assert.deepStrictEqual([yield* rowsOf("clients", id), yield* rowsOf("deals", id)], before)
+  })
+
+  it.effect("may be exchanged, cleared, and given to a new client by one file", function* () {
+    const id = "exchange"
+    yield* apply(id, { clients: [client("a", "1"), client("b", "2"), client("c", "3"), client("d", "4")] })
+    const report = yield* apply(id, {
+      clients: [client("a", "2"), client("b", "1"), client("c", null), client("d", "4"), client("e", "3")]
+    })
+    assert.deepStrictEqual(
+      [report.created["clients"], report.updated["clients"], report.unchanged["clients"]],
+      [1, 3, 1]
+    )
+    const rows = yield* rowsOf("clients", id)
+    assert.deepStrictEqual(
+      rows.map((row) => [Reflect.get(row, "id"), Reflect.get(row, "external_id"), Reflect.get(row, "version")]),
+      [
+        ["a", "2", 2],
+        ["b", "1", 2],
+        ["c", null, 2],
+        ["d", "4", 1],
+        ["e", "3", 1]
+      ]
+    )
+  })
+})
 
 layer(services)("references of a project file", (it) => {
   it.effect("are to records of the file or the project only", function* () {

@@ -72,7 +72,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "few rows: stages of a pipeline, channels with due messages, clients with one email": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
-    "src/integrations/imports/Preview.ts find: sorts clients below a limit"
+    "src/crm/Clients.ts list: sorts clients below a limit"
   ],
   "projects at rest, which are few": [
     "src/integrations/deliveries/AttemptMinutes.ts prune: filters projects below a limit",

@@ -27,6 +27,7 @@ const problems: Readonly<Record<string, Schema.Codec<ProblemBody, unknown>>> = {
     errors: Schema.Record(Schema.String, Schema.NonEmptyArray(Schema.NonEmptyString))
   }),
   scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String }),
+  external_id_taken: Schema.Struct({ ...problemMembers, resourceId: Schema.NonEmptyString }),
   version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) }),
   campaign_not_ready: Schema.Struct({ ...problemMembers, missing: Schema.NonEmptyArray(Schema.String) }),
   provider_conflict: Schema.Struct({ ...problemMembers, messageId: Schema.NonEmptyString }),
@@ -43,6 +44,7 @@ interface ProblemBody {
   readonly errors?: Readonly<Record<string, ReadonlyArray<string>>>
   readonly requiredScope?: string
   readonly currentVersion?: number | null
+  readonly resourceId?: string
   readonly missing?: ReadonlyArray<string>
   readonly messageId?: string | null
 }

@@ -16,6 +16,17 @@ const parameters: Readonly<Record<string, Explained>> = {
   "query/status": { description: "Only records of this status; `all` does not filter." },
   "query/lifecycle": { description: "Only records of this lifecycle; `all` does not filter." },
   "query/eventType": { description: "Only deliveries of events of this type; absent for all types." },
+  "query/externalId": { description: "Only the record with this external id: 1 to 160 characters." },
+  "query/email": {
+    description: "Only clients with this mail address, in upper or lower case: at most 254 characters."
+  },
+  "query/phone": { description: "Only clients with this phone number in E.164 form, `+` and 2 to 15 digits." },
+  "query/clientId": { description: "Only deals with this client: an id of 1 to 160 characters." },
+  "query/stageId": { description: "Only deals on this stage: an id of 1 to 160 characters." },
+  "query/updatedSince": {
+    description:
+      "Only records whose `updatedAt` is this time or later (RFC 3339), in the order of their changes: by `updatedAt`, then by `id`, ascending."
+  },
   "query/limit": { description: "The maximum number of records on a page: 1 to 100, by default 50.", example: 50 },
   "query/cursor": {},
   "query/expectedVersion": {

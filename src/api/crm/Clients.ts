@@ -9,12 +9,14 @@ import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
 import { ClientId, MemberId, OrganizationId } from "../schema/Ids.ts"
+import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   ClientArchived,
   ClientNotFound,
   ContactCapacityExhausted,
   CursorInvalid,
+  ExternalIdTaken,
   MemberNotFound,
   OrganizationArchived,
   OrganizationNotFound
@@ -46,7 +48,14 @@ export const clientFields = {
     )
     .annotate({ description: "The tags, without repeats: at most 100, each of 1 to 160 characters." }),
   externalId: Schema.NullOr(text(1, 160)).annotate({
-    description: "The id of the client in another system: 1 to 160 characters; null if it has none."
+    description:
+      "The id of the client in another system: 1 to 160 characters; null if it has none. No other client of the project has it."
+  }),
+  marketingConsent: Schema.Boolean.annotate({
+    description: "Whether the client agreed to marketing. Campaigns send only to clients who did; false at first."
+  }),
+  suppressed: Schema.Boolean.annotate({
+    description: "Whether no campaign may send to the client, whatever the consent; false at first."
   }),
   organizationId: Schema.NullOr(OrganizationId).annotate({
     description: "The id of the organization that the client belongs to; null if there is none."
@@ -85,6 +94,19 @@ export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optiona
   .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
 
+/** The filters of the list by values of a client, each with the form of its field. */
+const clientFilters = Struct.map(
+  { externalId: text(1, 160), email: Email, phone: Phone, updatedSince: Instant },
+  Schema.optionalKey
+)
+export interface ClientFilters {
+  readonly status: ClientStatusFilter
+  readonly externalId?: string | undefined
+  readonly email?: string | undefined
+  readonly phone?: string | undefined
+  readonly updatedSince?: string | undefined
+}
+
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"]).annotate({ default: "all" })
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 
@@ -95,12 +117,14 @@ const createExample = {
   email: "ada@example.com",
   phone: "+442071838750",
   tags: ["newsletter"],
-  externalId: "crm-1815"
+  externalId: "crm-1815",
+  marketingConsent: true
 }
 
 const example = {
   id: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
   ...createExample,
+  suppressed: false,
   organizationId: null,
   responsibleMemberId: null,
   status: "active",
@@ -117,7 +141,7 @@ const path = "/v1/developer/crm/clients"
 export class ClientsGroup extends HttpApiGroup.make("clients")
   .add(
     HttpApiEndpoint.get("listClients", path, {
-      query: { status: Schema.optionalKey(ClientStatusFilter), ...pageQuery(512) },
+      query: { status: Schema.optionalKey(ClientStatusFilter), ...clientFilters, ...pageQuery(512) },
       success: page(Client),
       error: [CursorInvalid]
     })
@@ -126,13 +150,15 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "List clients")
       .annotate(
         OpenApi.Description,
-        "Lists the project's clients, newest first. `status` filters them. There is no search by name."
+        "Lists the project's clients, newest first. The filters combine. With `updatedSince`, it lists the clients that have changed since then, " +
+          "in the order of their changes: to follow all changes, begin again 60 s before the newest `updatedAt` that was read. There is no " +
+          "search by name."
       ),
     HttpApiEndpoint.post("createClient", path, {
       headers: RecordMutationHeaders,
       payload: ClientCreate,
       success: receipt(201),
-      error: [...mutationProblems, ContactCapacityExhausted]
+      error: [...mutationProblems, ContactCapacityExhausted, ExternalIdTaken]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
@@ -140,7 +166,8 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Summary, "Create a client")
       .annotate(
         OpenApi.Description,
-        "Creates an active client, unless the project's contact capacity is exhausted. Duplicates are not searched for."
+        "Creates an active client, unless the project's contact capacity is exhausted, or another client has the `externalId`. Other duplicates " +
+          "are not searched for."
       ),
     HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
@@ -163,7 +190,8 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         OrganizationNotFound,
         ClientArchived,
         OrganizationArchived,
-        ContactCapacityExhausted
+        ContactCapacityExhausted,
+        ExternalIdTaken
       ]
     })
       .middleware(JsonBody)

@@ -10,8 +10,9 @@ import { Examples } from "../schema/Examples.ts"
 import { AmountMinor, CalendarDate, CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"
+import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid } from "../Problems.ts"
+import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid, ExternalIdTaken } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { machine, targetsOf } from "../schema/States.ts"
 
@@ -57,6 +58,10 @@ export const dealFields = {
   }),
   lostReason: Schema.NullOr(text(1, 500)).annotate({
     description: "Why the deal was lost: 1 to 500 characters; null if no reason is given or the deal is not lost."
+  }),
+  externalId: Schema.NullOr(text(1, 160)).annotate({
+    description:
+      "The id of the deal in another system: 1 to 160 characters; null if it has none. No other deal of the project has it."
   })
 }
 
@@ -113,12 +118,27 @@ export type DealStatusFilter = typeof DealStatusFilter.Type
 export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
 export type DealLifecycleFilter = typeof DealLifecycleFilter.Type
 
+/** The filters of the list by values of a deal, each with the form of its field. */
+const dealFilters = Struct.map(
+  { externalId: text(1, 160), clientId: ClientId, stageId: StageId, updatedSince: Instant },
+  Schema.optionalKey
+)
+export interface DealFilters {
+  readonly lifecycle: DealLifecycleFilter
+  readonly status: DealStatusFilter
+  readonly externalId?: string | undefined
+  readonly clientId?: ClientId | undefined
+  readonly stageId?: StageId | undefined
+  readonly updatedSince?: string | undefined
+}
+
 const createExample = {
   title: "Espresso machines for the harbour",
   clientId: "cli_mara",
   amountMinor: 1250000,
   currency: "EUR",
-  expectedCloseDate: "2026-12-15"
+  expectedCloseDate: "2026-12-15",
+  externalId: "order-1042"
 }
 
 export const dealExample = {
@@ -158,6 +178,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
         status: DealStatusFilter.annotate({ default: "all" }).pipe(
           Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
         ),
+        ...dealFilters,
         ...pageQuery(512)
       },
       success: page(Deal),
@@ -168,13 +189,15 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "List deals")
       .annotate(
         OpenApi.Description,
-        "Lists the project's deals, newest first. By default, `lifecycle` is `active` and `status` is `all`."
+        "Lists the project's deals, newest first. By default, `lifecycle` is `active` and `status` is `all`; the filters combine. With " +
+          "`updatedSince`, it lists the deals that have changed since then, in the order of their changes: to follow all changes, begin again " +
+          "60 s before the newest `updatedAt` that was read, with `lifecycle=all`."
       ),
     HttpApiEndpoint.post("createDeal", path, {
       headers: RecordMutationHeaders,
       payload: DealCreate,
       success: receipt(201),
-      error: [...mutationProblems, DealReferenceNotFound]
+      error: [...mutationProblems, DealReferenceNotFound, ExternalIdTaken]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
@@ -183,7 +206,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(
         OpenApi.Description,
         "Creates an open deal. Without `pipelineId`, it is on the project's default pipeline; without `stageId`, on the first " +
-          "stage of the pipeline. Amount and currency are set together or not at all. Emits `crm.deal.created.v1`."
+          "stage of the pipeline. Amount and currency are set together or not at all. An `externalId` that another deal has is refused. Emits `crm.deal.created.v1`."
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
@@ -199,7 +222,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       headers: RecordMutationHeaders,
       payload: DealPatch,
       success: receipt(200),
-      error: [...mutationProblems, DealNotFound, DealReferenceNotFound, DealStatusInvalid]
+      error: [...mutationProblems, DealNotFound, DealReferenceNotFound, DealStatusInvalid, ExternalIdTaken]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })

@@ -2,33 +2,40 @@
 import type { SqlClient } from "effect/sql"
 import type { ClientCreate } from "../../api/crm/Clients.ts"
 import type { ClientId } from "../../api/schema/Ids.ts"
-import { ContactCapacityExhausted } from "../../api/Problems.ts"
+import { ContactCapacityExhausted, type ExternalIdTaken } from "../../api/Problems.ts"
 import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
 import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { plain } from "../../platform/mutations/Idempotency.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
 import { creatable } from "../ClientColumns.ts"
+import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 
 interface NewClient extends ClientCreate {
   readonly id: ClientId
 }
 
+const holder = holderOf("clients", "command", `"externalId"`)
+
 /**
  * If a project has no capacity left, all its commands are refused. If less is left than the group needs, the later commands stay
  * undecided and run again alone, because their outcome depends on the commands before them.
  */
-export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted> => ({
+export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted | ExternalIdTaken> => ({
   args: { id: "text", ...argumentsOf(creatable) },
+  takes: ({ externalId }) => takenBy(externalId),
   decided: ({ crowded, projects, rank }) => sql`
     ${lockCapacity(sql, projects(sql`command WHERE contact_capacity IS NOT NULL`))},
     decided AS MATERIALIZED (
       SELECT command.*, capacity.free IS NOT NULL AS counted,
         CASE
+          WHEN holder.id IS NOT NULL THEN 'external_id_taken'
           WHEN capacity.free <= 0 THEN 'contact_capacity_exhausted'
           WHEN ${rank("command.project_id")} > capacity.free THEN ${crowded("contact_capacity_exhausted")}
-        END AS failure, NULL::text[] AS faults,
+        END AS failure, ARRAY[holder.id] AS faults,
         command.id AS resource_id, true AS changed, 1 AS version
-      FROM command LEFT JOIN capacity ON capacity.project_id = command.project_id
+      FROM command
+        LEFT JOIN capacity ON capacity.project_id = command.project_id
+        LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
     )`,
   effect: ({ sums }) => sql`
     ${addActiveClients(sql, sums(sql`SELECT project_id, 1 AS change FROM claim WHERE claim.counted`))},
@@ -37,5 +44,5 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
       SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at
       FROM claim
     )`,
-  problems: plain(ContactCapacityExhausted)
+  problems: { ...plain(ContactCapacityExhausted), external_id_taken: external_id_taken("client") }
 })

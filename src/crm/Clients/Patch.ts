@@ -5,6 +5,7 @@ import {
   ClientArchived,
   ClientNotFound,
   ContactCapacityExhausted,
+  type ExternalIdTaken,
   MemberNotFound,
   OrganizationArchived,
   OrganizationNotFound
@@ -14,11 +15,14 @@ import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { plain } from "../../platform/mutations/Idempotency.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
 import { writable } from "../ClientColumns.ts"
+import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 
 const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")
 const assignments = assignmentList(writable, "claim")
 const nextValues = qualifiedList(writable, "next")
+
+const holder = holderOf("clients", "next", "next.wanted_external_id")
 
 interface ClientChange {
   readonly id: ClientId
@@ -32,13 +36,15 @@ type Problem =
   | OrganizationNotFound
   | OrganizationArchived
   | ContactCapacityExhausted
+  | ExternalIdTaken
 
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
   args: { id: "text", p: "jsonb" },
-  record: ({ id }) => id,
+  takes: ({ id, p }) => [id, ...takenBy(p.externalId)],
   decided: ({ absent, crowded, inOrder, locked, projects, rank }) => sql`
     next AS MATERIALIZED (
       SELECT command.ord, command.project_id, target.status AS old_status, target.version AS old_version, next.*,
+        p->>'externalId' AS wanted_external_id,
         target.status <> next.status AND contact_capacity IS NOT NULL AS moved, ${sql.literal(differs)} AS differs
       FROM ${inOrder},
         LATERAL (
@@ -56,10 +62,11 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
           WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
           WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
           WHEN organization.archived THEN 'organization_archived'
+          WHEN holder.id <> command.id THEN 'external_id_taken'
           WHEN moved AND next.status = 'active'
             AND ${rank("command.project_id, moved AND next.status = 'active'")} > capacity.free
             THEN ${crowded("contact_capacity_exhausted")}
-        END AS failure, NULL::text[] AS faults,
+        END AS failure, ARRAY[holder.id] AS faults,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
       FROM command
         LEFT JOIN next ON next.ord = command.ord
@@ -71,6 +78,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
           SELECT id, archived FROM organizations
           WHERE project_id = command.project_id AND id = p->>'organizationId' OFFSET 0
         ) AS organization ON true
+        LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
     )`,
   effect: ({ sums }) => sql`
     ${addActiveClients(sql, sums(sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END AS change FROM claim WHERE moved`))},
@@ -82,12 +90,15 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       FROM claim
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
     )`,
-  problems: plain(
-    ClientNotFound,
-    ClientArchived,
-    MemberNotFound,
-    OrganizationNotFound,
-    OrganizationArchived,
-    ContactCapacityExhausted
-  )
+  problems: {
+    ...plain(
+      ClientNotFound,
+      ClientArchived,
+      MemberNotFound,
+      OrganizationNotFound,
+      OrganizationArchived,
+      ContactCapacityExhausted
+    ),
+    external_id_taken: external_id_taken("client")
+  }
 })

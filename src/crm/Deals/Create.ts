@@ -2,12 +2,13 @@ import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DealCreate } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
-import type { DealReferenceNotFound } from "../../api/Problems.ts"
+import type { DealReferenceNotFound, ExternalIdTaken } from "../../api/Problems.ts"
 import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
 import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { creatable, eventDeal } from "../DealColumns.ts"
+import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
 export interface NewDeal extends DealCreate {
@@ -18,14 +19,17 @@ export interface NewDeal extends DealCreate {
 /** Columns that take the values of the command unchanged. Pipeline and stage are left out, because they have defaults. */
 const given = Struct.omit(creatable, ["pipelineId", "stageId"])
 
+const holder = holderOf("deals", "next", `"externalId"`)
+
 const createdData = `json_build_object(${eventDeal("created")})`
 
-export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNotFound> => ({
+export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNotFound | ExternalIdTaken> => ({
   args: {
     id: "text",
     traceparent: "text",
     ...argumentsOf(creatable)
   },
+  takes: ({ externalId }) => takenBy(externalId),
   decided: () => sql`
     next AS MATERIALIZED (
       SELECT command.*, "clientId" AS client_id, "organizationId" AS organization_id,
@@ -39,9 +43,14 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
         ) AS place ON true
     ),
     decided AS MATERIALIZED (
-      SELECT next.*, CASE WHEN faults <> '{}' THEN 'deal_reference_not_found' END AS failure, faults,
-        id AS resource_id, true AS changed, 1 AS version
-      FROM next, LATERAL (
+      SELECT next.*,
+        CASE
+          WHEN missing <> '{}' THEN 'deal_reference_not_found'
+          WHEN holder.id IS NOT NULL THEN 'external_id_taken'
+        END AS failure,
+        CASE WHEN missing <> '{}' THEN missing ELSE ARRAY[holder.id] END AS faults,
+        next.id AS resource_id, true AS changed, 1 AS version
+      FROM next LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true, LATERAL (
         SELECT array_remove(ARRAY[
           ${sql.literal(missingReferences("next", references))},
           CASE
@@ -50,9 +59,9 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
             WHEN ${sql.literal(pipelineExists)} THEN 'stageId'
             ELSE 'pipelineId'
           END
-        ], NULL) AS faults
+        ], NULL) AS missing
         OFFSET 0
-      ) AS missing
+      ) AS reference
     )`,
   effect: () => sql`
     created AS (
@@ -70,5 +79,5 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
         FROM created JOIN claim USING (project_id, id)`
     )}`,
   returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
-  problems: { deal_reference_not_found }
+  problems: { deal_reference_not_found, external_id_taken: external_id_taken("deal") }
 })

@@ -1,7 +1,13 @@
 import type { SqlClient } from "effect/sql"
 import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
-import { DealNotFound, type DealReferenceNotFound, DealStatusInvalid, ValidationFailed } from "../../api/Problems.ts"
+import {
+  DealNotFound,
+  type DealReferenceNotFound,
+  DealStatusInvalid,
+  type ExternalIdTaken,
+  ValidationFailed
+} from "../../api/Problems.ts"
 import { targetsOf } from "../../api/schema/States.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
 import type { Form, Kind } from "../../platform/mutations/Grouped.ts"
@@ -9,6 +15,7 @@ import { plain } from "../../platform/mutations/Idempotency.ts"
 import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
+import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
 
 /** Columns that take the values of the patch. `lostReason` and `stageId` also depend on the record, so they are left out. */
@@ -27,17 +34,19 @@ const statusMoves = dealStatuses.states
   .flatMap((from) => targetsOf(dealStatuses, from).map((to) => `('${from}', '${to}')`))
   .join(", ")
 
+const holder = holderOf("deals", "checked", "checked.wanted_external_id")
+
 export interface DealChange {
   readonly id: DealId
   readonly traceparent: string
   readonly p: DealPatch
 }
 
-export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ValidationFailed
+export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ExternalIdTaken | ValidationFailed
 
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
-  record: ({ id }) => id,
+  takes: ({ id, p }) => [id, ...takenBy(p.externalId)],
   decided: (form) => sql`
     ${next(sql, form)},
     ${checkedDeals(sql)},
@@ -48,10 +57,17 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           WHEN invalid <> '{}' THEN 'validation_failed'
           WHEN immovable THEN 'deal_status_invalid'
           WHEN missing_references <> '{}' THEN 'deal_reference_not_found'
+          WHEN holder.id <> command.id THEN 'external_id_taken'
         END AS failure,
-        CASE WHEN invalid <> '{}' THEN invalid ELSE missing_references END AS faults,
+        CASE
+          WHEN invalid <> '{}' THEN invalid
+          WHEN missing_references <> '{}' THEN missing_references
+          ELSE ARRAY[holder.id]
+        END AS faults,
         command.id AS resource_id, differs AS changed, old_version + differs::int AS version
-      FROM command LEFT JOIN checked ON checked.ord = command.ord
+      FROM command
+        LEFT JOIN checked ON checked.ord = command.ord
+        LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
     )`,
   effect: () => sql`
     updated AS (
@@ -83,7 +99,8 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   problems: {
     ...plain(DealNotFound, DealStatusInvalid),
     validation_failed: ({ faults }) => invalid(faults),
-    deal_reference_not_found
+    deal_reference_not_found,
+    external_id_taken: external_id_taken("deal")
   }
 })
 
@@ -91,7 +108,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
 const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
   next AS MATERIALIZED (
     SELECT command.ord, command.project_id, command.p, target.status AS old_status, target.version AS old_version,
-      before, next.*, ${sql.literal(differs)} AS differs
+      before, next.*, ${sql.literal(differs)} AS differs, p->>'externalId' AS wanted_external_id
     FROM ${inOrder}, LATERAL (
       SELECT deals AS before, deals.* FROM deals WHERE project_id = command.project_id AND id = command.id
       FOR NO KEY UPDATE ${locked}

@@ -115,9 +115,14 @@ export const alteredObject = (columns: Columns, before: string, after: string): 
 
 export const insertList = (columns: Columns): string => join(columns, ({ column }) => column)
 
-/** Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty. */
+/** The values of columns that are never null, for members that a row lacks. */
+const absent: { readonly [T in ColumnType]?: string } = { "text[]": "'{}'", boolean: "false" }
+
+/** Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty, a null boolean false. */
 export const insertedValues = (columns: Columns): string =>
-  join(columns, ({ member, type }) => (type === "text[]" ? `coalesce("${member}", '{}')` : `"${member}"`))
+  join(columns, ({ member, type }) =>
+    absent[type] === undefined ? `"${member}"` : `coalesce("${member}", ${absent[type]})`
+  )
 
 /**
  * Returns the select list of a patch. Each column has the value in `p` (jsonb), or its current value if the member is missing in

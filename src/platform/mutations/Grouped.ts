@@ -52,8 +52,11 @@ export interface Form {
 export interface Kind<Args, Problem> {
   /** The SQL types of the arguments, which are columns of `command`. */
   readonly args: Readonly<Record<keyof Args & string, string>>
-  /** Returns the id of the record that a command changes. Commands for the same record are never in one group. */
-  readonly record?: (args: Args) => string
+  /**
+   * Returns the names of what a command takes, such as the id of the record that it changes. Commands that take the same are never
+   * in one group.
+   */
+  readonly takes?: (args: Args) => ReadonlyArray<string>
   /**
    * Common table expressions that lock the records and check the guards. The last one is named `decided`: it has the columns
    * of `command`, and `failure`, `faults`, `resource_id`, `changed`, `version` and the columns that the effect needs.
@@ -120,10 +123,9 @@ export const makeGrouped = <Args, Problem, Returned = null>(
   })
 
   return (command, at, args) => {
-    const record = kind.record?.(args)
     const { key, projectId } = command
-    const keyName = hashOf("key", projectId, key)
-    const names = record === undefined ? [keyName] : [keyName, hashOf("record", projectId, record)]
+    const taken = kind.takes?.(args) ?? []
+    const names = [hashOf("key", projectId, key), ...taken.map((name) => hashOf("taken", projectId, name))]
     const run = queue({ projectId, names, command, at, args })
     return replayOrRun(client, command, outcomeOf(client, command, kind.problems, run))
   }

@@ -10,18 +10,24 @@ import { canonicalJson } from "../CanonicalJson.ts"
 import { SecretKey } from "../secrets/SecretKey.ts"
 
 /**
- * The position of a record in a list by time of creation and id, descending. In a list by id alone, `createdAt` has no meaning.
+ * The position of a record in a list by a time and an id. The time is that of the creation, or of the last change if the list is in
+ * the order of changes. In a list by id alone, it has no meaning.
  */
 export interface Position {
-  readonly createdAt: Date
+  readonly at: Date
   readonly id: string
+  /** The time after which the list ends, if it has one. */
+  readonly until?: Date | undefined
 }
 
-/** The list that a cursor belongs to. `filters` contains the default of each filter that the request omits. */
+/**
+ * The list that a cursor belongs to. `filters` contains the default of each filter that the request omits, unless an omitted filter
+ * filters nothing.
+ */
 export interface List {
   readonly projectId: ProjectId
   readonly operation: string
-  readonly filters: Record<string, string>
+  readonly filters: Readonly<Record<string, string | undefined>>
 }
 
 /** The MAC is cut to 16 bytes: an attacker can't guess 128 bits. */
@@ -34,8 +40,9 @@ const timeLength = 6
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
 const timeRange = 2 ** (8 * timeLength)
 
-/** Flag in the byte after the time: the time exceeds 48 bits. */
+/** Flags in the byte after the time: the time exceeds 48 bits; the end of the list follows, which never does. */
 const lateBit = 2
+const endBit = 4
 
 export class Cursors extends Context.Service<
   Cursors,
@@ -77,15 +84,27 @@ const macOf = (key: Uint8Array, { filters, operation, projectId }: List, body: U
     .digest()
     .subarray(0, macLength)
 
-const write = ({ createdAt, id }: Position): Buffer => {
+const write = ({ at, id, until }: Position): Buffer => {
   const head = Buffer.alloc(timeLength + 1)
-  const time = createdAt.getTime() - epoch
+  const time = at.getTime() - epoch
   head.writeUIntBE(time % timeRange, 0, timeLength)
-  head.writeUInt8(time >= timeRange ? lateBit : 0, timeLength)
-  return Buffer.concat([head, Buffer.from(id, "utf8")])
+  head.writeUInt8((time >= timeRange ? lateBit : 0) + (until === undefined ? 0 : endBit), timeLength)
+  return Buffer.concat([head, ...(until === undefined ? [] : [endOf(until)]), Buffer.from(id, "utf8")])
+}
+
+const endOf = (until: Date) => {
+  const end = Buffer.alloc(timeLength)
+  end.writeUIntBE(until.getTime() - epoch, 0, timeLength)
+  return end
 }
 
 const read = (body: Buffer): Position => {
-  const time = body.readUIntBE(0, timeLength) + ((body.readUInt8(timeLength) & lateBit) === 0 ? 0 : timeRange)
-  return { createdAt: new Date(time + epoch), id: body.toString("utf8", timeLength + 1) }
+  const flags = body.readUInt8(timeLength)
+  const time = body.readUIntBE(0, timeLength) + ((flags & lateBit) === 0 ? 0 : timeRange)
+  const [rest, hasEnd] = [timeLength + 1, (flags & endBit) !== 0]
+  return {
+    at: new Date(time + epoch),
+    id: body.toString("utf8", hasEnd ? rest + timeLength : rest),
+    ...(hasEnd ? { until: new Date(body.readUIntBE(rest, timeLength) + epoch) } : {})
+  }
 }

@@ -1,5 +1,5 @@
 /** Keyset pages (contract §6). A page costs the same wherever it is in the list. */
-import { Context, Effect, Layer, Predicate } from "effect"
+import { Context, DateTime, Effect, Layer, Predicate } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { CursorInvalid } from "../../api/Problems.ts"
 import { Cursors, type List, type Position } from "./Cursors.ts"
@@ -24,19 +24,34 @@ export interface Window {
   readonly limit: number
 }
 
-const byAge = (item: { readonly id: string; readonly createdAt: string }): Position => ({
-  createdAt: new Date(item.createdAt),
-  id: item.id
-})
+interface Aged {
+  readonly id: string
+  readonly createdAt: string
+}
+
+interface Changing {
+  readonly id: string
+  readonly updatedAt: string
+}
+
+const byAge = ({ createdAt, id }: Aged): Position => ({ at: new Date(createdAt), id })
+
+const byChange = ({ id, updatedAt }: Changing): Position => ({ at: new Date(updatedAt), id })
 
 /**
  * Returns the position of a record in a list that is sorted by id. The time has no meaning in such a list, but every cursor has
  * one.
  */
-const byId = ({ id }: { readonly id: string }): Position => ({ createdAt: new Date(0), id })
+const byId = ({ id }: { readonly id: string }): Position => ({ at: new Date(0), id })
 
 /** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */
 const sizes = [10, 50, 100]
+
+type Read<Base> = <Item extends Base, E, R>(
+  list: List,
+  query: PageQuery,
+  fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
+) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
 
 export class Pages extends Context.Service<
   Pages,
@@ -45,18 +60,17 @@ export class Pages extends Context.Service<
      * Reads the page of a query. The `limit` of the window that `fetch` gets is greater than the page, so that one more record
      * shows whether there is a next page.
      */
-    readonly read: <Item extends { readonly id: string; readonly createdAt: string }, E, R>(
-      list: List,
-      query: PageQuery,
-      fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
-    ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
+    readonly read: Read<Aged>
 
     /** Like `read`, for a list that is ordered by id alone. Its `fetch` uses `pageConditionById`. */
-    readonly readById: <Item extends { readonly id: string }, E, R>(
-      list: List,
-      query: PageQuery,
-      fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
-    ) => Effect.Effect<Page<Item>, E | CursorInvalid, R>
+    readonly readById: Read<{ readonly id: string }>
+
+    /**
+     * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. The list ends at a time that its first
+     * page sets. Otherwise the pages of a list could keep up with its changes for longer than a change may be committed late, and
+     * leave out one that no later list begins before.
+     */
+    readonly readByChange: Read<Changing>
   }
 >()("developer-api/platform/requests/Pages") {
   static readonly layer = Layer.effect(
@@ -64,27 +78,44 @@ export class Pages extends Context.Service<
     Effect.gen(function* () {
       const cursors = yield* Cursors
       const reading =
-        <Base>(positionOf: (item: Base) => Position) =>
+        <Base>(
+          positionOf: (item: Base) => Position,
+          end: Effect.Effect<Date | undefined> = Effect.undefined
+        ): Read<Base> =>
         <Item extends Base, E, R>(
           list: List,
           { cursor, limit }: PageQuery,
           fetch: (window: Window) => Effect.Effect<ReadonlyArray<Item>, E, R>
-        ): Effect.Effect<Page<Item>, E | CursorInvalid, R> => {
-          const pageOf = (found: ReadonlyArray<Item>): Page<Item> => {
+        ) => {
+          const pageOf = (found: ReadonlyArray<Item>, until: Date | undefined): Page<Item> => {
             const items = withinBytes(found.slice(0, limit))
             const last = found.length > items.length ? items.at(-1) : undefined
-            return { items, nextCursor: last === undefined ? null : cursors.encode(list, positionOf(last)) }
+            return {
+              items,
+              nextCursor: last === undefined ? null : cursors.encode(list, { ...positionOf(last), until })
+            }
           }
           const size = 1 + (sizes.find((size) => size >= limit) ?? limit)
-          if (cursor === undefined) return Effect.map(fetch({ after: undefined, limit: size }), pageOf)
+          if (cursor === undefined) {
+            return Effect.flatMap(end, (until) =>
+              Effect.map(fetch({ after: undefined, limit: size }), (found) => pageOf(found, until))
+            )
+          }
           return Effect.flatMap(cursors.decode(list, cursor), (after) =>
-            Effect.map(fetch({ after, limit: size }), pageOf)
+            Effect.map(fetch({ after, limit: size }), (found) => pageOf(found, after.until))
           )
         }
-      return { read: reading(byAge), readById: reading(byId) }
+      return { read: reading(byAge), readById: reading(byId), readByChange: reading(byChange, endOfChanges) }
     })
   ).pipe(Layer.provide(Cursors.layer))
 }
+
+/**
+ * The end of a list in the order of changes that begins now. It is later than now, for hosts whose clocks are ahead. A change is
+ * committed at most 8 s after its time (contract §7), so the next list, which begins 60 s before the last record of this one,
+ * has it although the clocks differ by 30 s.
+ */
+const endOfChanges = Effect.map(DateTime.now, (now) => DateTime.toDate(DateTime.add(now, { seconds: 20 })))
 
 /** Maximum size of the items of a page, in bytes of JSON (contract §6). An item that is larger has a page of its own. */
 const maxBytes = 1024 * 1024
@@ -124,11 +155,12 @@ const boundOf = (value: unknown): number => {
  * plans. But the planner has to know the limit and each filter that has its own index. So these are in the text of the
  * statement.
  */
-export const pageCondition = (sql: SqlClient.SqlClient, after: Position | undefined): Statement.Fragment => {
-  if (after === undefined) return sql.literal(listed)
-  const { createdAt } = after
-  return sql`${sql.literal(listed)} AND (created_at, id) < ((SELECT ${createdAt}::timestamptz), ${idOf(sql, after)})`
-}
+export const pageCondition = (sql: SqlClient.SqlClient, after: Position | undefined): Statement.Fragment =>
+  sql`${sql.literal(listed.created_at)} ${olderThan(sql, after)}`
+
+/** Returns the condition, as `AND …`, that records follow the position in a list by age. Empty for the first page. */
+const olderThan = (sql: SqlClient.SqlClient, after: Position | undefined): Statement.Fragment =>
+  after === undefined ? sql.literal("") : sql`AND (created_at, id) < ${positionOf(sql, after)}`
 
 /** Returns the condition, as `AND …`, that records follow the position in a list by ascending `id`. Empty for the first page. */
 export const pageConditionById = (sql: SqlClient.SqlClient, after: Position | undefined): Statement.Fragment =>
@@ -137,7 +169,52 @@ export const pageConditionById = (sql: SqlClient.SqlClient, after: Position | un
 /** Returns the id of a position, as a query (see `pageCondition`). */
 export const idOf = (sql: SqlClient.SqlClient, { id }: Position): Statement.Fragment => sql`(SELECT ${id}::text)`
 
-const listed = "AND created_at > '-infinity'"
+const positionOf = (sql: SqlClient.SqlClient, after: Position): Statement.Fragment =>
+  sql`((SELECT ${after.at}::timestamptz), ${idOf(sql, after)})`
+
+/** The condition of the partial indexes of lists, which only lists state, by the time that orders the list. */
+const listed = {
+  created_at: "AND created_at > '-infinity'",
+  updated_at: "AND updated_at > '-infinity'"
+}
+
+/** The order of a list that can be filtered by changes. */
+export interface Order {
+  readonly columns: string
+  /** The condition of the list's partial index, as `AND …`. */
+  readonly listed: string
+  /** The condition, as `AND …`, that records are on the page or after it. */
+  readonly following: Statement.Fragment
+}
+
+/** Returns the order of a list: by age, or in the order of changes if only the changes `since` a time are listed. */
+export const orderOf = (sql: SqlClient.SqlClient, since: string | undefined, { after }: Window): Order =>
+  since === undefined
+    ? { columns: "created_at DESC, id DESC", listed: listed.created_at, following: olderThan(sql, after) }
+    : {
+        columns: "updated_at, id",
+        listed: listed.updated_at,
+        following:
+          after === undefined
+            ? sql`AND updated_at >= (SELECT ${since}::timestamptz)`
+            : sql`AND (updated_at, id) > ${positionOf(sql, after)} AND updated_at <= (SELECT ${after.until}::timestamptz)`
+      }
+
+/**
+ * Returns the page of a list whose records are in several ranges of an index, each in the order of the list. PostgreSQL merges
+ * the ranges, and so reads hardly more rows than the page has. `ranges` are the conditions of the ranges.
+ */
+export const pageOfRanges = <Item extends object>(
+  sql: SqlClient.SqlClient,
+  { record, table }: { readonly table: string; readonly record: string },
+  { columns, following }: Order,
+  window: Window,
+  ranges: ReadonlyArray<Statement.Fragment>
+): Statement.Statement<Item> => {
+  const page = sql`ORDER BY ${sql.literal(columns)} ${pageLimit(sql, window)}`
+  const rows = ranges.map((range) => sql`(SELECT * FROM ${sql(table)} WHERE ${range} ${following} ${page})`)
+  return sql<Item>`SELECT ${sql.literal(record)} FROM (${sql.join(" UNION ALL ", false)(rows)}) AS listed ${page}`
+}
 
 /**
  * Returns the LIMIT of a list. The number is in the text of the statement, so that the generic plan considers it (see

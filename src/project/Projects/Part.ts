@@ -16,6 +16,8 @@ export interface Part<Member extends string = string> {
   readonly columns: Columns<Member>
   /** Columns of the key besides the id. */
   readonly key?: Columns
+  /** A member whose values are unique in a project. */
+  readonly unique?: NoInfer<Member>
   /** SQL for the defaults of members that a new record may omit. A member without a default gets NULL. */
   readonly initial?: { readonly [M in NoInfer<Member>]?: string }
   /** Members that an export omits, because they are secret or not part of a file. */

@@ -61,6 +61,7 @@ export const parts = {
   clients: part({
     table: "clients",
     columns: Clients.fileColumns,
+    unique: "externalId",
     initial: {
       tags: "'{}'",
       status: "'active'",
@@ -94,6 +95,7 @@ export const parts = {
   deals: part({
     table: "deals",
     columns: Deals.fileColumns,
+    unique: "externalId",
     initial: { lifecycle: "'active'", createdAt: "file.applied_at" },
     derived: { ...version, ...updatedAt }
   }),

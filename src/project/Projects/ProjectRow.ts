@@ -97,6 +97,33 @@ export const update = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectI
 })
 
 /**
+ * Returns the time of an apply, which is later than every change of the project so far, also if the clock of this host is behind. No
+ * client or deal changes until the apply is committed, so a list in the order of changes has not passed this time.
+ */
+export const timeOfApply = Effect.fnUntraced(function* (sql: Sql, projectId: ProjectId) {
+  const [row] = yield* sql<{ readonly after: Date }>`
+    SELECT max(newest.updated_at) + interval '1 ms' AS after
+    FROM (
+      SELECT client.updated_at
+      FROM unnest(ARRAY['active', 'archived']) AS status, LATERAL (
+        SELECT updated_at FROM clients
+        WHERE project_id = ${projectId} AND clients.status = status.status AND updated_at > '-infinity'
+        ORDER BY updated_at DESC, id DESC LIMIT 1
+      ) AS client
+      UNION ALL
+      SELECT deal.updated_at
+      FROM unnest(ARRAY['active', 'archived']) AS lifecycle, unnest(ARRAY['open', 'won', 'lost']) AS status, LATERAL (
+        SELECT updated_at FROM deals
+        WHERE project_id = ${projectId} AND deals.lifecycle = lifecycle.lifecycle AND deals.status = status.status
+          AND updated_at > '-infinity'
+        ORDER BY updated_at DESC, id DESC LIMIT 1
+      ) AS deal
+    ) AS newest`
+  const now = yield* DateTime.nowAsDate
+  return row?.after !== undefined && row.after > now ? row.after : now
+})
+
+/**
  * Increments the project's revision, so that statements of the API with an older snapshot are retried. Recounts
  * `active_clients`. Without a capacity, this counter is not maintained and is 0.
  *

@@ -15,6 +15,8 @@ type Sql = SqlClient.SqlClient
 const unique: ReadonlyArray<readonly [pattern: string, within: "file" | "list", members?: Array<string>]> = [
   ["pipelines/*/stages/*/id", "file"],
   ...Record.keys(parts).flatMap((name) => (parts[name].key === undefined ? [[`${name}/*/id`, "file"] as const] : [])),
+  ["clients/*/externalId", "file"],
+  ["deals/*/externalId", "file"],
   ["clients/*/addresses/*", "list", ["channelId", "address"]],
   ["segments/*/clientIds/*", "list"],
   ["templates/*", "list", ["id", "version"]]
@@ -90,12 +92,33 @@ export const unknownReferences = Effect.fnUntraced(function* (sql: Sql, file: Pr
     .map(({ path, target }): Fault => ({ path, message: `names nothing in ${target}, here or in the project` }))
 })
 
+/** Lists the external ids that a record of the project keeps, which another record of the file would repeat. */
+export const takenExternalIds = Effect.fnUntraced(function* (sql: Sql, file: ProjectFile) {
+  const faults: Array<Fault> = []
+  for (const part of ["clients", "deals"] as const) {
+    const given = idsAt(file, `${part}/*/externalId`)
+    if (given.length === 0) continue
+    const changing = (file[part] ?? []).flatMap(({ externalId, id }) => (externalId === undefined ? [] : [id]))
+    const rows = yield* sql<{ readonly id: string; readonly externalId: string }>`
+      SELECT id, external_id AS "externalId" FROM ${sql(part)}
+      WHERE project_id = ${file.project.id} AND external_id = ANY(${given.map(({ id }) => id)}::text[])
+        AND id <> ALL(${changing}::text[])`
+    const holders = new Map(rows.map(({ externalId, id }) => [externalId, id]))
+    for (const { id, path } of given) {
+      const holder = holders.get(id)
+      if (holder !== undefined) faults.push({ path, message: `repeats that of ${holder} in the project` })
+    }
+  }
+  return faults
+})
+
 export const faultsWithin = (file: ProjectFile): ReadonlyArray<Fault> => [...repeats(file), ...mergedIntoSelf(file)]
 
 const repeats = (file: ProjectFile) =>
   unique.flatMap(([pattern, within, members]) => {
     const seen = new Map<string, Fault["path"]>()
     return find(file, pattern).flatMap(({ path, value }): ReadonlyArray<Fault> => {
+      if (value === null) return []
       const key = JSON.stringify([within === "list" ? path.slice(0, -1) : [], value], members)
       const first = seen.get(key)
       if (first !== undefined) return [{ path, message: `repeats ${first.map(String).join("/")}` }]

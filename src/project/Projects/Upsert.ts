@@ -52,6 +52,8 @@ export const upsert = Effect.fnUntraced(function* (
   const next = given.map((from) => member(from, `old.${from.column}`))
   const initial = given.map((from) => member(from, part.initial?.[from.member] ?? "NULL"))
 
+  const unique = given.find(({ member }) => member === part.unique)
+  if (unique !== undefined) yield* release(sql, part.table, unique, projectId, records)
   const rows = yield* sql<{ readonly created: ReadonlyArray<string>; readonly updated: ReadonlyArray<string> }>`
     WITH file AS (
       -- The project's id is a column. With a constant, a plan without statistics may expect few rows and read the whole project.
@@ -97,6 +99,24 @@ export const upsert = Effect.fnUntraced(function* (
     unchanged: records.length - created.length - updated.length
   } satisfies Counts
 })
+
+/**
+ * Frees the unique values that the file changes. PostgreSQL checks each changed row at once, so two records could not exchange theirs.
+ * Until the end of the transaction, a changed value is replaced by one that is too long for any other record to have.
+ */
+const release = (sql: Sql, table: string, unique: Column, projectId: ProjectId, records: ReadonlyArray<FileRecord>) => {
+  const column = sql(unique.column)
+  const given = records.filter((record) => record[unique.member] !== undefined)
+  return sql`
+    UPDATE ${sql(table)} AS old SET ${column} = repeat(' ', 161) || old.id
+    FROM (
+      SELECT ${projectId}::text COLLATE "C" AS project_id, value.*
+      FROM ${elementsOf(sql, given)} AS record (members),
+           jsonb_to_record(record.members) AS value (id text, ${typed(sql, [unique])})
+    ) AS file
+    WHERE old.project_id = file.project_id AND old.id = file.id AND old.${column} IS NOT NULL
+      AND old.${column} IS DISTINCT FROM file.${sql(unique.member)}`
+}
 
 /** Whether a list differs between `file`, a record of the project file, and `old`, the stored record. */
 const differs = (sql: Sql, projectId: ProjectId, name: string, list: List): Fragment => {

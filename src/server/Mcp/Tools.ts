@@ -122,13 +122,35 @@ const argumentsOf = (
   }
   for (const parameter of parameters) {
     const { description = "", in: place, name, schema } = parameter
-    if (place !== "header") add(name, parameter.required, { ...schema, description })
+    if (place !== "header") add(name, parameter.required, short({ ...schema, description }))
     if (name === "idempotency-key") add("idempotencyKey", true, { ...schema, description: keyDescription })
   }
   const body = Object.values(requestBody?.content ?? {})[0]?.schema
   if (body !== undefined) add("body", true, { ...inlined(body, components.schemas) })
   return { type: "object", properties, ...(required.length === 0 ? {} : { required }), additionalProperties: false }
 }
+
+/** Maximum number of values that a schema lists. The description of a longer list names its standard. */
+const maxValues = 20
+
+/**
+ * Shortens a schema, as all tools have at most 12,000 tokens: a type that allows null has two types instead of two schemas, and a
+ * description does not repeat the bounds of its schema.
+ */
+const short = (schema: Readonly<Record<string, unknown>>): object => {
+  const { anyOf, ...own } = schema
+  const [one, other, ...more]: ReadonlyArray<unknown> = Array.isArray(anyOf) ? anyOf : []
+  const isNullable = Predicate.isObject(other) && other["type"] === "null" && more.length === 0
+  if (!isNullable || !Predicate.isObject(one) || typeof one["type"] !== "string") return withoutBounds(schema)
+  const { enum: values, ...rest } = one
+  const listed = Array.isArray(values) && values.length <= maxValues ? { enum: [...values, null] } : {}
+  return withoutBounds({ ...rest, ...own, type: [one["type"], "null"], ...listed })
+}
+
+const withoutBounds = (schema: Readonly<Record<string, unknown>>): object =>
+  typeof schema["description"] === "string" && schema["maxLength"] !== undefined
+    ? { ...schema, description: schema["description"].replace(/:? (?:an id of )?1 to \d+ characters/, "") }
+    : schema
 
 /** Replaces each `$ref` in a schema with the schema that it names, because few language models resolve references. */
 const inlined = (schema: unknown, schemas: Readonly<Record<string, unknown>>): object => {
@@ -137,7 +159,7 @@ const inlined = (schema: unknown, schemas: Readonly<Record<string, unknown>>): o
     if (!Predicate.isObject(value)) return value
     const { $ref: reference, ...rest } = value
     const members = Record.map(rest, walk)
-    if (typeof reference !== "string") return members
+    if (typeof reference !== "string") return short(members)
     const named = walk(schemas[reference.slice(reference.lastIndexOf("/") + 1)])
     return Predicate.isObject(named) ? { ...named, ...members } : members
   }

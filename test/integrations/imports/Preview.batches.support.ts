@@ -104,7 +104,7 @@ export const profile: fc.Arbitrary<Profile> = fc.record({
   )
 })
 
-export const clients: fc.Arbitrary<ReadonlyArray<Client>> = fc.uniqueArray(
+const anyClients = fc.uniqueArray(
   fc.record({
     // By UTF-16 units the last one would come before the emoji.
     id: fc.constantFrom("a", "B", "c", "d", "e", "~", "9"),
@@ -119,4 +119,13 @@ export const clients: fc.Arbitrary<ReadonlyArray<Client>> = fc.uniqueArray(
     createdAt: fc.constantFrom("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z")
   }),
   { selector: ({ id }) => id, minLength: 2, maxLength: 7 }
+)
+
+/** Clients with different external ids: of several with one, the first keeps it. */
+export const clients: fc.Arbitrary<ReadonlyArray<Client>> = anyClients.map((all) =>
+  all.map((client, index) =>
+    all.slice(0, index).some(({ externalId }) => externalId === client.externalId)
+      ? { ...client, externalId: null }
+      : client
+  )
 )

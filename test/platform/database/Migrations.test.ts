@@ -6,6 +6,7 @@ import type { SqlClient } from "effect/sql"
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { assertMigrated, migrate, migrateFrom } from "../../../src/platform/database/Migrations.ts"
+import { faultLines } from "../../../src/cli/Runner.ts"
 import { isBaseline } from "../../../src/platform/database/Migrations/Adoption.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { checkout, runToEnd, temporaryDirectory } from "../../support/Process.ts"
@@ -225,6 +226,44 @@ describe("migrations", () => {
     const runs = yield* Effect.all([migrateFrom(directory), migrateFrom(directory)], { concurrency: 2 })
     assert.deepStrictEqual(runs.map(({ length }) => length).sort(), [0, 2])
   })
+})
+
+describe("the migration to unique external ids", () => {
+  onDatabase(
+    "changes nothing if clients share one, and names three of these ids and the remedy",
+    function* () {
+      const sql = yield* PgClient.PgClient
+      const before = yield* filesOf(Object.fromEntries([...texts].filter(([name]) => name < "0016")))
+      yield* migrateFrom(before)
+      yield* makeProject("acme")
+      const client = (id: string, external_id: string | null) => ({ project_id: "acme", id, external_id })
+      const repeated = ["1", "2", "3", "4"].flatMap((externalId) =>
+        ["a", "b"].map((name) => client(`${name}${externalId}`, `shop-${externalId}`))
+      )
+      yield* put(sql, "clients", client("alone", "shop-0"), client("none", null), client("nothing", null), ...repeated)
+      const indexes = sql<object>`SELECT indexname, indexdef FROM pg_indexes WHERE tablename IN ('clients', 'deals') ORDER BY 1`
+      const former = yield* indexes
+      const failure = yield* Effect.flip(migrate)
+      assert.strictEqual(failure._tag, "MigrationFailed")
+      const [line = ""] = faultLines(failure)
+      assert.match(
+        line,
+        /^Migration 0016_unique_external_ids failed: Clients of a project must have different external ids/
+      )
+      for (const id of ["shop-1", "shop-2", "shop-3"])
+        assert.include(line, `"${id}" of the clients a${id.slice(-1)} and b${id.slice(-1)}`)
+      assert.notInclude(line, "shop-4")
+      assert.match(line, /give all but one .* another one, or null/)
+      assert.deepStrictEqual(yield* indexes, former)
+      yield* sql`UPDATE clients SET external_id = NULL WHERE id LIKE 'b_'`
+      assert.include(yield* migrate, "0016_unique_external_ids")
+      assert.strictEqual(
+        (yield* Effect.flip(sql`UPDATE clients SET external_id = 'same'`)).reason._tag,
+        "UniqueViolation"
+      )
+    },
+    "baseline"
+  )
 })
 
 const differenceOf = (error: { readonly _tag: string; readonly message: string }) => {

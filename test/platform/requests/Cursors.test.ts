@@ -8,7 +8,7 @@ import { SecretKey } from "../../../src/platform/secrets/SecretKey.ts"
 
 const newKey = () => randomBytes(32).toString("base64")
 const list = { projectId: ProjectId.make("p"), operation: "listClients", filters: {} }
-const position = { createdAt: new Date(0), id: "cli_1" }
+const position = { at: new Date(0), id: "cli_1" }
 
 /** Returns the cursors of a process with these keys, the current one first. */
 const cursorsOf = (key: string, ...previous: ReadonlyArray<string>) => {

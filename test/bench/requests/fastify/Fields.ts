@@ -9,7 +9,7 @@ interface Field {
   /** What a request may set it to. */
   readonly schema: Schema
   /** The type of its column: `text` unless given. */
-  readonly type?: "text[]"
+  readonly type?: "text[]" | "boolean"
   /** Whether only a patch sets it. */
   readonly isSetByPatch?: true
 }
@@ -36,6 +36,8 @@ export const clientFields: Fields = {
   phone: { schema: nullable({ type: "string", pattern: "^\\+[1-9][0-9]{1,14}$" }) },
   tags: { schema: { type: "array", maxItems: 100, uniqueItems: true, items: text(160) }, type: "text[]" },
   externalId: { schema: nullable(text(160)) },
+  marketingConsent: { schema: { type: "boolean" }, type: "boolean" },
+  suppressed: { schema: { type: "boolean" }, type: "boolean" },
   organizationId: { schema: nullable(text(160)), isSetByPatch: true },
   responsibleMemberId: { schema: nullable(text(160)), isSetByPatch: true },
   status: { schema: { type: "string", enum: ["active", "archived"] }, isSetByPatch: true }
@@ -56,7 +58,9 @@ export const each = (fields: Fields, sql: (member: string, column: string, field
 
 /** Returns the values of a client's fields for the parameters of a create. */
 export const valuesOf = (fields: Fields, body: Readonly<Record<string, unknown>>): ReadonlyArray<unknown> =>
-  Object.entries(fields).map(([member, { type }]) => body[member] ?? (type === "text[]" ? [] : null))
+  Object.entries(fields).map(
+    ([member, { type }]) => body[member] ?? (type === "text[]" ? [] : type === "boolean" ? false : null)
+  )
 
 /** Returns the request schemas of the fields. */
 export const requested = (fields: Fields): Readonly<Record<string, Schema>> =>
