@@ -120,7 +120,7 @@ const equalOf = (node: Node, { columns }: Index): number => {
 }
 
 /** The text of an expression, without what differs between the definition of an index and a plan. */
-const bare = (expression: string) => expression.replaceAll(/[\s()"]/g, "")
+const bare = (expression: string) => expression.replaceAll(/::text| COLLATE "C"|[\s()"]/g, "")
 
 /**
  * Whether a scan skips a column of its index between those that it compares. PostgreSQL then reads all entries that the columns
