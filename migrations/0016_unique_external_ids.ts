@@ -2,13 +2,27 @@
  * Makes the external ids of a project's clients unique. A database whose clients share external ids stays as it is, and the migration
  * fails with three of them: which client keeps an id is for an operator to decide.
  */
-import { Effect } from "effect"
+import { Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 interface Repeat {
   readonly projectId: string
   readonly externalId: string
   readonly ids: ReadonlyArray<string>
+}
+
+class ExternalIdsRepeat extends Data.TaggedError("ExternalIdsRepeat")<{ readonly repeats: ReadonlyArray<Repeat> }> {
+  override get message() {
+    const named = this.repeats.map(
+      ({ externalId, ids, projectId }) =>
+        `${JSON.stringify(externalId)} of the clients ${ids.join(" and ")} in the project ${projectId}`
+    )
+    return (
+      `Clients of a project must have different external ids, but some share one: ${named.join("; ")}. ` +
+      "With the version before, give all but one of the clients that share an id another one, or null (patchClient, or a project " +
+      "file). Then migrate again"
+    )
+  }
 }
 
 const refuseRepeats = Effect.gen(function* () {
@@ -18,18 +32,7 @@ const refuseRepeats = Effect.gen(function* () {
     FROM clients WHERE external_id IS NOT NULL
     GROUP BY project_id, external_id HAVING count(*) > 1
     ORDER BY project_id, external_id LIMIT 3`
-  if (repeats.length === 0) return
-  const named = repeats.map(
-    ({ externalId, ids, projectId }) =>
-      `${JSON.stringify(externalId)} of the clients ${ids.join(" and ")} in the project ${projectId}`
-  )
-  yield* Effect.fail(
-    new Error(
-      `Clients of a project must have different external ids, but some share one: ${named.join("; ")}. ` +
-        "With the version before, give all but one of the clients that share an id another one, or null (patchClient, or a project " +
-        "file). Then migrate again"
-    )
-  )
+  if (repeats.length > 0) return yield* new ExternalIdsRepeat({ repeats })
 })
 
 const dropIncomplete = Effect.flatMap(
