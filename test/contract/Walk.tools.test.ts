@@ -12,7 +12,10 @@ import { each, hasBody, isMutation, otherScopes, walkingOver } from "./Walk.supp
 
 /** What the test reads of the reference. */
 interface Reference {
-  readonly paths: Record<string, Record<string, { readonly operationId: string; readonly description: string }>>
+  readonly paths: Record<
+    string,
+    Record<string, { readonly operationId: string; readonly summary: string; readonly description: string }>
+  >
 }
 
 /** Returns the arguments of the tool that ask for what a request asks for. */
@@ -244,27 +247,33 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
       const reference: Reference = JSON.parse((yield* send(url, { path: "/openapi.json" })).text)
       const described = new Map(
         Object.values(reference.paths).flatMap((path) =>
-          Object.values(path).map(({ description, operationId }) => [operationId, description])
+          Object.values(path).map((operation) => [operation.operationId, operation] as const)
         )
       )
       for (const { annotations, description, inputSchema, name, ...rest } of tools) {
         const sample = samples[String(name)]
-        // It begins with the first sentence of the reference, and has the price of a call.
-        const [when = ""] = (described.get(String(name)) ?? "").split(/(?<=\.)\s/)
+        // It begins with the first sentence of the reference, and has the scope.
+        const { description: told = "", summary } = described.get(String(name)) ?? {}
+        const [when = ""] = told.split(/(?<=\.)\s/)
         assert.isNotEmpty(when, String(name))
         assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
-        assert.include(description, `Scope: \`${sample?.scope}\`. Costs 1 of the limit \`${sample?.policy}\`.`)
-        assert.isAtMost(String(description).length, 300, String(name))
+        assert.include(description, `Scope: \`${sample?.scope}\`.`)
+        assert.isAtMost(String(description).length, 240, String(name))
         assert.isFalse("outputSchema" in rest)
         assert.deepStrictEqual(annotations, {
-          title: rest["title"],
+          title: summary,
           readOnlyHint: sample?.policy === "read",
           destructiveHint: /^(?:patch|put|upsert|delete|erase|rate|configure|rotate|batch)/.test(String(name)),
           idempotentHint: true,
           openWorldHint: name === "sendMessage"
         })
-        const schema: { properties: Record<string, { description?: string }>; required?: ReadonlyArray<string> } =
-          JSON.parse(JSON.stringify(inputSchema))
+        const schema: {
+          properties: Record<string, { description?: string; properties?: object }>
+          required?: ReadonlyArray<string>
+        } = JSON.parse(JSON.stringify(inputSchema))
+        assert.notInclude(JSON.stringify(inputSchema), '"ZWG"')
+        const inBody = Object.keys({ ...schema.properties["body"]?.properties })
+        assert.includeMembers(inBody, Object.keys(sample?.body ?? {}), String(name))
         assert.strictEqual(schema.required?.includes("idempotencyKey") === true, sample?.key !== undefined)
         const expected = [
           ...Object.keys(sample?.params ?? {}),

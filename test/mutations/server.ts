@@ -11,6 +11,7 @@ const messages = mutating("server/Mcp/Messages.ts", "contract/Mcp")
 const stateless = mutating("server/Mcp/Messages.ts", "judges/Conformance")
 const results = mutating("server/Mcp/Answers.ts", "contract/Walk.tools")
 const toolCalls = mutating("server/Mcp/ToolProtocol.ts", "contract/Walk.tools")
+const toolArguments = mutating("server/Mcp/ToolArguments.ts", "contract/Walk.tools")
 const toolList = mutating("server/Mcp/Tools.ts", "contract/Walk.tools")
 
 export const server = [
@@ -74,7 +75,9 @@ export const server = [
   toolCalls('typeof value === "number" ? String(value) : value', "value"),
   toolCalls('if (takesBody && !("body" in given))', "if (given === query)"),
   toolCalls("if (!takesBody) faults.push(unexpectedBody)", ""),
-  toolList('add("idempotencyKey", true,', 'add("idempotencyKey", false,'),
+  toolArguments('add("idempotencyKey", true,', 'add("idempotencyKey", false,'),
+  toolArguments("values.length > maxEnumeration", "false"),
+  toolArguments("    properties[name] ??= schema", "    if (required.length > 9) properties[name] ??= schema"),
   toolList('access.policy === "messages"', 'access.policy !== "read"'),
   toolList('isDestructive || method === "PATCH"', 'isDestructive || method === "POST"'),
   toolList("map(({ access }) => access.scope).join()", "length.toString()"),

@@ -1,5 +1,5 @@
 /** The tools of agents: one for each operation, derived from the HttpApi and its document. */
-import { Context, Effect, Predicate, Record } from "effect"
+import { Context, Effect } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as OpenApi from "effect/http-api/OpenApi"
@@ -8,6 +8,7 @@ import { Api } from "../../api/Api.ts"
 import { completeDocument } from "../../api/Document.ts"
 import type { Credential } from "../../platform/requests/auth/Credentials.ts"
 import { refusalOf } from "../../platform/requests/auth/Bearer.ts"
+import { argumentsOf } from "./ToolArguments.ts"
 
 /** A tool as `tools/list` shows it, with the access that its operation requires. */
 interface Tool {
@@ -68,7 +69,6 @@ const toolOf = (
     access,
     shown: {
       name,
-      title,
       description: descriptionOf(operation.description ?? "", access, isDestructive),
       inputSchema: argumentsOf(operation, document),
       annotations: {
@@ -82,22 +82,19 @@ const toolOf = (
   }
 }
 
-/** The last sentences of a tool's description, by its rate limit policy. */
-const cautions: Readonly<Record<Policy, string>> = {
-  read: "Costs 1 of the limit `read`.",
-  write: "Costs 1 of the limit `write`.",
-  messages:
-    "Costs 1 of the limit `messages`. After a timeout or 503 repeat it with the same key: a new key sends it again."
+/** The last sentence of a tool's description, by its rate limit policy. */
+const cautions: Readonly<Partial<Record<Policy, string>>> = {
+  messages: " After a timeout or 503 repeat it with the same key: a new key sends it again."
 }
 
 const destructive = "Ask the user first: no call restores what it removes or ends."
 
 /** Maximum length of a description in characters, scope and cautions included. */
-const maxLength = 300
+const maxLength = 240
 
 /** Describes a tool: as many sentences of the operation's description as fit, then the scope and the cautions. */
 const descriptionOf = (reference: string, { policy, scope }: Access["Service"], isDestructive: boolean): string => {
-  const end = `${isDestructive ? `${destructive} ` : ""}Scope: \`${scope}\`. ${cautions[policy]}`
+  const end = `${isDestructive ? `${destructive} ` : ""}Scope: \`${scope}\`.${cautions[policy] ?? ""}`
   const [sentences = ""] = reference.split("\n\nScope:")
   let text = ""
   for (const sentence of sentences.match(/[^.]+(?:\.(?! )[^.]*)*(?:\.|$)/g) ?? []) {
@@ -105,64 +102,4 @@ const descriptionOf = (reference: string, { policy, scope }: Access["Service"], 
     text += `${sentence.trim()} `
   }
   return `${text}${end}`
-}
-
-const keyDescription = "A new key for each new command; the same key to repeat a call."
-
-/** The schema of the arguments: parameters by their names, `idempotencyKey`, and the body's members under `body`. */
-const argumentsOf = (
-  { parameters, requestBody }: OpenApi.OpenAPISpecOperation,
-  { components }: OpenApi.OpenAPISpec
-) => {
-  const properties: Record<string, object> = {}
-  const required: Array<string> = []
-  const add = (name: string, isRequired: boolean, schema: object) => {
-    properties[name] = schema
-    if (isRequired) required.push(name)
-  }
-  for (const parameter of parameters) {
-    const { description = "", in: place, name, schema } = parameter
-    if (place !== "header") add(name, parameter.required, short({ ...schema, description }))
-    if (name === "idempotency-key") add("idempotencyKey", true, { ...schema, description: keyDescription })
-  }
-  const body = Object.values(requestBody?.content ?? {})[0]?.schema
-  if (body !== undefined) add("body", true, { ...inlined(body, components.schemas) })
-  return { type: "object", properties, ...(required.length === 0 ? {} : { required }), additionalProperties: false }
-}
-
-/** Maximum number of values that a schema lists. The description of a longer list names its standard. */
-const maxValues = 20
-
-/**
- * Shortens a schema, as all tools have at most 12,000 tokens: a type that allows null has two types instead of two schemas, and a
- * description does not repeat the bounds of its schema.
- */
-const short = (schema: Readonly<Record<string, unknown>>): object => {
-  const { anyOf, ...own } = schema
-  const [one, other, ...more]: ReadonlyArray<unknown> = Array.isArray(anyOf) ? anyOf : []
-  const isNullable = Predicate.isObject(other) && other["type"] === "null" && more.length === 0
-  if (!isNullable || !Predicate.isObject(one) || typeof one["type"] !== "string") return withoutBounds(schema)
-  const { enum: values, ...rest } = one
-  const listed = Array.isArray(values) && values.length <= maxValues ? { enum: [...values, null] } : {}
-  return withoutBounds({ ...rest, ...own, type: [one["type"], "null"], ...listed })
-}
-
-const withoutBounds = (schema: Readonly<Record<string, unknown>>): object =>
-  typeof schema["description"] === "string" && schema["maxLength"] !== undefined
-    ? { ...schema, description: schema["description"].replace(/:? (?:an id of )?1 to \d+ characters/, "") }
-    : schema
-
-/** Replaces each `$ref` in a schema with the schema that it names, because few language models resolve references. */
-const inlined = (schema: unknown, schemas: Readonly<Record<string, unknown>>): object => {
-  const walk = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(walk)
-    if (!Predicate.isObject(value)) return value
-    const { $ref: reference, ...rest } = value
-    const members = Record.map(rest, walk)
-    if (typeof reference !== "string") return short(members)
-    const named = walk(schemas[reference.slice(reference.lastIndexOf("/") + 1)])
-    return Predicate.isObject(named) ? { ...named, ...members } : members
-  }
-  const whole = walk(schema)
-  return Predicate.isObject(whole) ? whole : {}
 }
