@@ -13,16 +13,6 @@ export const quantile = (values: ReadonlyArray<number>, q: number): number => {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN
 }
 
-/** Rounds to two digits; returns null instead of NaN, which JSON lacks. */
-export const round = (value: number) => (Number.isNaN(value) ? null : Math.round(value * 100) / 100)
-
-/** Summarizes values for a JSON document. */
-export const spread = (values: ReadonlyArray<number>) => ({
-  median: round(median(values)),
-  low: round(Math.min(...values)),
-  high: round(Math.max(...values))
-})
-
 export const fixed = (value: number, digits: number) => (Number.isNaN(value) ? "-" : value.toFixed(digits))
 
 /** Formats values for a table: the median, and the range in brackets. */

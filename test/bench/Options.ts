@@ -22,9 +22,3 @@ export const profile = Flag.String("profile").pipe(
 
 /** Writes a line to standard error; standard output is for the findings. */
 export const progress = (line: string) => Effect.sync(() => process.stderr.write(`${line}\n`))
-
-/** The result of a subcommand, as JSON and as text. */
-export interface Findings {
-  readonly document: object
-  readonly text: string
-}

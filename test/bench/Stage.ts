@@ -47,13 +47,10 @@ export const service = (
   {
     directory = here,
     profile,
-    preload,
     role
   }: {
     readonly directory?: string | undefined
     readonly profile?: string | undefined
-    /** A module of this folder that the process loads first. */
-    readonly preload?: string | undefined
     readonly role?: "api" | "worker" | undefined
   } = {}
 ): Program => ({
@@ -61,7 +58,6 @@ export const service = (
   directory,
   arguments: [
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-    ...(preload === undefined ? [] : ["--import", new URL(preload, import.meta.url).href]),
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])
   ]
@@ -74,13 +70,10 @@ export const script = (name: string, path: string, argument = ""): Program => ({
   arguments: [`test/bench/${path}`, argument]
 })
 
-/**
- * Starts PostgreSQL, with additional settings if given, and returns the URL of a database. The cluster is removed when the
- * scope closes, unless it is `kept` in a directory. A cluster that this directory already has is used.
- */
-export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>, kept?: string) {
+/** Starts PostgreSQL, with additional settings if given, and returns the URL of a database. The cluster is removed with the scope. */
+export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>) {
   const directory = yield* Effect.acquireRelease(
-    Effect.promise(async () => kept ?? (await mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-")))),
+    Effect.promise(() => mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-"))),
     (directory) =>
       Effect.gen(function* () {
         // The layer leaves the server running for other users; no process may outlive the benchmark.
@@ -88,7 +81,7 @@ export const database = Effect.fnUntraced(function* (flags: Readonly<Record<stri
           readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
         )
         if (lock !== undefined) yield* Server.stop(Number.parseInt(lock, 10))
-        if (kept === undefined) yield* Effect.promise(() => rm(directory, { recursive: true, force: true }))
+        yield* Effect.promise(() => rm(directory, { recursive: true, force: true }))
       })
   )
   const context = yield* Layer.build(EmbeddedPostgres.layer({ directory, flags }))

@@ -1,15 +1,11 @@
 /** `bench requests`: requests per second and latency, compared with a hand-written server that does the same. */
-import type { PgClient } from "@effect/sql-pg"
-import { Effect, Option, Schedule } from "effect"
+import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
-import { randomUUID } from "node:crypto"
-import { json } from "../../src/cli/Flags.ts"
-import { answer } from "../../src/cli/Output.ts"
-import { count, type Findings, profile, progress } from "./Options.ts"
+import { count, profile, progress } from "./Options.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
 import { compare, sample } from "./requests/Check.ts"
-import { document, type MeasuredCase, remarks, text } from "./requests/Report.ts"
+import { type MeasuredCase, text } from "./requests/Report.ts"
 import type { Round, RoundPlan } from "./requests/Round.ts"
 import { fastify, load, make } from "./requests/Servers.ts"
 import { BenchFailed, type Running, service } from "./Stage.ts"
@@ -33,7 +29,6 @@ export const usual: Options = {
 }
 
 const flags = {
-  json,
   cases: Flag.Literals("case", caseNames).pipe(
     Flag.atLeast(0),
     Flag.withDescription(`Which cases: ${caseNames.join(", ")}; all if not given`)
@@ -52,33 +47,24 @@ const flags = {
 const parse = (json: string): Round => JSON.parse(json)
 
 /** The settings that the rounds of a case share. */
-interface Rounds extends Omit<RoundPlan, "url" | "pid" | "stock"> {
-  readonly cursors: ReadonlyArray<string | null>
-}
+type Rounds = Omit<RoundPlan, "url" | "pid">
 
 /** Runs one round. A sample of answers is checked meanwhile, with requests like those of one more connection. */
-const runRound = Effect.fnUntraced(function* (
-  contender: Running,
-  sql: PgClient.PgClient,
-  { cursors, ...plan }: Rounds
-) {
+const runRound = Effect.fnUntraced(function* (contender: Running, plan: Rounds) {
   const { pid, url } = contender
-  const { case: name, connections, token } = plan
-  const of = cases[name]
-  const stock = { batch: randomUUID(), cursors }
-  yield* of.prepare?.(sql, stock.batch, connections + 1) ?? Effect.void
-  const next = requestsOf(of.traffic(stock, connections))
-  const looking = Effect.suspend(() => sample(contender, token, next(), of)).pipe(
+  const of = cases[plan.case]
+  const next = requestsOf(of.traffic(plan.cursors))
+  const looking = Effect.suspend(() => sample(contender, plan.token, next(), of)).pipe(
     Effect.repeat(Schedule.spaced("500 millis"))
   )
   const round = parse(
     yield* Effect.raceFirst(
-      load(JSON.stringify({ ...plan, url, pid, stock } satisfies RoundPlan)),
+      load(JSON.stringify({ ...plan, url, pid } satisfies RoundPlan)),
       Effect.flatMap(looking, () => Effect.never)
     )
   )
   if (round.failures > 0) {
-    return yield* new BenchFailed({ message: `${contender.name}: ${round.failures} requests of ${name} failed` })
+    return yield* new BenchFailed({ message: `${contender.name}: ${round.failures} requests of ${plan.case} failed` })
   }
   return round
 })
@@ -86,27 +72,25 @@ const runRound = Effect.fnUntraced(function* (
 /** Runs rounds of both contenders, whose order alternates. */
 const alternate = Effect.fnUntraced(function* (
   [one, other]: readonly [Running, Running],
-  sql: PgClient.PgClient,
   plan: Rounds,
   rounds: number
 ) {
   // The first round is not counted: code is compiled and connections are opened.
-  for (const contender of [one, other]) yield* runRound(contender, sql, { ...plan, seconds: Math.min(2, plan.seconds) })
+  for (const contender of [one, other]) yield* runRound(contender, { ...plan, seconds: Math.min(2, plan.seconds) })
   const pairs: Array<readonly [Round, Round]> = []
   for (let i = 0; i < rounds; i++) {
-    const first = yield* runRound(i % 2 === 0 ? one : other, sql, plan)
-    const second = yield* runRound(i % 2 === 0 ? other : one, sql, plan)
+    const first = yield* runRound(i % 2 === 0 ? one : other, plan)
+    const second = yield* runRound(i % 2 === 0 ? other : one, plan)
     const pair = i % 2 === 0 ? ([first, second] as const) : ([second, first] as const)
     pairs.push(pair)
     const rates = pair.map(({ requestsPerSecond }) => Math.round(requestsPerSecond))
-    yield* progress(`${plan.case} on ${plan.connections} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
+    yield* progress(`${plan.case} ${i + 1}/${rounds}: ${rates.join(" : ")}`)
   }
   return pairs
 })
 
-/** Starts both servers, compares their answers, and measures them. */
-export const measure = Effect.fnUntraced(function* (options: Options) {
-  const { connections, rounds, seconds } = options
+/** Starts both servers, compares their answers, measures them, and returns the table. */
+export const measure = Effect.fnUntraced(function* ({ connections, rounds, seconds, ...options }: Options) {
   const against = Option.match(options.against, {
     onNone: () => fastify,
     onSome: (directory) => service("theirs", { directory })
@@ -119,31 +103,20 @@ export const measure = Effect.fnUntraced(function* (options: Options) {
 
   yield* progress("comparing answers")
   const cursors = yield* compare([one, other], token, sql, options.cases)
-
   const measured: Array<MeasuredCase> = []
   for (const name of options.cases) {
-    const plan = { case: name, token, connections, cursors: cursors(name), seconds }
-    const both = [one, other] as const
-    const loaded = yield* alternate(both, sql, plan, rounds)
-    const lone = yield* alternate(both, sql, { ...plan, connections: 1, seconds: 1 }, Math.min(rounds, 3))
-    measured.push({ case: name, contenders: [one.name, other.name], rounds: loaded, lone })
+    const plan = { case: name, token, connections, cursors, seconds }
+    const pairs = yield* alternate([one, other], plan, rounds)
+    measured.push({ case: name, contenders: [one.name, other.name], rounds: pairs })
   }
-
-  const notes = remarks(measured)
-  const settings = { rounds, seconds, connections, node: process.version }
-  const findings: Findings = {
-    document: document(measured, settings, notes),
-    text: text(measured, notes)
-  }
-  return findings
+  return text(measured)
 }, Effect.scoped)
 
 export const command = Command.make(
   "requests",
   flags,
-  Effect.fnUntraced(function* ({ json, ...options }) {
+  Effect.fnUntraced(function* (options) {
     const cases = options.cases.length === 0 ? caseNames : options.cases
-    const { document, text } = yield* measure({ ...options, cases })
-    yield* answer(json, document, text)
+    yield* Console.log(yield* measure({ ...options, cases }))
   })
 ).pipe(Command.withDescription("Requests per second, against a hand-written Fastify server"))

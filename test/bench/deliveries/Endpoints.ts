@@ -2,7 +2,7 @@
 import { Effect, type Redacted, Schedule } from "effect"
 import { randomBytes } from "node:crypto"
 import { BenchFailed, script, start } from "../Stage.ts"
-import type { Arrivals, Arrived, Ports, ReceiverPlan } from "./Protocol.ts"
+import type { Arrived, ReceiverPlan } from "./Protocol.ts"
 
 /** Secret of all signatures. */
 export const secret = `whsec_${randomBytes(32).toString("base64")}`
@@ -10,14 +10,7 @@ export const secret = `whsec_${randomBytes(32).toString("base64")}`
 export interface Endpoints {
   /** Endpoints that answer at once. */
   readonly urls: ReadonlyArray<string>
-  /** The endpoint whose answers are held back. */
-  readonly hanging: string
-  /** A port without a listener. */
-  readonly dead: string
-  readonly hang: Effect.Effect<void, BenchFailed>
-  readonly answer: Effect.Effect<void, BenchFailed>
   readonly forget: Effect.Effect<void, BenchFailed>
-  readonly arrivals: Effect.Effect<Arrivals, BenchFailed>
   /** Waits until this many deliveries have arrived. */
   readonly received: (count: number) => Effect.Effect<Arrived, BenchFailed>
 }
@@ -40,16 +33,11 @@ export const make = Effect.fnUntraced(function* (databaseUrl: Redacted.Redacted,
       try: async (): Promise<A> => JSON.parse(await (await fetch(url + path)).text()),
       catch: (cause) => new BenchFailed({ message: `The receiver does not answer: ${String(cause)}` })
     })
-  const ports = yield* ask<Ports>("/ports")
+  const ports = yield* ask<ReadonlyArray<number>>("/ports")
   const urlOf = (port: number) => `http://127.0.0.1:${port}/hooks`
   const made: Endpoints = {
-    urls: ports.answering.map(urlOf),
-    hanging: urlOf(ports.hanging),
-    dead: urlOf(1),
-    hang: ask("/hang"),
-    answer: ask("/answer"),
+    urls: ports.map(urlOf),
     forget: ask("/forget"),
-    arrivals: ask("/arrivals"),
     received: (count) =>
       until("deliveries are missing", ask<Arrived>("/arrived"), (arrived) => arrived.count >= count).pipe(
         Effect.filterOrFail(

@@ -2,22 +2,14 @@
  * The opponents of the service: job queues on PostgreSQL whose workers do the same for a delivery. Each has its own database
  * on the same server, and records there what is done.
  */
-import type { PgClient } from "@effect/sql-pg"
-import { type Context, Effect, Redacted } from "effect"
-import type { SqlError } from "effect/sql"
+import { Effect, Redacted } from "effect"
 import { makeWorkerUtils } from "graphile-worker"
 import { PgBoss } from "pg-boss"
 import { BenchFailed, connect, script, start } from "../Stage.ts"
 import type { Contender } from "./Contender.ts"
 import { type Endpoints, secret } from "./Endpoints.ts"
-import type { Committed, Source } from "./Flow.ts"
 import type { Job } from "./Protocol.ts"
-import { eventType, installationId, makeWork, projectId, traceparent, type Work } from "./Work.ts"
-
-/** A contender that also makes single events. */
-export interface Opponent extends Contender {
-  readonly source: Source<BenchFailed | SqlError.SqlError>
-}
+import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
 
 /** Converts work to a job that has all the data that the worker needs. */
 const jobOf =
@@ -40,30 +32,6 @@ const jobOf =
 const call = <A>(run: () => Promise<A>) =>
   Effect.tryPromise({ try: run, catch: (cause) => new BenchFailed({ message: String(cause) }) })
 
-/**
- * A source of jobs. `add` adds one in the transaction of a mark, whose commit time is that of the job: a worker may delete the
- * job's row.
- */
-const sourceOf = Effect.fnUntraced(function* (
-  sql: PgClient.PgClient,
-  endpoints: Endpoints,
-  add: (job: Job) => Effect.Effect<unknown, BenchFailed | SqlError.SqlError>
-) {
-  yield* sql`CREATE TABLE marks (id text)`
-  const source: Opponent["source"] = {
-    commit: () =>
-      Effect.flatMap(makeWork(1, 1), ([work]) =>
-        work === undefined
-          ? Effect.void
-          : sql.withTransaction(Effect.andThen(sql`INSERT INTO marks VALUES (${work.id})`, add(jobOf(endpoints)(work))))
-      ),
-    commits: (ids) => sql<Committed>`
-      SELECT id, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 * 1000 AS committed
-      FROM marks WHERE id = ANY(${ids}::text[])`
-  }
-  return source
-})
-
 /** Starts graphile-worker; `inFlight` is the number of jobs that run concurrently. */
 export const graphileWorker = Effect.fnUntraced(function* (
   url: Redacted.Redacted,
@@ -78,14 +46,9 @@ export const graphileWorker = Effect.fnUntraced(function* (
     call(() => makeWorkerUtils({ connectionString: Redacted.value(url) })),
     (utils) => Effect.promise(async () => utils.release())
   )
-  const contender: Opponent = {
+  const contender: Contender = {
     name,
     pid,
-    source: yield* sourceOf(
-      sql,
-      endpoints,
-      (job) => sql`SELECT FROM graphile_worker.add_job('deliver', ${JSON.stringify(job)}::json)`
-    ),
     give: (work) =>
       call(() => utils.addJobs(work.map((one) => ({ identifier: "deliver", payload: jobOf(endpoints)(one) })))),
     done: Effect.map(sql`SELECT FROM graphile_worker._private_jobs LIMIT 1`, (rows) => rows.length === 0)
@@ -104,18 +67,9 @@ export const pgBoss = Effect.fnUntraced(function* (url: Redacted.Redacted, endpo
     call(() => boss.start()),
     () => Effect.promise(() => boss.stop({ graceful: false }))
   )
-  const contender: Opponent = {
+  const contender: Contender = {
     name,
     pid,
-    source: yield* sourceOf(sql, endpoints, (data) =>
-      Effect.contextWith((context: Context.Context<never>) => {
-        const run = Effect.runPromiseWith(context)
-        const executeSql = async (text: string, values?: Array<unknown>) => ({
-          rows: [...(await run(sql.unsafe(text, values)))]
-        })
-        return call(() => boss.insert("deliver", [{ data }], { db: { executeSql } }))
-      })
-    ),
     give: (work) =>
       call(() =>
         boss.insert(

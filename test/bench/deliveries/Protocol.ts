@@ -8,12 +8,6 @@ export interface ReceiverPlan {
   readonly secret: string
 }
 
-/** The ports of the receiver's endpoints. */
-export interface Ports {
-  readonly answering: ReadonlyArray<number>
-  readonly hanging: number
-}
-
 /** The arrivals since the last reset of the receiver; times are in milliseconds since 1970. */
 export interface Arrived {
   /** Number of distinct deliveries. */
@@ -26,9 +20,6 @@ export interface Arrived {
   readonly checked: number
   readonly forged: number
 }
-
-/** The time of each delivery's first arrival, by its id. */
-export type Arrivals = ReadonlyArray<readonly [id: string, at: number]>
 
 /** A job of an opponent: URL, id and event. */
 export interface Job {

@@ -1,6 +1,6 @@
 /** The summary of a comparison: medians and ranges of the rounds, and ratios round by round. */
 import { table } from "../../../src/cli/Output.ts"
-import { ranged, spread } from "../Figures.ts"
+import { ranged } from "../Figures.ts"
 
 /** The measurements of a round. */
 export type Figures = Readonly<Record<string, number>>
@@ -16,8 +16,6 @@ export interface Comparison {
 /** Title and decimal places of each column. */
 const columns: Readonly<Record<string, readonly [head: string, digits: number]>> = {
   deliveriesPerSecond: ["DELIVERIES/S", 0],
-  p50: ["P50 MS", 1],
-  p95: ["P95 MS", 1],
   cpuMicros: ["CPU µs/DELIVERY", 0],
   postgresMicros: ["POSTGRESQL µs/DELIVERY", 0],
   bothMicros: ["BOTH µs/DELIVERY", 0]
@@ -32,22 +30,6 @@ const ratioOf = (comparison: Comparison, name: string, to: string, field: string
   const others = valuesOf(comparison, to, field)
   return valuesOf(comparison, name, field).map((value, i) => value / (others[i] ?? Number.NaN))
 }
-
-const byField = (comparison: Comparison, values: (field: string) => ReadonlyArray<number>) =>
-  Object.fromEntries(fieldsOf(comparison).map((field) => [field, spread(values(field))]))
-
-/** Returns the comparison as the document of `--json`. */
-export const document = (comparison: Comparison) => ({
-  ...Object.fromEntries(
-    comparison.names.map((name) => [name, byField(comparison, (field) => valuesOf(comparison, name, field))])
-  ),
-  ratios: comparison.ratios.map(([name, to]) => ({
-    of: name,
-    to,
-    ...byField(comparison, (field) => ratioOf(comparison, name, to, field))
-  })),
-  rounds: comparison.rounds
-})
 
 /** Returns a table with a line for each contender and each ratio: the median, and the range in brackets. */
 export const text = (comparison: Comparison): string => {

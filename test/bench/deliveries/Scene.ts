@@ -12,11 +12,8 @@ export interface Scene {
   readonly endpoints: Endpoints
 }
 
-/** PostgreSQL's defaults, with every commit flushed; commit times are recorded to measure latency. */
-const flags = { track_commit_timestamp: "on" }
-
 export const make = Effect.fnUntraced(function* (endpoints: number) {
-  const url = yield* database(flags)
+  const url = yield* database({})
   const sql = yield* connect(url)
   const [backend] = yield* sql<{ readonly pid: number }>`SELECT pg_backend_pid() AS pid`
   const scene: Scene = { url, postmaster: parentOf(backend?.pid ?? 0), endpoints: yield* makeEndpoints(url, endpoints) }

@@ -1,10 +1,10 @@
 /**
- * The endpoints, in their own process: many that answer 200 at once, and one that holds its answers back on request. It
- * records the time of each arrival, and checks the signatures of a sample.
+ * The endpoints, in their own process: each answers 200 at once. It records the time of each arrival, and checks
+ * the signatures of a sample.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
-import type { Arrivals, Arrived, Ports, ReceiverPlan } from "./Protocol.ts"
+import type { Arrived, ReceiverPlan } from "./Protocol.ts"
 
 /** One in this many signatures is checked. */
 const sample = 50
@@ -19,7 +19,6 @@ let checked = 0
 let forged = 0
 /** Start of the monotonic clock in milliseconds since 1970. Wall time has no fractions of a millisecond. */
 let origin = 0
-let held: Array<ServerResponse> | undefined = []
 
 const forget = () => {
   seen = new Map()
@@ -72,33 +71,16 @@ const listen = (handle: (request: IncomingMessage, response: ServerResponse) => 
     })
   })
 
-const ports: Ports = {
-  answering: await Promise.all(
-    Array.from({ length: endpoints }, () => listen((request, response) => take(request, () => response.end())))
-  ),
-  hanging: await listen((request, response) => {
-    request.resume()
-    if (held === undefined) response.end()
-    else held.push(response)
-  })
-}
+const ports = await Promise.all(
+  Array.from({ length: endpoints }, () => listen((request, response) => take(request, () => response.end())))
+)
 
 /** Handlers of the benchmark's requests; a change is made before the answer is sent. */
-const control: Readonly<Record<string, () => Ports | Arrived | Arrivals | null>> = {
+const control: Readonly<Record<string, () => ReadonlyArray<number> | Arrived | null>> = {
   "/ports": () => ports,
   "/arrived": arrived,
-  "/arrivals": () => [...seen],
   "/forget": () => {
     forget()
-    return null
-  },
-  "/hang": () => {
-    held = []
-    return null
-  },
-  "/answer": () => {
-    for (const response of held ?? []) response.end()
-    held = undefined
     return null
   }
 }

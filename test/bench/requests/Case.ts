@@ -1,12 +1,9 @@
 /** A case: the requests of its connections, the correct answers. */
-import type { PgClient } from "@effect/sql-pg"
-import type { Effect } from "effect"
-import type { SqlError } from "effect/sql"
 import { randomUUID } from "node:crypto"
 
 /** A request in the form that autocannon and fetch both accept. */
 export interface Request {
-  readonly method: "GET" | "POST" | "PATCH"
+  readonly method: "GET" | "POST"
   readonly path: string
   readonly headers: Record<string, string>
   readonly body?: string
@@ -16,14 +13,6 @@ export interface Answer {
   readonly status: number
   readonly headers: Record<string, string>
   readonly body: unknown
-}
-
-/** The records of the requests of a round. */
-export interface Stock {
-  /** Names the records that are created for this round. */
-  readonly batch: string
-  /** Cursors of the pages that a list reads; null is the first page. */
-  readonly cursors: ReadonlyArray<string | null>
 }
 
 /** The requests of one connection, in sequence: a list that repeats, or a new request each time. */
@@ -44,18 +33,12 @@ export const requestsOf = (traffic: Traffic): (() => Request) => {
 export const ownColumns = ["id", "created_at", "updated_at"]
 
 export interface Case {
-  /** Takes the number of the connection. The first requests of a connection are the same in every batch. */
-  readonly traffic: (stock: Stock, connection: number) => Traffic
-  /** Creates the records of a batch by SQL. */
-  readonly prepare?: (
-    sql: PgClient.PgClient,
-    batch: string,
-    connections: number
-  ) => Effect.Effect<unknown, SqlError.SqlError>
+  /** Takes the cursors of the pages that a list reads. */
+  readonly traffic: (cursors: ReadonlyArray<string | null>) => Traffic
 
   readonly status: 200 | 201
   readonly policy: "read" | "write"
-  readonly etag?: (request: Request) => string
+  readonly etag?: string
   /** Whether a next page exists. */
   readonly linked?: boolean
   /** Whether the answer repeats that of an earlier request. */
@@ -68,13 +51,8 @@ export interface Case {
 }
 
 /** Creates a request of a mutation, with a new key unless one is given. */
-export const command = (
-  method: "POST" | "PATCH",
-  path: string,
-  body: object,
-  key: string = `bench-${randomUUID()}`
-): Request => ({
-  method,
+export const command = (path: string, body: object, key: string = `bench-${randomUUID()}`): Request => ({
+  method: "POST",
   path,
   headers: { "content-type": "application/json", "idempotency-key": key },
   body: JSON.stringify(body)

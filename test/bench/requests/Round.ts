@@ -1,5 +1,4 @@
 /** The messages between the benchmark and a round of load. */
-import type { Stock } from "./Case.ts"
 import type { CaseName } from "./Cases.ts"
 
 export interface RoundPlan {
@@ -10,7 +9,8 @@ export interface RoundPlan {
   readonly token: string
   readonly connections: number
   readonly seconds: number
-  readonly stock: Stock
+  /** Cursors of the pages that a list reads; null is the first page. */
+  readonly cursors: ReadonlyArray<string | null>
 }
 
 export interface Round {
@@ -23,7 +23,5 @@ export interface Round {
   readonly cpuMicros: number
   /** CPU use of the load generator, as a part of one core. Near 1, the load generator was the limit. */
   readonly loadBusy: number
-  /** Average size of an answer, including headers. */
-  readonly bytes: number
   readonly failures: number
 }

@@ -4,7 +4,7 @@ import { ChildProcess, ChildProcessSpawner } from "effect/process"
 import { fileURLToPath } from "node:url"
 import { keepOff, onOneCore } from "../Cores.ts"
 import { connect, database, openProject, type Program, type Running, script, start } from "../Stage.ts"
-import { makeOldClients, projectFile } from "./Seed.ts"
+import { projectFile } from "./Seed.ts"
 
 export const fastify = script("fastify", "requests/fastify.ts")
 
@@ -12,19 +12,15 @@ export const fastify = script("fastify", "requests/fastify.ts")
 const flags = { track_activity_query_size: "16384" }
 
 /** Starts the servers; returns them with a token that all of them accept and a session for inspection. */
-export const make = Effect.fnUntraced(function* (
-  programs: ReadonlyArray<Program>,
-  env: Readonly<Record<string, string>> = {}
-) {
+export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
   keepOff()
   const url = yield* database(flags)
   const sql = yield* connect(url)
   const token = yield* openProject(sql, projectFile())
-  yield* makeOldClients(sql)
   // Plans are made once per connection, with the statistics of that time.
   yield* sql`VACUUM ANALYZE`
   const contenders: Array<Running> = []
-  for (const program of programs) contenders.push(yield* start(onOneCore(program), url, env))
+  for (const program of programs) contenders.push(yield* start(onOneCore(program), url))
   return { contenders, sql, token }
 })
 

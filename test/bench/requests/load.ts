@@ -11,7 +11,7 @@ import type { Round, RoundPlan } from "./Round.ts"
 const warmUp = 500
 
 const plan = (text: string): RoundPlan => JSON.parse(text)
-const { case: name, connections, pid, seconds, stock, token, url } = plan(process.argv[2] ?? "{}")
+const { case: name, connections, cursors, pid, seconds, token, url } = plan(process.argv[2] ?? "{}")
 
 const withToken = (request: autocannon.Request): autocannon.Request => ({
   ...request,
@@ -19,20 +19,18 @@ const withToken = (request: autocannon.Request): autocannon.Request => ({
 })
 
 /** Returns the requests of one connection. Requests that never change are serialized once. */
-const requests = (connection: number): ReadonlyArray<autocannon.Request> => {
-  const traffic = cases[name].traffic(stock, connection)
+const requests = (): ReadonlyArray<autocannon.Request> => {
+  const traffic = cases[name].traffic(cursors)
   return typeof traffic === "function"
     ? [{ setupRequest: (request) => withToken({ ...request, ...traffic() }) }]
     : traffic.map(withToken)
 }
 
 const latencies: Array<number> = []
-let opened = 0
 let measuring = false
 let cpu = 0
 let from = 0
 let millis = 0
-let bytes = 0
 let own = process.cpuUsage()
 
 const run = autocannon(
@@ -40,7 +38,7 @@ const run = autocannon(
     url,
     connections,
     duration: seconds + warmUp / 1000,
-    setupClient: (client) => client.setRequests(requests(opened++))
+    setupClient: (client) => client.setRequests(requests())
   },
   (error, result) => {
     if (error !== null) throw error
@@ -51,16 +49,13 @@ const run = autocannon(
       p99: quantile(latencies, 0.99),
       cpuMicros: (cpu * 1000) / latencies.length,
       loadBusy: (own.user + own.system) / 1000 / millis,
-      bytes: bytes / latencies.length,
       failures: result.errors + result.timeouts + result.non2xx + result.resets
     }
     process.stdout.write(JSON.stringify(round))
   }
 )
-run.on("response", (_, _status, size, time) => {
-  if (!measuring) return
-  latencies.push(time)
-  bytes += size
+run.on("response", (_, _status, _size, time) => {
+  if (measuring) latencies.push(time)
 })
 setTimeout(() => {
   measuring = true

@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { Client } from "../../../../src/api/crm/Clients.ts"
 import { Receipt } from "../../../../src/api/Idempotency.ts"
 import { type Case, command, type Request } from "../Case.ts"
-import { clientCount, clientId, clientsPerConnection, makeClients, ownClientId, person } from "../Seed.ts"
+import { clientCount, clientId, person } from "../Seed.ts"
 
 const path = "/api/v1/developer/crm/clients"
 const pageSize = 50
@@ -17,7 +17,7 @@ export const listRequest = (cursor: string | null): Request => ({
   headers: {}
 })
 
-const createRequest = (i: number, key?: string) => command("POST", path, person(i % 100_000), key)
+const createRequest = (i: number, key?: string) => command(path, person(i % 100_000), key)
 
 /** Commands that are run before they are replayed. */
 export const replayRequests = Array.from({ length: 100 }, (_, i) => createRequest(i, `bench-replay-${i}`))
@@ -41,7 +41,7 @@ export const decodeReceipt = Schema.decodeUnknownSync(
 /** Returns the cursor of the next page; null on the last page. */
 export const nextCursor = (body: unknown): string | null => decodePage(body).nextCursor
 
-const firstVersion = () => '"1"'
+const firstVersion = '"1"'
 
 export const get: Case = {
   traffic: () => Array.from({ length: 200 }, (_, i) => getRequest((i * 7919) % clientCount)),
@@ -52,7 +52,7 @@ export const get: Case = {
 }
 
 export const list: Case = {
-  traffic: ({ cursors }) => cursors.map(listRequest),
+  traffic: (cursors) => cursors.map(listRequest),
   status: 200,
   policy: "read",
   linked: true,
@@ -78,29 +78,4 @@ export const replay: Case = {
   etag: firstVersion,
   replayed: true,
   check: decodeReceipt
-}
-
-const patchRequest = (id: string, version: number) =>
-  command("PATCH", `${path}/${id}`, { lastName: `Lovelace ${version}`, email: `ada.${version}@example.com` })
-
-const decodeName = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct({ lastName: Schema.String })))
-
-/** Returns the version that a patch expects, which is part of the name that it sets. */
-const versionOf = (body: string | undefined) => Number(decodeName(body).lastName.split(" ")[1])
-
-export const patch: Case = {
-  // No other connection patches these clients, and a connection waits for each answer, so every version is known.
-  traffic: ({ batch }, connection) => {
-    let sent = 0
-    return () => {
-      const id = ownClientId(batch, connection, sent % clientsPerConnection)
-      return patchRequest(id, 1 + Math.floor(sent++ / clientsPerConnection))
-    }
-  },
-  prepare: makeClients,
-  status: 200,
-  policy: "write",
-  etag: ({ body }) => `"${versionOf(body) + 1}"`,
-  check: decodeReceipt,
-  writes: "clients"
 }

@@ -7,7 +7,7 @@ import { checkTarget, type Guard, projectOf } from "./Guard.ts"
 import { commandOf, mutate, newId, receipt } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 import * as Schemas from "./Schemas.ts"
-import { createClient, findClient, listClients, patchClient } from "./Sql.ts"
+import { createClient, findClient, listClients } from "./Sql.ts"
 
 interface Client {
   readonly id: string
@@ -84,25 +84,6 @@ export const clients = (
       return receipt(reply, 201, await mutate(pool, command, { ...create, values }))
     }
   )
-
-  app.patch<{ Params: { clientId: string }; Body: object }>(
-    `${path}/:clientId`,
-    {
-      onRequest: guard("crm.clients.write", "write"),
-      preValidation: checkTarget,
-      schema: {
-        params: Schemas.params("clientId"),
-        headers: Schemas.recordMutationHeaders,
-        querystring: Schemas.noQuery,
-        body: Schemas.clientPatch,
-        response: { 200: Schemas.receipt }
-      }
-    },
-    async (request, reply) => {
-      const values = [request.params.clientId, JSON.stringify(request.body)]
-      return receipt(reply, 200, await mutate(pool, commandOf(request, "patchClient"), { ...patch, values }))
-    }
-  )
 }
 
 const contact_capacity_exhausted = () =>
@@ -115,34 +96,18 @@ const contact_capacity_exhausted = () =>
 
 const create = { name: "createClient", text: createClient, problems: { contact_capacity_exhausted } }
 
-const patch = {
-  name: "patchClient",
-  text: patchClient,
-  problems: {
-    client_not_found: () => new Problem(404, "client_not_found", "The project has no such client.", ""),
-    client_archived: () => new Problem(409, "client_archived", "The client is archived.", "Activate it first."),
-    member_not_found: () => new Problem(404, "member_not_found", "The project has no such member.", ""),
-    organization_not_found: () =>
-      new Problem(404, "organization_not_found", "The project has no such organization.", ""),
-    organization_archived: () => new Problem(409, "organization_archived", "The organization is archived.", ""),
-    contact_capacity_exhausted
-  }
-}
-
 const listQuery = (projectId: string, status: string, after: Place | undefined, count: number) => {
   const filter = status === "all" ? [] : [status]
   const position = after === undefined ? [] : [after.createdAt, after.id]
-  const name = `listClients ${filter.length} ${after?.by ?? ""}`
   return {
-    name,
-    text: listTexts.get(name) ?? listText(name, filter.length > 0, after?.by),
+    name: `listClients ${filter.length} ${position.length}`,
+    text: listTexts[after === undefined ? "first" : "next"][filter.length === 0 ? 0 : 1],
     values: [projectId, ...filter, ...position, count]
   }
 }
 
-const listTexts = new Map<string, string>()
-const listText = (name: string, ofStatus: boolean, after: Place["by"] | undefined): string => {
-  const text = listClients(ofStatus, after)
-  listTexts.set(name, text)
-  return text
-}
+/** Of clients of any status, and of one. */
+const listTexts = {
+  first: [listClients(false, false), listClients(true, false)],
+  next: [listClients(false, true), listClients(true, true)]
+} as const

@@ -1,19 +1,17 @@
 /** Page cursors (contract §6), in the service's format and with its key: each server accepts the other's cursors. */
-import { createHash, createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
+import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
 import { canonicalJson } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 
-/** A record's place in the list. `id` is its SHA-256 if the id is too long for a cursor. */
+/** A record's place in the list. */
 export interface Place {
   readonly createdAt: Date
-  readonly by: "id" | "digest"
-  readonly id: string | Buffer
+  readonly id: string
 }
 
 const macLength = 16
 const timeLength = 6
 const epoch = Date.parse("0001-01-01T00:00:00.000Z")
-const longestId = 361
 
 const invalid = () =>
   new Problem(400, "cursor_invalid", "The cursor does not belong to this list.", "Start again without a cursor.")
@@ -27,9 +25,7 @@ export const makeCursors = (secret: string) => {
     encode: (list: ReadonlyArray<unknown>, { createdAt, id }: { createdAt: Date; id: string }): string => {
       const head = Buffer.alloc(timeLength + 1)
       head.writeUIntBE(createdAt.getTime() - epoch, 0, timeLength)
-      const text = Buffer.from(id, "utf8")
-      head.writeUInt8(text.length <= longestId ? 0 : 1, timeLength)
-      const body = Buffer.concat([head, text.length <= longestId ? text : createHash("sha256").update(text).digest()])
+      const body = Buffer.concat([head, Buffer.from(id, "utf8")])
       return Buffer.concat([mac(list, body), body]).toString("base64url")
     },
 
@@ -39,10 +35,7 @@ export const makeCursors = (secret: string) => {
       if (body.length <= timeLength || bytes.toString("base64url") !== cursor) throw invalid()
       if (!timingSafeEqual(mac(list, body), bytes.subarray(0, macLength))) throw invalid()
       const createdAt = new Date(body.readUIntBE(0, timeLength) + epoch)
-      const rest = body.subarray(timeLength + 1)
-      return body.readUInt8(timeLength) === 0
-        ? { createdAt, by: "id", id: rest.toString("utf8") }
-        : { createdAt, by: "digest", id: rest }
+      return { createdAt, id: body.subarray(timeLength + 1).toString("utf8") }
     }
   }
 }

@@ -10,8 +10,8 @@ interface Field {
   readonly schema: Schema
   /** The type of its column: `text` unless given. */
   readonly type?: "text[]" | "boolean"
-  /** Whether only a patch sets it. */
-  readonly isSetByPatch?: true
+  /** Whether a create cannot set it. */
+  readonly isRead?: true
 }
 
 /** The fields of a record by their names in JSON, in the order of its answers. */
@@ -38,14 +38,14 @@ export const clientFields: Fields = {
   externalId: { schema: nullable(text(160)) },
   marketingConsent: { schema: { type: "boolean" }, type: "boolean" },
   suppressed: { schema: { type: "boolean" }, type: "boolean" },
-  organizationId: { schema: nullable(text(160)), isSetByPatch: true },
-  responsibleMemberId: { schema: nullable(text(160)), isSetByPatch: true },
-  status: { schema: { type: "string", enum: ["active", "archived"] }, isSetByPatch: true }
+  organizationId: { schema: nullable(text(160)), isRead: true },
+  responsibleMemberId: { schema: nullable(text(160)), isRead: true },
+  status: { schema: { type: "string", enum: ["active", "archived"] }, isRead: true }
 }
 
 /** Returns the fields that a create sets. */
 export const ofCreate = (fields: Fields): Fields =>
-  Object.fromEntries(Object.entries(fields).filter(([, { isSetByPatch }]) => isSetByPatch !== true))
+  Object.fromEntries(Object.entries(fields).filter(([, { isRead }]) => isRead !== true))
 
 /** Returns the name of a field's column. */
 export const columnOf = (member: string): string => member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)

@@ -8,13 +8,6 @@ export const clientCreate = {
   additionalProperties: false
 }
 
-export const clientPatch = {
-  type: "object",
-  minProperties: 1,
-  properties: requested(clientFields),
-  additionalProperties: false
-}
-
 const keyHeader = (pattern: string) => ({
   type: "object",
   required: ["idempotency-key"],

@@ -19,17 +19,13 @@ const list = (where: string, limit: string) => `
   ORDER BY created_at DESC, id DESC
   LIMIT ${limit}`
 
-/** Returns a list's statement: of all or of one status ($2), from the start or after a record given by its id or its digest. */
-export const listClients = (ofStatus: boolean, after: "id" | "digest" | undefined): string => {
+/** Returns a list's statement: of all or of one status ($2), from the start or after a record. */
+export const listClients = (ofStatus: boolean, isAfter: boolean): string => {
   const n = ofStatus ? 3 : 2
   const status = ofStatus ? "AND status = $2" : ""
-  if (after === undefined) return list(status, `$${n}`)
-  const id = `(
-    SELECT id FROM "clients"
-    WHERE project_id = $1 AND created_at = $${n}::timestamptz AND sha256(convert_to(id, 'UTF8')) = $${n + 1}
-  )`
-  const last = after === "id" ? `$${n + 1}` : id
-  return list(`${status} AND (created_at, id) < ($${n}::timestamptz, ${last})`, `$${n + 2}`)
+  return isAfter
+    ? list(`${status} AND (created_at, id) < ($${n}::timestamptz, $${n + 1})`, `$${n + 2}`)
+    : list(status, `$${n}`)
 }
 
 /**
@@ -82,63 +78,6 @@ export const createClient = mutation(
     SELECT $1::text, $5::text, ${each(newClient, (_member, _column, { type = "text" }, index) => `$${6 + index}::${type}`)},
            'active', 1, $4::timestamptz, $4::timestamptz
     FROM claim
-  )`
-)
-
-/** $5 client, $6 the patch as JSON. */
-export const patchClient = mutation(
-  `
-  patch AS (SELECT $6::jsonb AS p),
-  target AS MATERIALIZED (
-    SELECT client.* FROM project, LATERAL (
-      SELECT * FROM clients WHERE project_id = project.project_id AND id = $5 FOR NO KEY UPDATE
-    ) client
-  ),
-  next AS MATERIALIZED (
-    SELECT
-      ${each(clientFields, (member, column, { type }) => {
-        const value = type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `p->>'${member}'`
-        return `CASE WHEN p ? '${member}' THEN ${value} ELSE ${column} END AS ${column}`
-      })}
-    FROM target, patch
-  ),
-  diff AS (
-    SELECT target.status <> next.status AS moved,
-      (${each(clientFields, (_, column) => `next.${column}`)})
-        IS DISTINCT FROM (${each(clientFields, (_, column) => `target.${column}`)}) AS changed
-    FROM target, next
-  ),
-  capacity AS MATERIALIZED (SELECT capacity.* FROM diff, LATERAL (${capacity}) capacity WHERE diff.moved),
-  verdict AS (
-    SELECT
-      CASE
-        WHEN target.id IS NULL THEN 'client_not_found'
-        WHEN target.status = 'archived' AND p <> '{"status":"active"}' THEN 'client_archived'
-        WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
-        WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
-        WHEN organization.archived THEN 'organization_archived'
-        WHEN target.status = 'archived' AND capacity.free IS FALSE THEN 'contact_capacity_exhausted'
-      END AS failure,
-      $5::text AS resource_id, diff.changed, target.version + diff.changed::int AS version
-    FROM patch JOIN project ON true
-      LEFT JOIN target ON true
-      LEFT JOIN diff ON true
-      LEFT JOIN capacity ON true
-      LEFT JOIN members member ON member.project_id = $1 AND member.id = p->>'responsibleMemberId'
-      LEFT JOIN organizations organization ON organization.project_id = $1 AND organization.id = p->>'organizationId'
-  )`,
-  `
-  counted AS (
-    UPDATE projects SET active_clients = active_clients + CASE next.status WHEN 'active' THEN 1 ELSE -1 END
-    FROM claim, capacity, next WHERE projects.project_id = capacity.project_id
-  ),
-  updated AS (
-    UPDATE clients SET
-      ${each(clientFields, (_, column) => `${column} = next.${column}`)},
-      version = clients.version + 1, updated_at = greatest(clients.updated_at, $4::timestamptz),
-      archived_at = CASE WHEN next.status = 'archived' THEN $4::timestamptz END
-    FROM claim, next
-    WHERE clients.project_id = $1 AND clients.id = $5 AND claim.changed
   )`
 )
 
