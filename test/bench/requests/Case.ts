@@ -1,5 +1,4 @@
 /** A case: the requests of its connections, the correct answers. */
-import { randomUUID } from "node:crypto"
 
 /** A request in the form that autocannon and fetch both accept. */
 export interface Request {
@@ -30,7 +29,7 @@ export const requestsOf = (traffic: Traffic): (() => Request) => {
 }
 
 /** The columns that differ between the results of two equal commands. */
-export const ownColumns = ["id", "created_at", "updated_at"]
+export const ownColumns = ["id", "external_id", "created_at", "updated_at"]
 
 export interface Case {
   /** Takes the cursors of the pages that a list reads. */
@@ -50,8 +49,8 @@ export interface Case {
   readonly writes?: "clients"
 }
 
-/** Creates a request of a mutation, with a new key unless one is given. */
-export const command = (path: string, body: object, key: string = `bench-${randomUUID()}`): Request => ({
+/** Creates a request of a mutation. */
+export const command = (path: string, body: object, key: string): Request => ({
   method: "POST",
   path,
   headers: { "content-type": "application/json", "idempotency-key": key },

@@ -1,5 +1,6 @@
 /** Clients: a record, a page, and a command that is new or replayed. */
 import { Schema } from "effect"
+import { randomUUID } from "node:crypto"
 import { Client } from "../../../../src/api/crm/Clients.ts"
 import { Receipt } from "../../../../src/api/Idempotency.ts"
 import { type Case, command, type Request } from "../Case.ts"
@@ -17,7 +18,9 @@ export const listRequest = (cursor: string | null): Request => ({
   headers: {}
 })
 
-const createRequest = (i: number, key?: string) => command(path, person(i % 100_000), key)
+/** Each client has an external id of its own. */
+const createRequest = (i: number, key = `bench-${randomUUID()}`) =>
+  command(path, { ...person(i % 100_000), externalId: key }, key)
 
 /** Commands that are run before they are replayed. */
 export const replayRequests = Array.from({ length: 100 }, (_, i) => createRequest(i, `bench-replay-${i}`))
