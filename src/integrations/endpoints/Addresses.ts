@@ -4,6 +4,7 @@
  */
 import { Option, Result } from "effect"
 import { IpInterface, IpNetwork, NetAddress } from "effect/net"
+import { isLocalhost } from "../../platform/outbound/Names.ts"
 
 /** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */
 export type AddressClass = "public" | "allowed" | "refused"
@@ -75,6 +76,10 @@ export const networksOf = (texts: ReadonlyArray<string>): Networks =>
       onFailure: () => []
     })
   )
+
+/** Whether an address of a name may be in one of the networks. Those of the loopback have the names of this machine alone. */
+export const mayContain = (networks: Networks, name: string): boolean =>
+  isLocalhost(name) ? networks.length > 0 : networks.some(({ address }) => !NetAddress.isLoopback(address))
 
 const has = (networks: Networks, address: NetAddress.IpAddress) =>
   networks.some((network) => IpNetwork.contains(network, address))

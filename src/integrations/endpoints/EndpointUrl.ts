@@ -2,7 +2,7 @@
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
 import { hostOf } from "../../platform/outbound/Names.ts"
-import { type Networks, classify, type AddressClass } from "./Addresses.ts"
+import { type AddressClass, classify, mayContain, type Networks } from "./Addresses.ts"
 
 /** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
 export interface Endpoint {
@@ -35,8 +35,15 @@ export const checkEndpoint = (text: string, allowed: Networks): Result.Result<En
   return Result.succeed({ url, host, isAddress })
 }
 
+/** Returns why a URL is not taken as that of a webhook. Plain `http` is taken only where its address may be in an allowed network. */
 export const endpointFault = (text: string, allowed: Networks): Option.Option<string> =>
-  Result.getFailure(checkEndpoint(text, allowed))
+  Result.getFailure(
+    Result.flatMap(checkEndpoint(text, allowed), ({ host, isAddress, url }) =>
+      url.protocol === "https:" || isAddress || mayContain(allowed, host)
+        ? Result.void
+        : Result.fail("The endpoint URL must use https.")
+    )
+  )
 
 /** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */
 export const mayConnect = (protocol: string, addressClass: AddressClass): boolean =>

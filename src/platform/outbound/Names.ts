@@ -7,6 +7,9 @@ import { monotonicClock } from "../MonotonicTime.ts"
 /** Returns the host of a URL: a name, or an address in canonical form without brackets. */
 export const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, "")
 
+/** Whether a name is this machine's by RFC 6761: `localhost`, or below it. */
+export const isLocalhost = (name: string): boolean => /^(?:.*\.)?localhost\.?$/i.test(name)
+
 /** The name has no address, or no resolver has answered. */
 export class NameUnresolved extends Data.TaggedError("NameUnresolved")<{ readonly code: string }> {}
 
@@ -22,7 +25,7 @@ export const resolveName =
   (servers?: ReadonlyArray<string>): Resolve =>
   (name) => {
     if (isIP(name) !== 0) return Effect.succeed([name])
-    return /^(?:.*\.)?localhost\.?$/i.test(name)
+    return isLocalhost(name)
       ? fromSystem("localhost")
       : Effect.catchIf(
           fromDns(name, servers),

@@ -1,9 +1,9 @@
 /** Endpoint URLs, and the addresses that they may hold or resolve to. */
 import { assert, describe, it } from "@effect/vitest"
-import { Result } from "effect"
+import { Option, Result } from "effect"
 import fc from "fast-check"
 import { type Networks, classify, networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
-import { checkEndpoint, mayConnect } from "../../../src/integrations/endpoints/EndpointUrl.ts"
+import { checkEndpoint, endpointFault, mayConnect } from "../../../src/integrations/endpoints/EndpointUrl.ts"
 
 const networks = (...texts: ReadonlyArray<string>): Networks => networksOf(texts)
 const judged = (addresses: ReadonlyArray<string>, allowed = networksOf([])) =>
@@ -178,12 +178,15 @@ describe("an endpoint's URL", () => {
     assert.strictEqual(verdict("http://8.8.8.8/", loopback), notHttps)
   })
 
-  it("uses https, or http with a host name when networks are allowed", () => {
+  it("uses https, or http with a host name that may be in an allowed network", () => {
     const others = ["ftp://example.com/", "ws://example.com/", "javascript:alert(1)", "mailto:a@example.com", "data:,x"]
     assert.deepStrictEqual(verdicts(others, loopback), all(others, notHttps))
     const names = ["http://example.com/", "http://localhost:3000/", "http://localhost./"]
     assert.deepStrictEqual(verdicts(names), all(names, notHttps))
-    assert.deepStrictEqual(verdicts(names, loopback), all(names, "taken"))
+    assert.deepStrictEqual(verdicts(names, networks("10.0.0.0/8")), all(names, "taken"))
+    const [elsewhere = "", ...local] = names
+    assert.deepStrictEqual(endpointFault(elsewhere, loopback), Option.some(notHttps))
+    for (const name of local) assert.deepStrictEqual(endpointFault(name, loopback), Option.none())
   })
 
   it("has no credentials and no fragment", () => {
