@@ -5,6 +5,7 @@
  */
 export { Api } from "./api/Api.ts"
 export { Authentication } from "./api/Authentication.ts"
+export { NotModified } from "./api/Conditions.ts"
 export * as Problems from "./api/Problems.ts"
 export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
 export { bearerLayer, DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"

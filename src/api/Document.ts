@@ -35,6 +35,7 @@ const behindTheLimiter = limits(true)
 /** The headers of 429, and of statuses that can be answered before the rate limiter runs. */
 const byStatus: Readonly<Record<string, Headers>> = {
   400: limits(false),
+  304: { ...behindTheLimiter, etag: header("The version of the record, in double quotes.") },
   401: { "www-authenticate": header("The Bearer challenge (RFC 6750).") },
   403: { "www-authenticate": header("The Bearer challenge (RFC 6750) of `scope_missing`.", false) },
   408: {},
@@ -93,6 +94,8 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identi
       exemplify(response.content, { [name]: answer })
       response.description = "Success."
       Object.assign(response, linksOf(name))
+    } else if (Number(status) < 400) {
+      response.description = "The record has a version that `if-none-match` names: its `etag`, without a body."
     } else {
       response.description = describeProblems(response)
       exemplify(response.content, exampleProblems(response, access, operation))

@@ -148,6 +148,25 @@ export class VersionConflict extends problem<VersionConflict>()("version_conflic
   },
   example: (detail) => ({ detail: detail("record", 3), currentVersion: 3 })
 }) {}
+export class PreconditionFailed extends problem<PreconditionFailed>()("precondition_failed", 412, {
+  title: "The record has none of the versions of if-match.",
+  remedy: "Read the record again. Then send the request with its new `etag` as `if-match`, and with a new key.",
+  detail: (version: number | null) =>
+    version === null
+      ? "There is no record yet."
+      : `The record is at version ${version}. Read it again before you change it.`,
+  members: {
+    currentVersion: Schema.NullOr(Version).annotate({
+      description: "The current version of the record, from 1; null if there is no record yet."
+    })
+  },
+  example: (detail) => ({ detail: detail(3), currentVersion: 3 })
+}) {
+  /** `version` is the current version of the record; null if there is none. */
+  static at(version: number | null) {
+    return new PreconditionFailed({ detail: PreconditionFailed.detail(version), currentVersion: version })
+  }
+}
 export class ContactCapacityExhausted extends problem<ContactCapacityExhausted>()("contact_capacity_exhausted", 409, {
   title: "The project has as many active clients as its capacity allows.",
   remedy: "Archive a client, or ask the operator for more capacity.",

@@ -2,10 +2,9 @@ import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
-import { Principal } from "../api/Authentication.ts"
 import { etag } from "../api/schema/Fields.ts"
 import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
-import { commandHandler, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import { commandHandler, pageHandler, recordHandler, recordHandlerWith } from "../platform/requests/Handlers.ts"
 import { makeCampaigns } from "./Campaigns.ts"
 import { makeListSegments } from "./Segments.ts"
 
@@ -18,12 +17,11 @@ export const handlers = groupOf(
           listSegments: pageHandler((projectId, { query }) => segments(projectId, query)),
           listCampaigns: pageHandler((projectId, { query }) => campaigns.list(projectId, query)),
           getCampaign: recordHandler((projectId, { params }) => campaigns.get(projectId, params.campaignId)),
-          getCampaignAudience: ({ params }) =>
-            Principal.use(({ projectId }) =>
-              Effect.map(campaigns.current(projectId, params.campaignId), ({ audience, version }) =>
-                HttpApiSchema.withHeaders({ body: { audience }, headers: { etag: etag(version) } })
-              )
-            ),
+          getCampaignAudience: recordHandlerWith(
+            (projectId, { params }) => campaigns.current(projectId, params.campaignId),
+            ({ audience, version }) =>
+              HttpApiSchema.withHeaders({ body: { audience }, headers: { etag: etag(version) } })
+          ),
           patchCampaign: commandHandler((command, { params, payload }, { timeZone }) =>
             campaigns.run(command, params.campaignId, payload, timeZone)
           )

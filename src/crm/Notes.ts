@@ -3,12 +3,13 @@ import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Note, type NoteCreate, type NotePatch } from "../api/crm/Notes.ts"
 import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/Ids.ts"
-import { DealNotFound, NoteNotFound, VersionConflict } from "../api/Problems.ts"
+import { DealNotFound, NoteNotFound, type PreconditionFailed, VersionConflict } from "../api/Problems.ts"
 import { columnsOf, selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped, type Kind } from "../platform/mutations/Grouped.ts"
 import { type Command, plain, type Refusal } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
+import { preconditionFailed } from "../platform/mutations/Preconditions.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 
@@ -99,10 +100,10 @@ const stored = (sql: Sql) =>
 interface NoteChange extends NotePatch, NotePath {}
 
 /** Concurrent patches of a note run one after the other. Each patch sees the version that the previous patch has written. */
-const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
+const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | PreconditionFailed | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
   takes: ({ id }) => [id],
-  decided: ({ absent, inOrder, locked }) => sql`
+  decided: ({ absent, holds, inOrder, locked }) => sql`
     target AS MATERIALIZED (
       SELECT command.ord, note.* FROM ${inOrder}, LATERAL (
         SELECT version AS old_version, notes.body <> command.body AS differs FROM notes
@@ -114,10 +115,11 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
       SELECT command.*,
         CASE
           WHEN target.ord IS NULL THEN ${absent(stored(sql), "note_not_found")}
+          WHEN NOT ${holds} THEN 'precondition_failed'
           WHEN old_version <> "expectedVersion" THEN 'version_conflict'
         END AS failure, NULL::text[] AS faults,
         command.id AS resource_id, differs AS changed,
-        old_version + (old_version = "expectedVersion" AND differs)::int AS version
+        old_version + (old_version = "expectedVersion" AND differs AND ${holds} IS NOT FALSE)::int AS version
       FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
   effect: () => sql`
@@ -126,17 +128,17 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | VersionConflict> => ({
       FROM claim
       WHERE notes.project_id = claim.project_id AND notes.id = claim.id AND claim.changed
     )`,
-  problems: { ...plain(NoteNotFound), version_conflict }
+  problems: { ...preconditionFailed, ...plain(NoteNotFound), version_conflict }
 })
 
 interface NoteRemoval extends NotePath {
   readonly expectedVersion: number
 }
 
-const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | VersionConflict> => ({
+const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | PreconditionFailed | VersionConflict> => ({
   args: { id: "text", dealId: "text", expectedVersion: "bigint" },
   takes: ({ id }) => [id],
-  decided: ({ absent, inOrder, locked }) => sql`
+  decided: ({ absent, holds, inOrder, locked }) => sql`
     target AS MATERIALIZED (
       SELECT command.ord, note.* FROM ${inOrder}, LATERAL (
         SELECT version AS old_version FROM notes
@@ -148,6 +150,7 @@ const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | VersionConflict> => 
       SELECT command.*,
         CASE
           WHEN target.ord IS NULL THEN ${absent(stored(sql), "note_not_found")}
+          WHEN NOT ${holds} THEN 'precondition_failed'
           WHEN old_version <> "expectedVersion" THEN 'version_conflict'
         END AS failure, NULL::text[] AS faults,
         command.id AS resource_id, true AS changed, old_version AS version
@@ -157,5 +160,5 @@ const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | VersionConflict> => 
     removed AS (
       DELETE FROM notes USING claim WHERE notes.project_id = claim.project_id AND notes.id = claim.id
     )`,
-  problems: { ...plain(NoteNotFound), version_conflict }
+  problems: { ...preconditionFailed, ...plain(NoteNotFound), version_conflict }
 })

@@ -3,10 +3,11 @@ import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
 import type { TicketId } from "../api/schema/Ids.ts"
-import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
+import { type PreconditionFailed, RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
 import { type Kind, makeGrouped } from "../platform/mutations/Grouped.ts"
 import { type Command, plain } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
+import { preconditionFailed } from "../platform/mutations/Preconditions.ts"
 
 /** Makes the command that rates a resolved or closed ticket. A new rating replaces the operator's earlier rating. */
 export const makeRateTicket = Effect.gen(function* () {
@@ -24,10 +25,12 @@ interface Rating {
 
 const isRateable = `status IN (${rateable.map((status) => `'${status}'`).join(", ")})`
 
-const rate = (sql: SqlClient.SqlClient): Kind<Rating, TicketNotFound | TicketNotRateable | RatingCustomerOwned> => ({
+const rate = (
+  sql: SqlClient.SqlClient
+): Kind<Rating, TicketNotFound | TicketNotRateable | RatingCustomerOwned | PreconditionFailed> => ({
   args: { id: "text", score: "smallint", comment: "text" },
   takes: ({ id }) => [id],
-  decided: ({ absent, inOrder, locked }) => sql`
+  decided: ({ absent, holds, inOrder, locked }) => sql`
     target AS MATERIALIZED (
       SELECT command.ord, ticket.*, (rating_score, rating_comment) IS DISTINCT FROM (score, comment) AS differs
       FROM ${inOrder}, LATERAL (
@@ -40,10 +43,11 @@ const rate = (sql: SqlClient.SqlClient): Kind<Rating, TicketNotFound | TicketNot
       SELECT command.*,
         CASE
           WHEN target.ord IS NULL THEN ${absent(sql`SELECT FROM tickets WHERE project_id = command.project_id AND id = command.id`, "ticket_not_found")}
+          WHEN NOT ${holds} THEN 'precondition_failed'
           WHEN NOT ${sql.literal(isRateable)} THEN 'ticket_not_rateable'
           WHEN rating_by = 'customer' THEN 'rating_customer_owned'
         END AS failure, NULL::text[] AS faults,
-        command.id AS resource_id, differs AS changed, old_version + differs::int AS version
+        command.id AS resource_id, differs AS changed, old_version + (differs AND ${holds} IS NOT FALSE)::int AS version
       FROM command LEFT JOIN target ON target.ord = command.ord
     )`,
   effect: () => sql`
@@ -53,5 +57,5 @@ const rate = (sql: SqlClient.SqlClient): Kind<Rating, TicketNotFound | TicketNot
       FROM claim
       WHERE tickets.project_id = claim.project_id AND tickets.id = claim.id AND claim.changed
     )`,
-  problems: plain(TicketNotFound, TicketNotRateable, RatingCustomerOwned)
+  problems: { ...preconditionFailed, ...plain(TicketNotFound, TicketNotRateable, RatingCustomerOwned) }
 })

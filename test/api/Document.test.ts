@@ -9,6 +9,7 @@ import { completeDocument } from "../../src/api/Document.ts"
 import { eventTypes } from "../../src/api/integrations/Events.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples } from "../contract/Samples.ts"
+import { versioned } from "../support/Documented.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const document = OpenApi.fromApi(completeDocument(Api))
@@ -85,13 +86,17 @@ const common =
   "membership_unavailable rate_limit_exceeded internal service_unavailable request_timeout headers_too_large"
 
 /** Returns the problem codes of an operation in contract §2 to §7. */
-const codesOf = ({ body, key, query = {}, receipt, references = [], refusals = [] }: Sample) => [
+const codesOf = (
+  isConditional: boolean,
+  { body, key, query = {}, receipt, references = [], refusals = [] }: Sample
+) => [
   ...common.split(" "),
   // The limiter never refuses a send by a 503 (contract §4).
   ...(receipt === "message" ? [] : ["rate_limiter_unavailable"]),
   ...(body === undefined ? [] : ["malformed_json", "body_too_large", "unsupported_media_type"]),
   ...(key === undefined ? [] : ["idempotency_key_reused"]),
   ...("cursor" in query ? ["cursor_invalid"] : []),
+  ...(isConditional ? ["precondition_failed"] : []),
   ...references.map(({ code }) => code),
   ...refusals
 ]
@@ -126,6 +131,7 @@ describe("the OpenAPI document", () => {
     const { key, params = {}, query = {}, receipt, scope, status } = sample
     const { description, parameters, responses, security } = operationOf(endpoint) ?? assert.fail(name)
     assert.include(description, scope)
+    const isConditional = versioned.has(name)
     assert.deepStrictEqual(security, [{ DeveloperBearer: [] }])
     assert.sameMembers(
       parameters.map((parameter) => `${parameter.in} ${parameter.name}`),
@@ -133,6 +139,8 @@ describe("the OpenAPI document", () => {
         ...Object.keys(params).map((param) => `path ${param}`),
         ...Object.keys(query).map((param) => `query ${param}`),
         ...(key === undefined ? [] : ["header idempotency-key"]),
+        ...(isConditional ? ["header if-match"] : []),
+        ...(isConditional && key === undefined ? ["header if-none-match"] : []),
         "header x-request-id"
       ]
     )
@@ -149,7 +157,7 @@ describe("the OpenAPI document", () => {
         ? []
         : [...JSON.stringify(response).matchAll(/"#\/components\/schemas\/([a-z_]+)"/g)].map(([, code]) => code)
     )
-    assert.sameMembers(codes, [...new Set(codesOf(sample))])
+    assert.sameMembers(codes, [...new Set(codesOf(isConditional, sample))])
   })
 
   it.for(eventTypes)("%s is described as a webhook with its headers and an example of its body", (type) => {

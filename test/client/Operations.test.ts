@@ -1,6 +1,7 @@
 /** The client against the real service: every operation, and typical uses of each kind. */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Stream } from "effect"
+import { NotModified } from "../../src/api/Conditions.ts"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import { newKey, queryOf, requestOf } from "../contract/Requests.ts"
@@ -61,6 +62,20 @@ layer(World.layer, { excludeTestServices: true })("with the typed client", (it) 
     assert.strictEqual(second.headers["idempotent-replayed"], "true")
     const reused = yield* Effect.flip(clients.createClient({ ...request, payload: { displayName: "Twice" } }))
     assert.strictEqual(reused._tag, "idempotency_key_reused")
+  })
+
+  it.effect("a condition is a header of a request, and its refusal a failure of the operation", function* () {
+    const { clients } = (yield* effects).api
+    const { body } = yield* clients.createClient({ payload: { displayName: "At its version" } })
+    const params = { clientId: body.resourceId }
+    const { headers } = yield* clients.getClient({ params, headers: { "if-match": '"1"', "if-none-match": '"2"' } })
+    const unchanged = clients.getClient({ params, headers: { "if-none-match": headers.etag } })
+    assert.instanceOf(yield* Effect.flip(unchanged), NotModified)
+    const change = (displayName: string) =>
+      clients.patchClient({ params, payload: { displayName }, headers: { "if-match": headers.etag } })
+    assert.isTrue((yield* change("First")).body.changed)
+    const refused = yield* Effect.flip(change("Second"))
+    assert.deepInclude(refused, { _tag: "precondition_failed", currentVersion: 2 })
   })
 
   it.effect("pages of a list are read as far as they are consumed", function* () {

@@ -75,6 +75,13 @@ export const domains = [
   ),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   recipients(" AND NOT outcome.in_doubt", ""),
+  mutating("crm/Clients/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
+  mutating("crm/Deals/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${form.holds} THEN", "WHEN false THEN"),
+  mutating("crm/Tickets.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
+  mutating("campaigns/Campaigns/Target.ts", "contract/Walk.conditions")(
+    'WHEN NOT ${sql.literal(matches("target.version"))}',
+    "WHEN false"
+  ),
   clients("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
   clients("clients.version + 1", "clients.version"),

@@ -14,6 +14,8 @@ const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contrac
 const throttle = mutating("platform/requests/rateLimit/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen/Receiver.ts", "cli/listen")
 const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
+const preconditions = mutating("platform/mutations/Preconditions.ts", "contract/Walk.conditions")
+const conditions = mutating("platform/requests/Conditions.ts", "contract/Walk.conditions")
 const signatures = mutating("platform/secrets/StandardWebhooks.ts", "platform/secrets/StandardWebhooks")
 
 export const platform = [
@@ -48,6 +50,10 @@ export const platform = [
   mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
+  preconditions("weak === undefined && ", ""),
+  preconditions(", ${anyVersion} * ${version}::bigint", ""),
+  conditions("match !== undefined && !includes(versionsOf(match), version)", "false"),
+  conditions("noneMatch.replaceAll('W/\"', '\"')", "noneMatch"),
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
   mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")(" || !text.isWellFormed()", ""),

@@ -29,6 +29,7 @@ const problems: Readonly<Record<string, Schema.Codec<ProblemBody, unknown>>> = {
   scope_missing: Schema.Struct({ ...problemMembers, requiredScope: Schema.String }),
   external_id_taken: Schema.Struct({ ...problemMembers, resourceId: Schema.NonEmptyString }),
   version_conflict: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) }),
+  precondition_failed: Schema.Struct({ ...problemMembers, currentVersion: Schema.NullOr(Schema.Int) }),
   campaign_not_ready: Schema.Struct({ ...problemMembers, missing: Schema.NonEmptyArray(Schema.String) }),
   provider_conflict: Schema.Struct({ ...problemMembers, messageId: Schema.NonEmptyString }),
   provider_outcome_unknown: Schema.Struct({ ...problemMembers, messageId: Schema.NullOr(Schema.NonEmptyString) })

@@ -29,8 +29,9 @@ used again. The same key with another request is \`idempotency_key_reused\`: aft
 ## Versions
 
 A record's \`version\` starts at 1 and grows with each change; it is the \`ETag\` of its answers. Where a command has an
-\`expectedVersion\`, another version is \`version_conflict\` with \`currentVersion\`. \`If-Match\` is not read: the patch of a client or a
-deal changes the members that it names, whatever the version is.
+\`expectedVersion\`, another version is \`version_conflict\` with \`currentVersion\`. Every operation with an \`ETag\` in its answer takes
+it as \`If-Match\` too: if the record has another version, the answer is \`precondition_failed\`, and nothing is changed. The GET of a
+record with \`If-None-Match\` is 304 while the version is the same.
 
 ## Pages
 

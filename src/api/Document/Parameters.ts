@@ -29,6 +29,8 @@ const parameters: Readonly<Record<string, Explained>> = {
   },
   "query/limit": { description: "The maximum number of records on a page: 1 to 100, by default 50.", example: 50 },
   "query/cursor": {},
+  "header/if-match": {},
+  "header/if-none-match": {},
   "query/expectedVersion": {
     description:
       "The `version` that the caller has read, from 1 (the ETag of the last answer). The command is refused if the record has another version.",

@@ -4,11 +4,12 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
+import { notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { CampaignId, ChannelId, TemplateId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
-import { CampaignNotFound, CursorInvalid } from "../Problems.ts"
+import { CampaignNotFound, CursorInvalid, PreconditionFailed } from "../Problems.ts"
 import { CampaignStatus, campaignStatuses } from "./States.ts"
 
 const Route = Schema.NullOr(
@@ -101,8 +102,9 @@ export const listCampaigns = HttpApiEndpoint.get("listCampaigns", path, {
 
 export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaignId`, {
   params: { campaignId: CampaignId },
+  headers: ReadConditions,
   success: HttpApiSchema.WithHeaders(Campaign, { etag: ETag }),
-  error: [CampaignNotFound]
+  error: [notModified, PreconditionFailed, CampaignNotFound]
 })
   .annotate(Access, reading)
   .annotate(Examples, { answer: example })

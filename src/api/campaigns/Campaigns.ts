@@ -5,6 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Destructive } from "../Access.ts"
+import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, ETag, text, UpdatedAt } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
@@ -17,7 +18,8 @@ import {
   CampaignStateConflict,
   CursorInvalid,
   ScheduleInvalid,
-  VersionConflict
+  VersionConflict,
+  PreconditionFailed
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
@@ -115,8 +117,9 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
     getCampaign,
     HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
       params: { campaignId: CampaignId },
+      headers: ReadConditions,
       success: HttpApiSchema.WithHeaders(CampaignAudience, { etag: ETag }),
-      error: [CampaignNotFound]
+      error: [notModified, PreconditionFailed, CampaignNotFound]
     })
       .annotate(Access, reading)
       .annotate(Examples, { answer: { audience: audienceExample } })
@@ -128,11 +131,12 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       ),
     HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
       params: { campaignId: CampaignId },
-      headers: MutationHeaders,
+      headers: { ...MutationHeaders, ...IfMatch },
       payload: CampaignCommand,
       success: receipt(200),
       error: [
         ...mutationProblems,
+        PreconditionFailed,
         CampaignNotFound,
         CampaignReferenceNotFound,
         CampaignStateConflict,

@@ -5,6 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
+import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
@@ -19,7 +20,8 @@ import {
   ExternalIdTaken,
   MemberNotFound,
   OrganizationArchived,
-  OrganizationNotFound
+  OrganizationNotFound,
+  PreconditionFailed
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
@@ -171,8 +173,9 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       ),
     HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
+      headers: ReadConditions,
       success: HttpApiSchema.WithHeaders(Client, { etag: ETag }),
-      error: [ClientNotFound]
+      error: [notModified, PreconditionFailed, ClientNotFound]
     })
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: example })
@@ -180,11 +183,12 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Description, "Reads one client by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
-      headers: RecordMutationHeaders,
+      headers: { ...RecordMutationHeaders, ...IfMatch },
       payload: ClientPatch,
       success: receipt(200),
       error: [
         ...mutationProblems,
+        PreconditionFailed,
         ClientNotFound,
         MemberNotFound,
         OrganizationNotFound,

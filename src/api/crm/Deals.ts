@@ -5,6 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
+import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
 import { Currency } from "./Currencies.ts"
 import { Examples } from "../schema/Examples.ts"
 import { AmountMinor, CalendarDate, CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
@@ -12,7 +13,14 @@ import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"
 import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid, DealNotFound, DealReferenceNotFound, DealStatusInvalid, ExternalIdTaken } from "../Problems.ts"
+import {
+  CursorInvalid,
+  DealNotFound,
+  DealReferenceNotFound,
+  DealStatusInvalid,
+  ExternalIdTaken,
+  PreconditionFailed
+} from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { machine, targetsOf } from "../schema/States.ts"
 
@@ -210,8 +218,9 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
+      headers: ReadConditions,
       success: HttpApiSchema.WithHeaders(Deal, { etag: ETag }),
-      error: [DealNotFound]
+      error: [notModified, PreconditionFailed, DealNotFound]
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: dealExample })
@@ -219,10 +228,17 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Description, "Reads one deal by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
-      headers: RecordMutationHeaders,
+      headers: { ...RecordMutationHeaders, ...IfMatch },
       payload: DealPatch,
       success: receipt(200),
-      error: [...mutationProblems, DealNotFound, DealReferenceNotFound, DealStatusInvalid, ExternalIdTaken]
+      error: [
+        ...mutationProblems,
+        PreconditionFailed,
+        DealNotFound,
+        DealReferenceNotFound,
+        DealStatusInvalid,
+        ExternalIdTaken
+      ]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })

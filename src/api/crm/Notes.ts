@@ -4,12 +4,13 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Destructive } from "../Access.ts"
+import { IfMatch } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, ExpectedVersion, text, UpdatedAt, Version, VersionText } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { DealId, KeyId, NoteId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict } from "../Problems.ts"
+import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict, PreconditionFailed } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
 /** The fields that callers write, with their types in the API and in imports. */
@@ -80,10 +81,10 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       ),
     HttpApiEndpoint.patch("patchNote", `${path}/:noteId`, {
       params: { dealId: DealId, noteId: NoteId },
-      headers: MutationHeaders,
+      headers: { ...MutationHeaders, ...IfMatch },
       payload: NotePatch,
       success: receipt(200),
-      error: [...mutationProblems, NoteNotFound, VersionConflict]
+      error: [...mutationProblems, PreconditionFailed, NoteNotFound, VersionConflict]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
@@ -100,9 +101,9 @@ export class NotesGroup extends HttpApiGroup.make("notes")
     HttpApiEndpoint.delete("deleteNote", `${path}/:noteId`, {
       params: { dealId: DealId, noteId: NoteId },
       query: { expectedVersion: VersionText },
-      headers: MutationHeaders,
+      headers: { ...MutationHeaders, ...IfMatch },
       success: receipt(200),
-      error: [...mutationProblems, NoteNotFound, VersionConflict]
+      error: [...mutationProblems, PreconditionFailed, NoteNotFound, VersionConflict]
     })
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Destructive, true)

@@ -4,11 +4,12 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
+import { IfMatch } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { text } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { TicketId } from "../schema/Ids.ts"
-import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../Problems.ts"
+import { RatingCustomerOwned, TicketNotFound, TicketNotRateable, PreconditionFailed } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
@@ -38,10 +39,10 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
   .add(
     HttpApiEndpoint.put("rateTicket", "/v1/developer/crm/tickets/:ticketId/rating", {
       params: { ticketId: TicketId },
-      headers: MutationHeaders,
+      headers: { ...MutationHeaders, ...IfMatch },
       payload: TicketRating,
       success: receipt(200),
-      error: [...mutationProblems, TicketNotFound, TicketNotRateable, RatingCustomerOwned]
+      error: [...mutationProblems, PreconditionFailed, TicketNotFound, TicketNotRateable, RatingCustomerOwned]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "write" })

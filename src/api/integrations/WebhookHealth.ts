@@ -4,10 +4,11 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
+import { notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, ETag, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { InstallationId } from "../schema/Ids.ts"
-import { InstallationNotFound, WebhookNotFound } from "../Problems.ts"
+import { InstallationNotFound, WebhookNotFound, PreconditionFailed } from "../Problems.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
 export const healthStates = ["unused", "healthy", "failing", "parked", "resting"] as const
@@ -113,8 +114,9 @@ export const getWebhook = HttpApiEndpoint.get(
   "/v1/developer/integrations/:installationId/outbound-webhook",
   {
     params: { installationId: InstallationId },
+    headers: ReadConditions,
     success: HttpApiSchema.WithHeaders(Webhook, { etag: ETag }),
-    error: [InstallationNotFound, WebhookNotFound]
+    error: [notModified, PreconditionFailed, InstallationNotFound, WebhookNotFound]
   }
 )
   .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })

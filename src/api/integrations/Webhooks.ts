@@ -5,11 +5,18 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Destructive } from "../Access.ts"
+import { IfMatch } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { ETag, ExpectedVersion, text, Version } from "../schema/Fields.ts"
 import { Changed, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../schema/Ids.ts"
-import { InstallationNotFound, VersionConflict, WebhookReferenceInvalid, WebhookStateConflict } from "../Problems.ts"
+import {
+  InstallationNotFound,
+  VersionConflict,
+  WebhookReferenceInvalid,
+  WebhookStateConflict,
+  PreconditionFailed
+} from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { getDelivery, listDeliveries } from "./Deliveries.ts"
 import { type EventType, eventTypes } from "./Events.ts"
@@ -76,10 +83,10 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .add(
     HttpApiEndpoint.put("configureWebhook", path, {
       params: { installationId: InstallationId },
-      headers: MutationHeaders,
+      headers: { ...MutationHeaders, ...IfMatch },
       payload: WebhookConfigure,
       success: answer,
-      error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookReferenceInvalid]
+      error: [...mutationProblems, PreconditionFailed, InstallationNotFound, VersionConflict, WebhookReferenceInvalid]
     })
       .middleware(JsonBody)
       .annotate(Access, access)
@@ -99,10 +106,10 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
     getWebhook,
     HttpApiEndpoint.post("rotateWebhookSecret", `${path}/rotate-secret`, {
       params: { installationId: InstallationId },
-      headers: MutationHeaders,
+      headers: { ...MutationHeaders, ...IfMatch },
       payload: WebhookRotate,
       success: answer,
-      error: [...mutationProblems, InstallationNotFound, VersionConflict, WebhookStateConflict]
+      error: [...mutationProblems, PreconditionFailed, InstallationNotFound, VersionConflict, WebhookStateConflict]
     })
       .middleware(JsonBody)
       .annotate(Access, access)

@@ -8,11 +8,13 @@ import {
   CampaignReferenceNotFound,
   CampaignStateConflict,
   missingParts,
+  type PreconditionFailed,
   ScheduleInvalid,
   VersionConflict
 } from "../../api/Problems.ts"
 import { startsOf } from "../../api/schema/States.ts"
 import { type Mutation, plain, type Problems } from "../../platform/mutations/Idempotency.ts"
+import { matches, preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -21,6 +23,7 @@ export type Conflict =
   | CampaignReferenceNotFound
   | CampaignStateConflict
   | CampaignNotReady
+  | PreconditionFailed
   | VersionConflict
   | ScheduleInvalid
 
@@ -28,6 +31,7 @@ export type Conflict =
 export const maxCandidates = 500_000
 
 const problemsOf = (operation: Operation): Problems<Conflict> => ({
+  ...preconditionFailed,
   ...plain(CampaignNotFound),
   // The fault is the campaign's state, `channel` if the channel is revoked, or `candidates` if there are too many.
   campaign_state_conflict: ({ faults: [fault = ""] }) =>
@@ -109,6 +113,7 @@ export const commandOn = (
       SELECT
         CASE
           WHEN target.id IS NULL THEN ARRAY['campaign_not_found']
+          WHEN NOT ${sql.literal(matches("target.version"))} THEN ARRAY['precondition_failed']
           WHEN ${sql.literal(stateAfter(operation))} IS NULL THEN ARRAY['campaign_state_conflict', target.status]
           ${conflicts ?? sql.literal("")}
         END AS refusal,

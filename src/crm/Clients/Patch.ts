@@ -8,11 +8,13 @@ import {
   type ExternalIdTaken,
   MemberNotFound,
   OrganizationArchived,
-  OrganizationNotFound
+  OrganizationNotFound,
+  type PreconditionFailed
 } from "../../api/Problems.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
 import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { plain } from "../../platform/mutations/Idempotency.ts"
+import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
 import { writable } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
@@ -37,11 +39,12 @@ type Problem =
   | OrganizationArchived
   | ContactCapacityExhausted
   | ExternalIdTaken
+  | PreconditionFailed
 
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
   args: { id: "text", p: "jsonb" },
   takes: ({ id, p }) => [id, ...takenBy(p.externalId)],
-  decided: ({ absent, crowded, inOrder, locked, projects, rank }) => sql`
+  decided: ({ absent, crowded, holds, inOrder, locked, projects, rank }) => sql`
     next AS MATERIALIZED (
       SELECT command.ord, command.project_id, target.status AS old_status, target.version AS old_version, next.*,
         p->>'externalId' AS wanted_external_id,
@@ -58,6 +61,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
         moved,
         CASE
           WHEN next.ord IS NULL THEN ${absent(sql`SELECT FROM clients WHERE project_id = command.project_id AND id = command.id`, "client_not_found")}
+          WHEN NOT ${holds} THEN 'precondition_failed'
           WHEN old_status = 'archived' AND p <> '{"status":"active"}' THEN 'client_archived'
           WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
           WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
@@ -67,7 +71,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
             AND ${rank("command.project_id, moved AND next.status = 'active'")} > capacity.free
             THEN ${crowded("contact_capacity_exhausted")}
         END AS failure, ARRAY[holder.id] AS faults,
-        command.id AS resource_id, differs AS changed, old_version + differs::int AS version
+        command.id AS resource_id, differs AS changed, old_version + (differs AND ${holds} IS NOT FALSE)::int AS version
       FROM command
         LEFT JOIN next ON next.ord = command.ord
         LEFT JOIN capacity ON capacity.project_id = command.project_id
@@ -91,6 +95,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
     )`,
   problems: {
+    ...preconditionFailed,
     ...plain(
       ClientNotFound,
       ClientArchived,

@@ -6,12 +6,14 @@ import {
   type DealReferenceNotFound,
   DealStatusInvalid,
   type ExternalIdTaken,
+  type PreconditionFailed,
   ValidationFailed
 } from "../../api/Problems.ts"
 import { targetsOf } from "../../api/schema/States.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
 import type { Form, Kind } from "../../platform/mutations/Grouped.ts"
 import { plain } from "../../platform/mutations/Idempotency.ts"
+import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
@@ -42,7 +44,13 @@ export interface DealChange {
   readonly p: DealPatch
 }
 
-export type Problem = DealNotFound | DealReferenceNotFound | DealStatusInvalid | ExternalIdTaken | ValidationFailed
+export type Problem =
+  | DealNotFound
+  | DealReferenceNotFound
+  | DealStatusInvalid
+  | ExternalIdTaken
+  | PreconditionFailed
+  | ValidationFailed
 
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   args: { id: "text", traceparent: "text", p: "jsonb" },
@@ -54,6 +62,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
       SELECT command.*, ${sql.literal(nextValues)}, before,
         CASE
           WHEN checked.ord IS NULL THEN ${form.absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
+          WHEN NOT ${form.holds} THEN 'precondition_failed'
           WHEN invalid <> '{}' THEN 'validation_failed'
           WHEN immovable THEN 'deal_status_invalid'
           WHEN missing_references <> '{}' THEN 'deal_reference_not_found'
@@ -64,7 +73,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           WHEN missing_references <> '{}' THEN missing_references
           ELSE ARRAY[holder.id]
         END AS faults,
-        command.id AS resource_id, differs AS changed, old_version + differs::int AS version
+        command.id AS resource_id, differs AS changed, old_version + (differs AND ${form.holds} IS NOT FALSE)::int AS version
       FROM command
         LEFT JOIN checked ON checked.ord = command.ord
         LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
@@ -97,6 +106,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
     )}`,
   returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
+    ...preconditionFailed,
     ...plain(DealNotFound, DealStatusInvalid),
     validation_failed: ({ faults }) => invalid(faults),
     deal_reference_not_found,

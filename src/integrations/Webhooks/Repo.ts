@@ -5,11 +5,13 @@ import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
   InstallationNotFound,
+  type PreconditionFailed,
   VersionConflict,
   WebhookReferenceInvalid,
   WebhookStateConflict
 } from "../../api/Problems.ts"
 import { type Mutation, plain, type Refusal } from "../../platform/mutations/Idempotency.ts"
+import { matches, preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 import { recovered } from "../deliveries/States.ts"
 import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 
@@ -32,6 +34,8 @@ const target = (sql: Sql, id: InstallationId): Statement.Fragment => sql`
   seen AS MATERIALIZED (
     SELECT webhooks.version FROM command JOIN webhooks USING (project_id) WHERE installation_id = ${id}
   )`
+
+const holds = (sql: Sql) => sql.literal(matches("target.version"))
 
 const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({
@@ -66,7 +70,14 @@ export const configure = (
   id: InstallationId,
   { endpointUrl, eventTypes, current, expectedVersion, fault, sealed }: Configuration,
   at: Date
-): Mutation<InstallationNotFound | SecretNotOpened | SecretReplaced | VersionConflict | WebhookReferenceInvalid> => ({
+): Mutation<
+  | InstallationNotFound
+  | SecretNotOpened
+  | SecretReplaced
+  | PreconditionFailed
+  | VersionConflict
+  | WebhookReferenceInvalid
+> => ({
   at,
   decided: sql`
     ${target(sql, id)},
@@ -80,13 +91,14 @@ export const configure = (
           -- Checked here, so that a repeated command returns its first outcome even if the URL is no longer allowed.
           WHEN ${Option.isSome(fault)}::boolean THEN 'webhook_reference_invalid'
           WHEN installation.id IS NULL THEN 'installation_not_found'
+          WHEN NOT ${holds(sql)} THEN 'precondition_failed'
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
           WHEN in_force.sealed IS DISTINCT FROM ${current?.sealed ?? null}::bytea THEN 'secret_replaced'
           WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'
         END AS failure, NULL::text[] AS faults,
         ${id}::text AS resource_id, changed,
         CASE
-          WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN target.version
+          WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint OR NOT ${holds(sql)} THEN target.version
           ELSE coalesce(target.version, 0) + changed::int
         END AS version
       FROM command LEFT JOIN installation ON true LEFT JOIN target ON true LEFT JOIN in_force ON true, LATERAL (
@@ -120,6 +132,7 @@ export const configure = (
     )`,
   problems: {
     webhook_reference_invalid: () => new WebhookReferenceInvalid({ detail: Option.getOrElse(fault, () => "") }),
+    ...preconditionFailed,
     ...plain(InstallationNotFound),
     version_conflict,
     secret_replaced: () => new SecretReplaced(),
@@ -140,7 +153,7 @@ export const rotate = (
   id: InstallationId,
   { expectedVersion, overlap, sealed }: Rotation,
   at: Date
-): Mutation<InstallationNotFound | VersionConflict | WebhookStateConflict> => ({
+): Mutation<InstallationNotFound | PreconditionFailed | VersionConflict | WebhookStateConflict> => ({
   at,
   decided: sql`
     ${target(sql, id)},
@@ -149,10 +162,11 @@ export const rotate = (
         CASE
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN target.version IS NULL THEN 'webhook_state_conflict'
+          WHEN NOT ${holds(sql)} THEN 'precondition_failed'
           WHEN target.version <> ${expectedVersion}::bigint THEN 'version_conflict'
         END AS failure, NULL::text[] AS faults,
         ${id}::text AS resource_id, true AS changed,
-        target.version + (target.version = ${expectedVersion}::bigint)::int AS version
+        target.version + (target.version = ${expectedVersion}::bigint AND ${holds(sql)} IS NOT FALSE)::int AS version
       FROM command LEFT JOIN installation ON true LEFT JOIN target ON true
       WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)
     )`,
@@ -183,5 +197,5 @@ export const rotate = (
       INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
       SELECT ${projectId}::text, ${id}::text, version, ${sealed}::bytea FROM updated
     )`,
-  problems: { ...plain(InstallationNotFound, WebhookStateConflict), version_conflict }
+  problems: { ...preconditionFailed, ...plain(InstallationNotFound, WebhookStateConflict), version_conflict }
 })

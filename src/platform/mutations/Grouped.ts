@@ -18,6 +18,7 @@ import { type Attempt, attempt } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
+import { ifMatchColumn, matches } from "./Preconditions.ts"
 
 /**
  * The parts of a statement that differ between its variants: for one command or for many, and waiting for locked records or
@@ -32,6 +33,11 @@ export interface Form {
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
   /** A query of `project_id` and the sum of `change` for each project. `changes` is a query of `project_id` and `change`. */
   readonly sums: (changes: Statement.Fragment) => Statement.Fragment
+  /**
+   * Whether `If-Match` of a command names `old_version`, the version of its record before the command; NULL without the header. If
+   * it is false, the failure is `precondition_failed`, and `version` is `old_version`.
+   */
+  readonly holds: Statement.Fragment
   /** The commands, ordered by project and `id`. Their records are locked in this order. */
   readonly inOrder: Statement.Fragment
   /** The position of a command among the commands of its partition, from 1. */
@@ -146,21 +152,21 @@ interface Request<Args> {
   readonly args: Args
 }
 
-const parametersOfOne = <Args>({ args, at, command }: Request<Args>) => [
-  command.projectId,
-  command.key,
-  command.fingerprint,
-  at,
-  JSON.stringify(args)
-]
+const parametersOfOne = <Args>(request: Request<Args>) => {
+  const { at, command } = request
+  return [command.projectId, command.key, command.fingerprint, at, JSON.stringify(withCondition(request))]
+}
 
 const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
   requests.map(({ command }) => command.projectId),
   requests.map(({ command }) => command.key),
   requests.map(({ command }) => command.fingerprint),
   requests.map(({ at }) => at),
-  JSON.stringify(requests.map(({ args }) => args))
+  JSON.stringify(requests.map(withCondition))
 ]
+
+const withCondition = <Args>({ args, command: { ifMatch } }: Request<Args>) =>
+  ifMatch === undefined ? args : { ...args, ifMatch }
 
 /**
  * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
@@ -168,12 +174,14 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
  */
 const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
   const code = (text: string) => sql.literal(`'${text}'`)
+  const holds = sql.literal(matches("old_version"))
   const one = {
     isOne: true,
     distinct: sql.literal(""),
     projects: (rows: Statement.Fragment) => sql`SELECT project_id FROM ${rows}`,
     sums: (changes: Statement.Fragment) => changes,
     inOrder: sql.literal("command"),
+    holds,
     rank: () => sql.literal("1")
   } as const
   const skipping = {
@@ -183,7 +191,8 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
       coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
     crowded: () => code(undecided)
   }
-  const requested = (query: (args: Kind<Args, Problem>["args"]) => string) => sql.literal(query(kind.args))
+  const columns = { ...kind.args, ...ifMatchColumn }
+  const requested = (query: (args: typeof columns) => string) => sql.literal(query(columns))
   return {
     many: textOf(sql, kind, requested(requestedMany), {
       ...skipping,
@@ -191,6 +200,7 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
       projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
       sums: (changes) =>
         sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
+      holds,
       inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
       rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
     }),

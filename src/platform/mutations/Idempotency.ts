@@ -6,18 +6,21 @@ import type { Statement } from "effect/sql"
 import { hash as oneShotHash } from "node:crypto"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { canonicalJson } from "../CanonicalJson.ts"
+import { versionsOf } from "./Preconditions.ts"
 
 export interface Command {
   readonly projectId: ProjectId
   readonly key: string
   readonly fingerprint: Uint8Array
+  /** The versions of the record that the command may change (`If-Match`); undefined: every version. */
+  readonly ifMatch?: ReadonlyArray<number> | undefined
 }
 
 export const command = (
   projectId: ProjectId,
   request: {
     readonly endpoint: { readonly identifier: string }
-    readonly headers: { readonly "idempotency-key": string }
+    readonly headers: { readonly "idempotency-key": string; readonly "if-match"?: string }
     readonly params?: object
     readonly query?: object
     readonly payload?: object
@@ -25,6 +28,8 @@ export const command = (
 ): Command => ({
   projectId,
   key: request.headers["idempotency-key"],
+  // No part of the fingerprint: a repetition gets the stored outcome, whatever its condition is.
+  ifMatch: request.headers["if-match"] === undefined ? undefined : versionsOf(request.headers["if-match"]),
   fingerprint: oneShotHash(
     "sha256",
     canonicalJson([request.endpoint.identifier, request.params ?? {}, request.query ?? {}, request.payload ?? {}]),

@@ -17,11 +17,12 @@ export const mutate = <Problem, Returned = null>(
   { at, decided, effect, problems, returning }: Mutation<Problem>
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
   const { permits, sql } = client
-  const { fingerprint, key, projectId } = command
+  const { fingerprint, ifMatch = null, key, projectId } = command
   const text = attempt<Returned>(sql, {
     requested: sql`
       SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
-        ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at`,
+        ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at,
+        ${ifMatch}::bigint[] AS "ifMatch"`,
     isOne: true,
     decided,
     effect,

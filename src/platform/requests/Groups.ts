@@ -65,6 +65,9 @@ HttpApi.reflect(Api, {
 })
 
 const answerOf = (success: unknown, operation: string, fiber: Fiber.Fiber<unknown, unknown>) => {
+  if (HttpServerResponse.isHttpServerResponse(success)) {
+    return HttpServerResponse.setHeaders(success, fiber.getRef(CurrentRequest).headers)
+  }
   const { body, headers } = hasHeaders(success) ? success : { body: success, headers: {} }
   const response = HttpServerResponse.text(JSON.stringify(body), {
     status: statuses.get(operation) ?? 200,

@@ -4,6 +4,7 @@ import type { HttpServerRequest } from "effect/http"
 import { Principal } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { type Command, command, type Outcome } from "../mutations/Idempotency.ts"
+import { conditionally, type ReadConditions } from "./Conditions.ts"
 import type { Page } from "./Pages.ts"
 import { pageAnswer, receiptAnswer, recordAnswer } from "./Responses.ts"
 
@@ -16,12 +17,27 @@ export const pageHandler =
       Effect.flatMap(list(projectId, request), (page) => pageAnswer(page, request.request))
     )
 
-export const recordHandler =
-  <Request, Item extends { readonly version: number }, E, R>(
-    get: (projectId: ProjectId, request: Request) => Effect.Effect<Item, E, R>
+/** `answerOf` makes the answer with the record, unless a condition of the request makes another. */
+export const recordHandlerWith =
+  <Request extends { readonly headers: ReadConditions }, Item extends { readonly version: number }, Answer, E, R>(
+    get: (projectId: ProjectId, request: Request) => Effect.Effect<Item, E, R>,
+    answerOf: (item: Item) => Answer
   ) =>
   (request: Request) =>
-    Principal.use(({ projectId }) => Effect.map(get(projectId, request), recordAnswer))
+    Principal.use(({ projectId }) =>
+      Effect.flatMap(get(projectId, request), (item) =>
+        conditionally(request.headers, item.version, () => answerOf(item))
+      )
+    )
+
+export const recordHandler = <
+  Request extends { readonly headers: ReadConditions },
+  Item extends { readonly version: number },
+  E,
+  R
+>(
+  get: (projectId: ProjectId, request: Request) => Effect.Effect<Item, E, R>
+) => recordHandlerWith(get, recordAnswer)
 
 export const commandWith =
   <Request extends Parameters<typeof command>[1], Done, Answer, E, R>(

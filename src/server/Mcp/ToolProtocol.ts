@@ -71,7 +71,7 @@ export const partsOf = ({
   const inQuery = membersIn(parameters)
   const inBody = new Set([...payload.values()].flatMap(({ schemas }) => schemas.flatMap(membersIn)))
   const takesBody = payload.size > 0
-  const takesKey = headers !== undefined
+  const takesKey = membersIn(headers).includes("idempotency-key")
   const known = [...inPath, ...inQuery, ...(takesBody ? ["body"] : []), ...(takesKey ? ["idempotencyKey"] : [])]
   const unknownFault = (name: string): LocatedFault => {
     if (isUnsafe(name)) return ["arguments", `has an argument whose name ${unsafeMessage}`]
