@@ -14,8 +14,7 @@ import {
   eventType
 } from "../platform/outbox/Outbox.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
-import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
-import { livesHere } from "../platform/Moves.ts"
+import { ProjectUnknown, servedProject } from "../platform/operators/ProjectUnknown.ts"
 import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
@@ -66,13 +65,6 @@ const columns = columnsOf(Task.fields, {})
 const createdData = `json_build_object('task', ${jsonObject(columns, "created")})`
 const completedData = `json_build_object('task', ${jsonObject(columns, "completed")})`
 
-/** Locks the project before its records. A project file uses the same order, so no deadlock occurs. */
-const project = (sql: Sql, projectId: ProjectId) => sql`
-  project AS MATERIALIZED (
-    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
-    FOR KEY SHARE
-  )`
-
 /**
  * Creates the task if the records that it references exist; otherwise `members` names the references that are missing. Returns
  * no row if the project does not exist.
@@ -80,7 +72,7 @@ const project = (sql: Sql, projectId: ProjectId) => sql`
 const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
   const { at, projectId, traceparent } = context
   return sql<{ readonly members: ReadonlyArray<string>; readonly appended: Appended }>`
-    WITH ${project(sql, projectId)},
+    WITH ${servedProject(sql, projectId)},
     given AS (
       SELECT project_id, ${task.title}::text AS title, ${task.dealId}::text AS deal_id, ${task.clientId}::text AS client_id,
              ${task.dueAt}::timestamptz AS due_at
@@ -108,7 +100,7 @@ const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
 const complete = (sql: Sql, context: EventContext, id: TaskId) => {
   const { at, projectId, traceparent } = context
   return sql<{ readonly known: boolean; readonly appended: Appended }>`
-    WITH ${project(sql, projectId)},
+    WITH ${servedProject(sql, projectId)},
     completed AS (
       UPDATE tasks SET completed_at = ${at}::timestamptz, version = version + 1
       FROM project

@@ -1,5 +1,5 @@
 /** What is deleted once it is old, and after which time: one table. Events, which need a walk, are with their deliveries. */
-import { Duration, Effect } from "effect"
+import { Duration } from "effect"
 import { pruneAudiences } from "../campaigns/AudiencePruner.ts"
 import * as AttemptMinutes from "../integrations/deliveries/AttemptMinutes.ts"
 import { retentionDays } from "../integrations/deliveries/DeliveryMaintenance.ts"
@@ -45,7 +45,7 @@ export const retentions: ReadonlyArray<Retention> = [
   {
     name: "attempt minutes retention",
     kept: () => Duration.days(AttemptMinutes.retentionDays),
-    step: (sql) => Effect.map(AttemptMinutes.prune(sql), ([minutes]) => minutes?.more === true)
+    step: (sql, horizon) => prune(sql, { table: "attempt_minutes", age: "minute", horizon, common: AttemptMinutes.all })
   }
 ]
 

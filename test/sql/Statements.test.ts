@@ -75,7 +75,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/crm/Clients.ts list: sorts clients below a limit"
   ],
   "projects at rest, which are few": [
-    "src/integrations/deliveries/AttemptMinutes.ts prune: filters projects below a limit",
+    "src/platform/background/Retention.ts prune: filters projects below a limit",
     "src/project/Waiting.ts waiting: filters projects below a limit"
   ],
   "the attempts of a project in a period of at most seven days": [

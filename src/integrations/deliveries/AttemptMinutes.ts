@@ -4,7 +4,6 @@
  */
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
-import { isAwake } from "../../platform/Moves.ts"
 
 /** Number of ranges between a duration and its double: a range ends 19 % above its start. */
 const perDoubling = 4
@@ -20,7 +19,7 @@ export const endOf = (bucket: number): number => 2 ** (bucket / perDoubling)
 export const retentionDays = 8
 
 /** The `project_id` of rows that count the attempts of all projects. */
-const all = ""
+export const all = ""
 
 /**
  * Returns a common table expression that counts the attempts in `recorded`, both for their project and for all projects.
@@ -84,24 +83,3 @@ export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): Reado
     const delivered = sum(own.filter((one) => one.delivered))
     return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
   })
-
-const pruneBatch = 5_000
-
-/** Removes a batch of rows older than `retentionDays`, the oldest of each project first. Returns whether more may be left. */
-export const prune = (sql: SqlClient.SqlClient) => {
-  const batch = sql.literal(String(pruneBatch))
-  return sql<{ readonly more: boolean }>`
-    WITH gone AS (
-      DELETE FROM attempt_minutes WHERE ctid = ANY(ARRAY(
-        SELECT expired.row FROM (
-          SELECT project_id FROM projects WHERE ${isAwake(sql, "project_id")} UNION ALL SELECT ${all}
-        ) project, LATERAL (
-          SELECT ctid AS row FROM attempt_minutes
-          WHERE project_id = project.project_id AND minute < now() - ${retentionDays}::int * interval '1 day'
-          ORDER BY minute LIMIT ${batch} FOR UPDATE SKIP LOCKED
-        ) expired LIMIT ${batch}
-      ))
-      RETURNING 1
-    )
-    SELECT count(*) = ${batch} AS more FROM gone`
-}

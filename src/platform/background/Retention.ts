@@ -17,6 +17,8 @@ interface Expired {
   readonly table: string
   readonly age: string
   readonly horizon: Date
+  /** A value of `project_id` of records that belong to no project. */
+  readonly common?: string
   /** A further condition, beginning with AND. `project` is the row of the record's project. */
   readonly condition?: Statement.Fragment
 }
@@ -26,14 +28,15 @@ interface Expired {
  * lets several processes share the work. The rows are found by `ctid`, because a join by key could be planned as a read of the
  * whole table. The `ctid` of a locked row does not change.
  */
-export const prune = (sql: SqlClient.SqlClient, { age, condition, horizon, table }: Expired) => {
+export const prune = (sql: SqlClient.SqlClient, { age, common, condition, horizon, table }: Expired) => {
   const most = sql.literal(String(batch))
+  const others = common === undefined ? sql.literal("") : sql`UNION ALL SELECT ${common}`
   return sql<{ readonly more: boolean }>`
     WITH gone AS (
       DELETE FROM ${sql(table)} WHERE ctid = ANY(ARRAY(
-        SELECT expired.row FROM projects project, LATERAL (
+        SELECT expired.row FROM (SELECT project_id FROM projects WHERE ${isAwake(sql, "project_id")} ${others}) project, LATERAL (
           SELECT ctid AS row FROM ${sql(table)}
-          WHERE project_id = project.project_id AND ${isAwake(sql, "project_id")} AND ${sql(age)} < ${horizon}::timestamptz
+          WHERE project_id = project.project_id AND ${sql(age)} < ${horizon}::timestamptz
             ${condition ?? sql.literal("")}
           ORDER BY ${sql(age)} LIMIT ${most} FOR UPDATE SKIP LOCKED
         ) expired LIMIT ${most}

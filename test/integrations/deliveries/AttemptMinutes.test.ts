@@ -1,8 +1,9 @@
 /** Attempts by minute, which the charts of the console show. */
 import { assert, it, layer } from "../../support/Vitest.ts"
-import { Effect } from "effect"
-import { bucketOf, endOf, prune, read } from "../../../src/integrations/deliveries/AttemptMinutes.ts"
+import { Duration, Effect } from "effect"
+import { bucketOf, endOf, read, retentionDays } from "../../../src/integrations/deliveries/AttemptMinutes.ts"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
+import { retentions } from "../../../src/server/Retentions.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { untilRows } from "../../support/Waiting.ts"
 import { open, receiver, settings, status } from "./Deliveries.support.ts"
@@ -48,7 +49,8 @@ layer(api, { excludeTestServices: true })("the counts of attempts", (it) => {
     yield* sql`
       INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
       VALUES (${project.projectId}, now() - interval '7 days 23 hours', 1, true, 0, 5)`
-    assert.deepStrictEqual(yield* prune(sql), [{ more: false }])
+    const pruner = retentions.find(({ name }) => name === "attempt minutes retention") ?? assert.fail()
+    assert.isFalse(yield* pruner.step(sql, new Date(Date.now() - Duration.toMillis(Duration.days(retentionDays)))))
     assert.deepStrictEqual(yield* counts(project.projectId), [
       { delivered: false, attempts: 9 },
       { delivered: true, attempts: 8 }
