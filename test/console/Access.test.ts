@@ -224,7 +224,6 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     const { projectId } = yield* fillProject(server)
     const { get, post } = yield* sessionOf(server, projectId)
     for (const [table, send] of [
-      ["attempt_minutes", get(`/console/project?project=${projectId}`)],
       ["audit_entries", get(`/console/audit?project=${projectId}`)],
       ["webhooks", post("webhook.enable", { installation: "shop" })]
     ] as const) {

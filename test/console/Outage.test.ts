@@ -187,44 +187,38 @@ describe("an outage in the console", () => {
     function* () {
       const server = yield* startConsole({ WEBHOOK_TIMEOUT: "500ms", WEBHOOK_KEEP_ALLOWED_ANSWERS: "true" })
       const browser = yield* startBrowser
-      const plain = yield* signedIn(browser, server, {
-        javaScriptEnabled: false,
-        viewport: { width: 390, height: 800 }
-      })
-      const scripted = yield* signedIn(browser, server)
+      // No page has a script (`Access`), so the browser runs none.
+      const { page } = yield* signedIn(browser, server, { viewport: { width: 390, height: 800 } })
       assert.strictEqual(
-        yield* Effect.promise(() => summaryOf(plain.page)),
+        yield* Effect.promise(() => summaryOf(page)),
         "Nothing waits for an operator; nothing is overdue."
       )
 
       const { projectId, sql } = yield* makeOutage(server)
       const counts = yield* countsOf(sql)
-      for (const { page } of [plain, scripted]) yield* Effect.promise(() => read(page, projectId, counts))
-      for (const [{ page }, installation] of [
-        [plain, "three"],
-        [scripted, "four"]
-      ] as const) {
+      yield* Effect.promise(() => read(page, projectId, counts))
+      for (const installation of ["three", "four"]) {
         yield* Effect.promise(() => end(page, projectId, installation, counts))
       }
 
       yield* Effect.orDie(sql`UPDATE endpoint_health SET failing_since = NULL WHERE installation_id = 'five'`)
       yield* Effect.promise(async () => {
-        await plain.page.goto("/console")
+        await page.goto("/console")
         assert.match(
-          await summaryOf(plain.page),
+          await summaryOf(page),
           /^1 of 4 endpoints has been failing for \d+ (second|minute)s?; 2 webhooks are disabled; /
         )
       })
       // What another database serves waits for nobody here.
       yield* Effect.orDie(sql`UPDATE projects SET move_state = 'switched' WHERE project_id = ${projectId}`)
       yield* Effect.promise(async () => {
-        await plain.page.goto("/console")
-        assert.strictEqual(await summaryOf(plain.page), "Nothing waits for an operator; nothing is overdue.")
+        await page.goto("/console")
+        assert.strictEqual(await summaryOf(page), "Nothing waits for an operator; nothing is overdue.")
       })
     }
   )
 
-  it.live("says what holds a replay, with JavaScript and without", function* () {
+  it.live("says what holds a replay", function* () {
     const server = yield* startConsole()
     const { projectId } = yield* fillProject(server)
     const browser = yield* startBrowser
@@ -238,20 +232,17 @@ describe("an outage in the console", () => {
         SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
       ) event, generate_series(1, 30)`)
     yield* server.command("deliveries", "replay", ...of, ...created)
-    for (const javaScriptEnabled of [false, true]) {
-      const viewport = { width: 1100, height: 800 }
-      const { page } = yield* signedIn(browser, server, { javaScriptEnabled, viewport })
-      yield* Effect.promise(async () => {
-        await page.goto(`/console/replays?project=${projectId}`)
-        const row = await page.getByRole("row", { name: /running/ }).innerText()
-        assert.match(row, /resting until in (59 minutes|1 hour)/)
-        // The table is not cut.
-        assert.isTrue(
-          await page.evaluate(
-            `(({ scrollWidth, clientWidth }) => scrollWidth === clientWidth)(document.querySelector(".scroll"))`
-          )
+    const { page } = yield* signedIn(browser, server, { viewport: { width: 1100, height: 800 } })
+    yield* Effect.promise(async () => {
+      await page.goto(`/console/replays?project=${projectId}`)
+      const row = await page.getByRole("row", { name: /running/ }).innerText()
+      assert.match(row, /resting until in (59 minutes|1 hour)/)
+      // The table is not cut.
+      assert.isTrue(
+        await page.evaluate(
+          `(({ scrollWidth, clientWidth }) => scrollWidth === clientWidth)(document.querySelector(".scroll"))`
         )
-      })
-    }
+      )
+    })
   })
 })
