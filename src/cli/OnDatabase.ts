@@ -13,7 +13,7 @@ const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
 const database = Notifier.layerInline.pipe(
   Layer.provideMerge(Database.clients.operator),
-  Layer.provideMerge(Database.DatabaseUrl.layer),
+  Layer.provideMerge(Database.DatabaseUrl.layer("command")),
   Layer.provideMerge(Settings.layer),
   Layer.merge(operator)
 )

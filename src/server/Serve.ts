@@ -69,7 +69,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(migrated),
   Layer.provideMerge(Database.clients.reads),
   Layer.provideMerge(Supervisor.layer),
-  Layer.provideMerge(Database.DatabaseUrl.layer),
+  Layer.provideMerge(Database.DatabaseUrl.layer("service")),
   Layer.provideMerge(Telemetry.layer),
   Layer.provideMerge(MetricsEnabled.layer),
   Layer.provideMerge(Logging.layer),

@@ -4,18 +4,15 @@ import { Context, Data, Duration, Effect, Layer, Option, Redacted, Stream } from
 import { ChildProcess } from "effect/process"
 import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
-import { mkdtemp, readFile, rm } from "node:fs/promises"
-import * as Os from "node:os"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
 import { scopes } from "../../src/api/Access.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { ApiKeys } from "../../src/platform/requests/auth/ApiKeys.ts"
 import { migrate } from "../../src/platform/database/Migrations.ts"
-import { EmbeddedPostgres } from "../../src/platform/database/EmbeddedPostgres.ts"
-import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { applyProject } from "../../src/project/Projects.ts"
+import { startPostgres } from "../support/Postgres.ts"
 import { secretBox } from "../support/SecretBox.ts"
 
 /** Reason why there is nothing to report. */
@@ -72,20 +69,11 @@ export const script = (name: string, path: string, argument = ""): Program => ({
 
 /** Starts PostgreSQL, with additional settings if given, and returns the URL of a database. The cluster is removed with the scope. */
 export const database = Effect.fnUntraced(function* (flags: Readonly<Record<string, string>>) {
-  const directory = yield* Effect.acquireRelease(
-    Effect.promise(() => mkdtemp(Path.join(Os.tmpdir(), "developer-api-bench-"))),
-    (directory) =>
-      Effect.gen(function* () {
-        // The layer leaves the server running for other users; no process may outlive the benchmark.
-        const lock = yield* Effect.promise(() =>
-          readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
-        )
-        if (lock !== undefined) yield* Server.stop(Number.parseInt(lock, 10))
-        yield* Effect.promise(() => rm(directory, { recursive: true, force: true }))
-      })
+  const { url } = yield* Effect.acquireRelease(
+    Effect.promise(() => startPostgres(flags)),
+    ({ stop }) => Effect.promise(stop)
   )
-  const context = yield* Layer.build(EmbeddedPostgres.layer({ directory, flags }))
-  return (yield* Effect.provideContext(EmbeddedPostgres, context)).url
+  return yield* anotherDatabase(Redacted.make(url), "developer_api")
 })
 
 /** Creates another, empty database on the same server and returns its URL. */

@@ -3,7 +3,9 @@ import { NodeServices } from "@effect/platform-node"
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect, FileSystem, Redacted, Schema } from "effect"
+import { rm } from "node:fs/promises"
 import { endpoint } from "../support/Endpoints.ts"
+import { openDirectory } from "../support/Postgres.ts"
 import { makeProject } from "../support/Projects.ts"
 import { put } from "../support/Rows.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
@@ -14,8 +16,9 @@ const decodeApplied = Schema.decodeUnknownSync(Schema.Struct({ applied: Schema.A
   onExcessProperty: "error"
 })
 
-const dataDir = Effect.flatMap(FileSystem.FileSystem, (fs) =>
-  fs.makeTempDirectoryScoped({ prefix: "developer-api-cli-" })
+const dataDir = Effect.acquireRelease(
+  Effect.promise(() => openDirectory("developer-api-cli-")),
+  (directory) => Effect.promise(() => rm(directory, { recursive: true }))
 )
 
 describe("a command with DATABASE_URL", () => {

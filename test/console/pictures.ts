@@ -39,7 +39,10 @@ const walk = async (page: Page, take: (name: string) => Promise<unknown>) => {
 }
 
 const program = Effect.gen(function* () {
-  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
+  const postgres = yield* Effect.acquireRelease(
+    Effect.promise(() => startPostgres()),
+    ({ stop }) => Effect.promise(stop)
+  )
   const server = yield* startConsole({ DATABASE_URL: postgres.url, WEBHOOK_TIMEOUT: "500ms" })
   const { url } = yield* server.link
   const browser = yield* startBrowser

@@ -27,9 +27,10 @@ export interface Cluster {
 
 /** Starts the server of a new cluster, and creates the service's database. No process starts that server again. */
 export const startServer = (cluster: Embedded.Cluster): Promise<Server.Server> => {
-  const create = ({ port }: Server.Server) =>
-    PgConnection.make({ url: Embedded.urlOf(cluster, port, "postgres"), ssl: false }).pipe(
+  const create = (server: Server.Server) =>
+    PgConnection.make({ url: Embedded.ownerUrlOf(cluster, server.port, "postgres"), ssl: false }).pipe(
       Effect.flatMap((session) => session.query("create database developer_api", [], false)),
+      Effect.as(server),
       Effect.scoped,
       Effect.orDie
     )
@@ -51,11 +52,11 @@ export const startCluster = async (): Promise<Cluster> => {
   }
   const start = async () => {
     // Sessions of a killed server may hold its shared memory for a moment.
-    server = await eventually(() => Effect.runPromise(Server.start(cluster, () => Effect.void, server.port)))
+    server = await eventually(() => Effect.runPromise(Server.start(cluster, Effect.succeed, server.port)))
   }
   /** After the test, resumes PostgreSQL or starts it again, for the next test. */
   const restore = () => defer(() => (isRunning(server.pid) ? signalAll("SIGCONT") : start()))
-  const url = Redacted.value(Embedded.urlOf(cluster, server.port, "developer_api"))
+  const url = Redacted.value(Embedded.ownerUrlOf(cluster, server.port, "developer_api"))
   await migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })), Effect.runPromise)
   return {
     url,

@@ -63,7 +63,7 @@ const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, 
     ...env
   })
   const directory = `/proc/${service.pid}/root${mountPoint}`
-  // A session of the test keeps PostgreSQL running after the service, but then `directory` is no longer visible.
+  // A killed service leaves PostgreSQL running, but then `directory` is no longer visible.
   let postmaster: number | undefined
   const findPostmaster = () => void (postmaster = postmasterOf(directory) ?? postmaster)
   defer(async () => {

@@ -1,22 +1,29 @@
-/** A temporary PostgreSQL for the whole test run: fast, because it does not have to survive a crash. */
-import { Effect, ManagedRuntime, Redacted } from "effect"
+/** A PostgreSQL for a test run or a benchmark, which ends with it. */
+import { Effect, Redacted } from "effect"
 import { execFile } from "node:child_process"
 import { existsSync, readdirSync } from "node:fs"
-import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises"
+import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { promisify } from "node:util"
 import * as Cluster from "../../src/platform/database/EmbeddedPostgres/Cluster.ts"
 import * as Privileges from "../../src/platform/database/EmbeddedPostgres/Privileges.ts"
-import { EmbeddedPostgres } from "../../src/platform/database/EmbeddedPostgres.ts"
 import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
 
-const flags = {
+/** Fast, because the server does not have to survive a crash. */
+const fast = {
   fsync: "off",
   synchronous_commit: "off",
   full_page_writes: "off",
   max_connections: "400",
   shared_buffers: "64MB"
+}
+
+/** Creates a directory below the system's temporary directory that every user may enter, as PostgreSQL does not run as root. */
+export const openDirectory = async (prefix: string): Promise<string> => {
+  const directory = await mkdtemp(Path.join(Os.tmpdir(), prefix))
+  await chmod(directory, 0o711)
+  return directory
 }
 
 /** `url` is a superuser's; `stop` removes everything. */
@@ -25,22 +32,20 @@ interface Started {
   readonly stop: () => Promise<void>
 }
 
-/** Starts a server below the system's temporary directory. */
-export const startPostgres = async (): Promise<Started> => {
-  const directory = await mkdtemp(Path.join(Os.tmpdir(), "developer-api-test-"))
-  const runtime = ManagedRuntime.make(EmbeddedPostgres.layer({ directory, flags }))
-  const stop = async () => {
-    await runtime.dispose()
-    // The layer leaves the server running for other connected users; here these are leaks of tests, and it is stopped.
-    const lock = await readFile(Path.join(directory, "postgres", "postmaster.pid"), "utf8").catch(() => undefined)
-    if (lock !== undefined) await Effect.runPromise(Server.stop(Number.parseInt(lock, 10)))
-    await rm(directory, { recursive: true, force: true })
-  }
+/** Starts a server in a directory of its own. */
+export const startPostgres = async (flags: Readonly<Record<string, string>> = fast): Promise<Started> => {
+  const directory = await openDirectory("developer-api-test-")
+  const remove = () => rm(directory, { recursive: true, force: true })
   try {
-    const { url } = await runtime.runPromise(EmbeddedPostgres)
-    return { url: Redacted.value(url), stop }
+    const cluster = await Effect.runPromise(Cluster.open({ directory, flags }))
+    const { pid, port } = await Effect.runPromise(Server.start(cluster, Effect.succeed))
+    const stop = async () => {
+      await Effect.runPromise(Server.stop(pid))
+      await remove()
+    }
+    return { url: Redacted.value(Cluster.ownerUrlOf(cluster, port, "postgres")), stop }
   } catch (cause) {
-    await stop()
+    await remove()
     throw cause
   }
 }
@@ -58,15 +63,15 @@ export const installedVersions: ReadonlyArray<number> = existsSync(debian)
 
 /** Starts a server of an installed version, as `startPostgres` does of the embedded one. */
 export const startInstalled = async (version: number): Promise<Started> => {
-  const directory = await realpath(await mkdtemp(Path.join(Os.tmpdir(), "developer-api-test-")))
+  const directory = await realpath(await openDirectory("developer-api-test-"))
   const data = Path.join(directory, "postgres")
   const programs = Path.join(debian, String(version), "bin")
-  const privileges = await Effect.runPromise(Privileges.resolve(data, programs))
+  const privileges = await Effect.runPromise(Privileges.resolve(data))
   const password = "test"
   const passwordFile = Path.join(directory, "postgres-password")
   await writeFile(passwordFile, password)
   await mkdir(data)
-  for (const path of [directory, data]) await Effect.runPromise(privileges.give(path))
+  for (const path of [passwordFile, data]) await Effect.runPromise(privileges.give(path))
   const [command = "", ...args] = [
     ...privileges.prefix,
     Path.join(programs, "initdb"),
@@ -85,11 +90,11 @@ export const startInstalled = async (version: number): Promise<Started> => {
     log: Path.join(directory, "postgres.log"),
     password: Redacted.make(password),
     postgres: Path.join(programs, "postgres"),
-    flags
+    flags: fast
   }
-  const { pid, port } = await Effect.runPromise(Server.start(cluster, () => Effect.void))
+  const { pid, port } = await Effect.runPromise(Server.start(cluster, Effect.succeed))
   return {
-    url: Redacted.value(Cluster.urlOf(cluster, port, "postgres")),
+    url: Redacted.value(Cluster.ownerUrlOf(cluster, port, "postgres")),
     stop: async () => {
       await Effect.runPromise(Server.stop(pid))
       await rm(directory, { recursive: true, force: true })

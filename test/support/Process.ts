@@ -2,13 +2,13 @@
 import { Effect } from "effect"
 import * as ChildProcess from "node:child_process"
 import { readdirSync, readFileSync } from "node:fs"
-import { mkdtemp, realpath, rm } from "node:fs/promises"
+import { realpath, rm } from "node:fs/promises"
 import * as Net from "node:net"
-import * as Os from "node:os"
 import * as Path from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
 import { defer } from "./Finalizers.ts"
+import { openDirectory } from "./Postgres.ts"
 import { expectNoSecretOf } from "./Secrets.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
@@ -73,7 +73,7 @@ export const postmasterOf = (directory: string): number | undefined => {
 
 /** Creates a directory for one test; a PostgreSQL that runs in it is stopped before the directory is removed. */
 export const temporaryDirectory = async (): Promise<string> => {
-  const directory = await mkdtemp(Path.join(await realpath(Os.tmpdir()), "developer-api-faults-"))
+  const directory = await realpath(await openDirectory("developer-api-faults-"))
   directories.add(directory)
   defer(async () => {
     const pid = postmasterOf(directory)

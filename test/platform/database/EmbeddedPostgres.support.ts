@@ -3,18 +3,13 @@ import { PgConnection } from "@effect/sql-pg"
 import { Effect, Redacted, Schedule, type Scope } from "effect"
 import * as ChildProcess from "node:child_process"
 import * as Fs from "node:fs"
-import * as Os from "node:os"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../../src/platform/database/EmbeddedPostgres.ts"
 import * as Server from "../../../src/platform/database/EmbeddedPostgres/Server.ts"
+import { openDirectory } from "../../support/Postgres.ts"
 import { until } from "../../support/Waiting.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../../..")
-
-/** Returns whether every user can pass through a directory and its parents. */
-export const isOpen = (directory: string): boolean =>
-  (Fs.statSync(directory).mode & 0o001) !== 0 &&
-  (directory === Path.dirname(directory) || isOpen(Path.dirname(directory)))
 
 const flags = { fsync: "off" }
 
@@ -25,15 +20,13 @@ export interface Running {
   readonly url: string
 }
 
-/** A directory that other users cannot enter. At the end its servers are stopped, and it is removed. */
+/** A directory that every user may enter. At the end its server is stopped, and it is removed. */
 export const temporaryDirectory = Effect.acquireRelease(
-  Effect.sync(() => Fs.mkdtempSync(Path.join(Fs.realpathSync(Os.tmpdir()), "embedded-postgres-test-"))),
+  Effect.promise(async () => Fs.realpathSync(await openDirectory("embedded-postgres-test-"))),
   (directory) =>
     Effect.gen(function* () {
-      for (const data of [directory, Path.join(directory, "data")]) {
-        const lock = lockOf(data)
-        if (lock !== undefined) yield* Server.stop(lock.pid)
-      }
+      const lock = lockOf(directory)
+      if (lock !== undefined) yield* Server.stop(lock.pid)
       Fs.rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
     })
 )
@@ -46,12 +39,16 @@ export const lockOf = (directory: string): { readonly pid: number; readonly port
   return { pid: Number(lines[0]), port: Number(lines[3]) }
 }
 
-/** Uses the layer in this process. */
-export const using = <A, E>(directory: string, use: (running: Running) => Effect.Effect<A, E, Scope.Scope>) =>
+/** Uses the layer in this process, as a command does unless `usedBy` is given. */
+export const using = <A, E>(
+  directory: string,
+  use: (running: Running) => Effect.Effect<A, E, Scope.Scope>,
+  usedBy: "service" | "command" = "command"
+) =>
   Effect.gen(function* () {
     const { url } = yield* EmbeddedPostgres
     return yield* use(running(directory, Redacted.value(url)))
-  }).pipe(Effect.provide(EmbeddedPostgres.layer({ directory, flags }), { local: true }))
+  }).pipe(Effect.provide(EmbeddedPostgres.layer({ directory, flags, usedBy }), { local: true }))
 
 const running = (directory: string, url: string): Running => ({
   pid: lockOf(directory)?.pid ?? 0,
@@ -59,8 +56,11 @@ const running = (directory: string, url: string): Running => ({
   url
 })
 
-/** Uses the layer in another process until that is stopped; `ready` waits for its URL. */
-export const service = (directory: string, options?: { readonly from?: string; readonly as?: string }) =>
+/** Uses the layer in another process, as a service, until that is stopped; `ready` waits for its URL. */
+export const service = (
+  directory: string,
+  options?: { readonly from?: string; readonly as?: string; readonly usedBy?: "command" }
+) =>
   Effect.gen(function* () {
     const script = `
       import { NodeRuntime } from "@effect/platform-node"
@@ -69,7 +69,7 @@ export const service = (directory: string, options?: { readonly from?: string; r
       EmbeddedPostgres.pipe(
         Effect.andThen(({ url }) => Console.log("url=" + Redacted.value(url))),
         Effect.andThen(Effect.never),
-        Effect.provide(EmbeddedPostgres.layer(${JSON.stringify({ directory, flags })})),
+        Effect.provide(EmbeddedPostgres.layer(${JSON.stringify({ directory, flags, usedBy: options?.usedBy ?? "service" })})),
         NodeRuntime.runMain
       )`
     const node = [process.execPath, "--input-type=module", "--eval", script]
@@ -85,7 +85,7 @@ export const service = (directory: string, options?: { readonly from?: string; r
       const url = /url=(\S+)/.exec(output)?.[1]
       return url === undefined ? Effect.fail(`not ready: ${output}`) : Effect.succeed(running(directory, url))
     }).pipe(Effect.retry(Schedule.spaced("20 millis").pipe(Schedule.upTo({ duration: "60 seconds" }))))
-    return { child, ready }
+    return { child, ready, output: () => output }
   })
 
 const identity = (user: string) => [`--reuid=${user}`, `--regid=${user}`, "--clear-groups"]

