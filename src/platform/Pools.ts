@@ -160,10 +160,17 @@ export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
   return sizes
 }
 
+/**
+ * The size in bytes of a row that the driver reads, which PostgreSQL never exceeds: it fails the statement of a larger row. With the
+ * driver's default of 16 MiB, a larger row would close the connection, with the statements of other requests on it.
+ */
+const maxMessageSize = 2 ** 30
+
 /** Returns the driver's options for a pool that connects directly to PostgreSQL, not to a pooler. */
 export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgPoolConfig> => ({
   applicationName: pool.name,
   maxConnections: connections,
+  maxMessageSize,
   startupParameters: { ...relied, ...pool.session },
   ...(pool.pipelined === undefined ? {} : { multiplex: true, multiplexConcurrency: pool.pipelined })
 })
@@ -175,6 +182,7 @@ export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgP
 export const pooledOptions = (connections: number): Partial<PgClient.PgPoolConfig> => ({
   applicationName: "developer-api",
   maxConnections: connections,
+  maxMessageSize,
   idleTimeout: Duration.minutes(1),
   multiplex: true,
   multiplexConcurrency: 1

@@ -32,11 +32,13 @@ export const temporaryDirectory = Effect.acquireRelease(
 )
 
 /** Reads `postmaster.pid`; undefined if there is none. */
-export const lockOf = (directory: string): { readonly pid: number; readonly port: number } | undefined => {
+export const lockOf = (
+  directory: string
+): { readonly pid: number; readonly port: number; readonly sockets: string | undefined } | undefined => {
   const path = Path.join(directory, "postgres", "postmaster.pid")
   if (!Fs.existsSync(path)) return undefined
   const lines = Fs.readFileSync(path, "utf8").split("\n")
-  return { pid: Number(lines[0]), port: Number(lines[3]) }
+  return { pid: Number(lines[0]), port: Number(lines[3]), sockets: lines[4] }
 }
 
 /** Uses the layer in this process, as a command does unless `usedBy` is given. */

@@ -29,7 +29,7 @@ describe("the cluster of the embedded PostgreSQL", () => {
     const directory = yield* temporaryDirectory
     const settings = `
     select current_setting('server_encoding') as encoding, datcollate as collate,
-           current_setting('listen_addresses') as addresses, current_setting('unix_socket_directories') as sockets
+           current_setting('listen_addresses') as addresses
     from pg_database where datname = current_database()`
     yield* using(
       directory,
@@ -38,10 +38,10 @@ describe("the cluster of the embedded PostgreSQL", () => {
         const expected = {
           encoding: "UTF8",
           collate: "C",
-          addresses: "127.0.0.1",
-          sockets: ""
+          addresses: "127.0.0.1"
         }
         assert.deepStrictEqual(yield* query(url, settings), [expected])
+        assert.strictEqual(lockOf(directory)?.sockets, "")
         const refused = yield* Effect.flip(query(url.replace(/:[0-9a-f]{64}@/, ":wrong@"), "select 1"))
         assert.strictEqual(refused.reason._tag, "AuthenticationError")
         yield* query(url, "create table kept ()")

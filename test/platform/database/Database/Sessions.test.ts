@@ -71,4 +71,24 @@ layer(TestDatabase.layer)("a session of every pool", (it) => {
       assert.notInclude(values, "1ms")
     }
   })
+
+  it.effect(
+    "survives a row above the driver's default limit, so that the statements beside it are answered",
+    function* () {
+      for (const client of [clients.reads, clients.mutations, clients.operator]) {
+        const answers = Effect.gen(function* () {
+          const sql = yield* SqlClient.SqlClient
+          const large = Effect.map(
+            sql<{ readonly text: string }>`SELECT repeat('x', 17 << 20) AS text`,
+            ([row]) => row?.text.length
+          )
+          const beside = sql<{ readonly answer: number }>`SELECT 1 AS answer FROM pg_sleep(0.01)`
+          return yield* Effect.all([large, ...Array.from({ length: 40 }, () => beside)], { concurrency: "unbounded" })
+        })
+        const [length, ...others] = yield* Effect.provide(answers, Layer.provide(client, url))
+        assert.strictEqual(length, 17 << 20)
+        assert.lengthOf(others, 40)
+      }
+    }
+  )
 })
