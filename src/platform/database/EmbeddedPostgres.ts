@@ -132,7 +132,6 @@ const isSetUp = `exists (
  * needs it (contract §18).
  */
 const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: number, session: PgConnection.PgConnection) {
-  if (yield* isTrue(session, isSetUp)) return
   if (!(yield* isTrue(session, `exists (select from pg_roles where rolname = '${Cluster.name}')`))) {
     const password = Cluster.passwordOf(cluster)
     const role = `create role ${Cluster.name} login replication in role pg_create_subscription password '${password}'`
@@ -147,21 +146,24 @@ const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: numbe
 }, Effect.scoped)
 
 /**
- * Gives the role a database that earlier versions used as superuser, with all that they made in it. REASSIGN OWNED refuses to do
- * this, as the former owner also owns the catalog.
+ * Gives the role what belongs to the superuser: all that earlier versions made, and a restored dump. REASSIGN OWNED refuses to do
+ * this, as the superuser also owns the catalog.
  */
 const giveToRole = `
   do $$
-  declare item text;
+  declare
+    item text;
+    owner oid = '${Cluster.name}'::regrole;
   begin
     alter database ${Cluster.name} owner to ${Cluster.name};
     for item in
       select format('table %s', oid::regclass) from pg_class
-      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v')
-      union all select format('routine %s', oid::regprocedure) from pg_proc where pronamespace = 'public'::regnamespace
-      union all select format('publication %I', pubname) from pg_publication
+      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v') and relowner <> owner
+      union all select format('routine %s', oid::regprocedure) from pg_proc
+      where pronamespace = 'public'::regnamespace and proowner <> owner
+      union all select format('publication %I', pubname) from pg_publication where pubowner <> owner
       union all select format('subscription %I', subname) from pg_subscription
-      where subdbid = (select oid from pg_database where datname = current_database())
+      where subdbid = (select oid from pg_database where datname = current_database()) and subowner <> owner
     loop
       execute format('alter %s owner to ${Cluster.name}', item);
     end loop;
