@@ -38,7 +38,8 @@ export const startPostgres = async (flags: Readonly<Record<string, string>> = fa
   const remove = () => rm(directory, { recursive: true, force: true })
   try {
     const cluster = await Effect.runPromise(Cluster.open({ directory, flags }))
-    const { pid, port } = await Effect.runPromise(Server.start(cluster, Effect.succeed))
+    // Its port is chosen at random, and may be taken.
+    const { pid, port } = await Effect.runPromise(Effect.retry(Server.start(cluster, Effect.succeed), { times: 5 }))
     const stop = async () => {
       await Effect.runPromise(Server.stop(pid))
       await remove()
