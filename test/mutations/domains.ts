@@ -74,7 +74,6 @@ export const domains = [
     "> 2 * ${maxCandidates}::int"
   ),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
-  recipients(" AND NOT outcome.in_doubt", ""),
   mutating("crm/Clients/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
   mutating("crm/Deals/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${form.holds} THEN", "WHEN false THEN"),
   mutating("crm/Tickets.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),

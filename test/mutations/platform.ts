@@ -29,7 +29,6 @@ export const platform = [
   pages("if (bound <= maxBytes) return items", "return items"),
   pages("AND updated_at <= (SELECT ${after.until}::timestamptz)", "", "contract/UpdatedSince"),
   pages("AND updated_at >= (SELECT", "AND updated_at > (SELECT", "contract/Walk.filters"),
-  pages("return bytes > maxBytes && index > 0", "return bytes > maxBytes"),
   pages("6 * value.length + 3", "value.length"),
   mutating("platform/database/Instants.ts", "platform/database/Instants")(
     "BigInt(millis - postgresEpoch) * 1_000n",

@@ -56,7 +56,7 @@ export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
  */
 const ends: ReadonlyArray<readonly [Move, string]> = [
   ["accepted", "message.status = 'sent'"],
-  ["diverted", "message.status = 'failed' AND diverts AND NOT outcome.in_doubt"],
+  ["diverted", "message.status = 'failed' AND diverts"],
   ["refused", "message.status = 'failed'"],
   ["postponed", "next_at IS NOT NULL"],
   ["unclear", "message.status = 'unknown'"]
