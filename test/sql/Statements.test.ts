@@ -1,5 +1,6 @@
 /** Checks that `npm run sql` shows every statement. */
 import { assert, describe, it } from "vitest"
+import { workedOn } from "../support/Locks.ts"
 import { installedVersions } from "../support/Postgres.ts"
 import { checkout, runToEnd } from "../support/Process.ts"
 import { isContinuousIntegration } from "../support/Programs.ts"
@@ -114,6 +115,8 @@ const wrongIn = (stdout: string) => {
   const wrong = new Set([...stdout.matchAll(/^-- wrong plan \([^)]*\): (.*)$/gm)].map(([, fault = ""]) => fault))
   return [...wrong].filter((fault) => !varying.has(fault)).toSorted()
 }
+const isWorkedOn: ReadonlySet<string> = new Set(workedOn)
+
 const expected = Object.values(accepted).flat().toSorted()
 
 describe("npm run sql", () => {
@@ -136,6 +139,16 @@ describe("npm run sql", () => {
       takenBefore
     )
     assert.deepStrictEqual(wrongIn(stdout), expected)
+    // One test locks rows of each table that background work changes. It only adds entries to the audit.
+    const background = stdout.split(/^-- pool: /m).filter((text) => text.startsWith("developer-api workers\n"))
+    const changed = background.flatMap((text) =>
+      [...text.matchAll(/(?<!FOR )\b(?:UPDATE|DELETE FROM|INSERT INTO) "?([a-z_]+)/g)].map(([, table = ""]) => table)
+    )
+    assert.isAbove(changed.length, 20)
+    assert.deepStrictEqual(
+      [...new Set(changed)].filter((table) => !isWorkedOn.has(table)),
+      ["audit_entries"]
+    )
   })
 
   it("has the same plans on the versions of PostgreSQL that are installed, among them 15, the oldest", async ({

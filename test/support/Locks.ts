@@ -3,6 +3,28 @@ import { Deferred, Effect, Fiber } from "effect"
 import type { SqlClient } from "effect/sql"
 import { untilRows } from "./Waiting.ts"
 
+/** The tables whose rows background work reads with a lock or changes. `Statements.test.ts` compares it with the statements. */
+export const workedOn = [
+  "projects",
+  "channels",
+  "clients",
+  "client_addresses",
+  "conversations",
+  "templates",
+  "messages",
+  "campaigns",
+  "audiences",
+  "campaign_recipients",
+  "idempotency_keys",
+  "deliveries",
+  "endpoint_health",
+  "webhooks",
+  "webhook_secrets",
+  "events",
+  "replays",
+  "attempt_minutes"
+] as const
+
 /** Runs an effect in a transaction that stays open until `release`. */
 export const holding = Effect.fnUntraced(function* <A, E, R>(sql: SqlClient.SqlClient, lock: Effect.Effect<A, E, R>) {
   const [held, released] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
