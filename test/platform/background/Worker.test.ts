@@ -1,11 +1,13 @@
 /** Workers, and the leases of dead ones, on PostgreSQL. */
 import { assert, layer } from "../../support/Vitest.ts"
-import { Effect, Layer, Logger, Scope } from "effect"
+import { ConfigProvider, Effect, Layer, Logger, Redacted, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
 import { listWorkers, Worker } from "../../../src/platform/background/Worker.ts"
 import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
-import { TestDatabase } from "../../support/TestDatabase.ts"
+import { Settings } from "../../../src/platform/Settings.ts"
+import { makeDatabase, TestDatabase } from "../../support/TestDatabase.ts"
+import { secretKey } from "../../support/TestServer.ts"
 import { untilRows } from "../../support/Waiting.ts"
 import { hostname } from "node:os"
 import manifest from "../../../package.json" with { type: "json" }
@@ -174,6 +176,30 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     assert.isFalse(yield* considersDead(self, 42n))
     yield* Effect.orDie(sql`ALTER DATABASE ${name} CONNECTION LIMIT -1`)
     yield* untilRows(Effect.sync(self.leaseId), (id) => id === self.id)
+  })
+
+  it.effect("leases nothing while it claims from another database than the one that has its lock", function* () {
+    const { url } = yield* TestDatabase
+    const urls = {
+      DATABASE_URL: Redacted.value(yield* makeDatabase()),
+      DATABASE_DIRECT_URL: Redacted.value(url)
+    }
+    const environment = { ...urls, SECRET_KEY: secretKey, REDIS_URL: "redis://127.0.0.1:1" }
+    const layer = Worker.layer("worker").pipe(
+      Layer.provideMerge(Supervisor.layer),
+      Layer.provide(DatabaseUrl.layer),
+      Layer.provide(Settings.layer),
+      Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown(environment))),
+      Layer.provide(quiet)
+    )
+    const self = yield* Effect.provideContext(
+      Worker,
+      yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
+    )
+    // It has its lock, and takes it again and again.
+    yield* untilRows(backends(self), (rows) => rows.length > 0)
+    assert.isNull(self.leaseId())
+    assert.isFalse(yield* considersDead(self, 42n))
   })
 
   it.effect("has a lock that conflicts with no lock of a project", function* () {
