@@ -19,6 +19,13 @@ const duration = Metric.histogram("db_client_operation_duration_seconds", {
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
+/** The answer of a server without TLS to a request for it, which comes before the session. */
+const refusesTls = (chunk: Buffer) => chunk.length === 1 && chunk[0] === 0x4e
+
+/**
+ * A connection counts once the server has answered. A request to cancel a statement has a connection of its own, which is no session
+ * and, without TLS, gets no answer.
+ */
 export const countConnections = Effect.fnUntraced(function* (pool: string, max: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
@@ -26,8 +33,18 @@ export const countConnections = Effect.fnUntraced(function* (pool: string, max: 
   const open = Metric.withAttributes(connections, attributes)
   yield* Metric.update(Metric.withAttributes(maxConnections, attributes), max)
   return (connection: Socket) => {
-    open.modifyUnsafe(1, context)
-    return connection.once("close", () => open.modifyUnsafe(-1, context))
+    const count = (chunk: Buffer) => {
+      if (refusesTls(chunk)) return
+      connection.off("data", count)
+      open.modifyUnsafe(1, context)
+      let isOpen = true
+      const end = () => {
+        if (isOpen) open.modifyUnsafe(-1, context)
+        isOpen = false
+      }
+      connection.once("finish", end).once("close", end)
+    }
+    return connection.on("data", count)
   }
 })
 
