@@ -25,7 +25,11 @@ const lockedResults = mutating(
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
 const replaying = mutating("integrations/deliveries/Replays/Step.ts", "integrations/deliveries/Replays")
 
+const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliveryMetrics")
+
 export const engine = [
+  due("greatest(due, parked_until, resting_until)", "due"),
+  due("ORDER BY ${sql.literal(isBehind)} DESC, due", "ORDER BY due"),
   slots("factor * free[pool] - count", "factor * free[pool]"),
   slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),

@@ -46,6 +46,15 @@ export const platform = [
   ),
   mutating("platform/Pools.ts", "faults/Pooler")('"search_path", ', ""),
   mutating("platform/Pools.ts", "platform/database/Database/Sessions")('statement_timeout: "0"', ""),
+  mutating("server/Health.ts", "server/Health")("Effect.fail(unavailable())", "Effect.void"),
+  mutating("platform/background/Worker.ts", "platform/background/Worker")(
+    "Effect.andThen(heartbeat(client), heartbeat(claims))",
+    "heartbeat(client)"
+  ),
+  mutating("platform/database/Database/Metrics.ts", "platform/database/Database/Connections")(
+    "if (refusesTls(chunk)) return",
+    ""
+  ),
   mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),

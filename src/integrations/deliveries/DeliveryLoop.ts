@@ -158,7 +158,9 @@ const make = Effect.gen(function* () {
       return attempt(parts, lease, lease.startedAt).pipe(
         // A defect counts as a failed attempt of this delivery, and does not stop the other deliveries of the fiber.
         Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
-        Effect.tap((outcome) => (isUnsent(outcome) ? Effect.sleep(exhaustedFor) : Effect.void)),
+        Effect.tap((outcome) =>
+          isUnsent(outcome) ? Effect.andThen(Metrics.countHostExhausted, Effect.sleep(exhaustedFor)) : Effect.void
+        ),
         Effect.flatMap((outcome) => {
           const next = endAttempt(lease, outcome)
           return next === undefined ? Effect.void : deliver(next)

@@ -40,6 +40,12 @@ const disabled = Metric.counter("webhook_disabled_total", {
   incremental: true
 })
 
+const hostExhausted = Metric.counter("webhook_host_exhausted_total", {
+  description:
+    "Deliveries that were returned unsent, because this host had no means for a connection: files, ports or memory",
+  incremental: true
+})
+
 const outcomes = [
   "succeeded",
   "failed",
@@ -53,8 +59,13 @@ const outcomes = [
 export const layer = Layer.effectDiscard(
   atZero([
     ...outcomes.map((outcome) => Metric.withAttributes(deliveries, { outcome })),
-    ...(["gone", "failing"] as const).map((reason) => Metric.withAttributes(disabled, { reason }))
+    ...(["gone", "failing"] as const).map((reason) => Metric.withAttributes(disabled, { reason })),
+    hostExhausted
   ])
+)
+
+export const countHostExhausted = Effect.flatMap(MetricsEnabled, (measured) =>
+  measured ? Metric.update(hostExhausted, 1) : Effect.void
 )
 
 export const countDisabled = (reason: "gone" | "failing") =>

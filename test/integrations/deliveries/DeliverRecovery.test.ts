@@ -1,10 +1,11 @@
 /** A delivery loop that misses notices, or can't record or sign: it recovers, and delays no other webhook (contract §10). */
 import { assert, describe, it, layer } from "../../support/Vitest.ts"
-import { Context, Effect, Layer, Redacted, References } from "effect"
+import { Context, Effect, Layer, Metric, Redacted, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
+import { MetricsEnabled } from "../../../src/platform/telemetry/MetricsEnabled.ts"
 import { answered } from "../../support/Claims.ts"
 import { holding } from "../../support/Locks.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
@@ -152,7 +153,7 @@ it.live("a defect in recording results leaves their leases to the database, so t
   }).pipe(Effect.provideService(References.MinimumLogLevel, "None"), Effect.scoped)
 )
 
-it.live("a delivery for which this host has no connection is tried again, and nothing is counted", function* () {
+it.live("a delivery for which this host has no connection is tried again, and only that is counted", function* () {
   const server = yield* serve({}, "api")
   const project = yield* open(server)
   yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
@@ -171,7 +172,16 @@ it.live("a delivery for which this host has no connection is tried again, and no
       )
     ),
     Effect.tap((rows) => Effect.sync(() => assert.deepStrictEqual(rows, [{ attempts: 1, log: 1 }]))),
-    Effect.scoped
+    Effect.andThen(Metric.snapshot),
+    Effect.tap((all) =>
+      Effect.sync(() => {
+        const counted = all.find(({ id }) => id === "webhook_host_exhausted_total")
+        assert.strictEqual(counted?.type === "Counter" ? Number(counted.state.count) : undefined, 2)
+      })
+    ),
+    Effect.scoped,
+    Effect.provideService(MetricsEnabled, true),
+    Effect.provideService(Metric.MetricRegistry, new Map())
   )
   const [health] = yield* Effect.orDie(project.sql`SELECT failures FROM endpoint_health WHERE failures > 0`)
   assert.isUndefined(health)
