@@ -187,7 +187,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     const environment = { ...urls, SECRET_KEY: secretKey, REDIS_URL: "redis://127.0.0.1:1" }
     const layer = Worker.layer("worker").pipe(
       Layer.provideMerge(Supervisor.layer),
-      Layer.provide(DatabaseUrl.layer),
+      Layer.provide(DatabaseUrl.layer("service")),
       Layer.provide(Settings.layer),
       Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown(environment))),
       Layer.provide(quiet)
