@@ -40,18 +40,6 @@ describe("the tour of the README", () => {
     assert.strictEqual((await fetch(link)).status, 200)
   })
 
-  it("runs when all of it is pasted at once", async () => {
-    const { env, exported } = await startFirst()
-    const receiver = String(await freePort())
-    const all = [exported, ...tour.map(({ pasted }) => pasted)].join("\n").replaceAll("8080", receiver)
-    const printed = await openShell(env)(all)
-    const expected = tour.flatMap(({ answer = "" }) => stable(answer).split("\n"))
-    await eventually(() => {
-      const lines = stable(printed()).replaceAll(receiver, "8080").split("\n")
-      for (const line of expected) assert.include(lines, line, printed())
-    })
-  })
-
   it("has the signing secret whenever its subscription is pasted", async () => {
     const { env, exported } = await startFirst()
     const paste = openShell(env)

@@ -86,6 +86,9 @@ describe("a command with DATABASE_URL", () => {
     const refused = failure(1, "The database can't be used: connect ECONNREFUSED 127.0.0.1:9")
     assert.deepStrictEqual(yield* run(list, closed), refused)
     assert.deepStrictEqual(yield* run(["migrate", "--json"], closed), refused)
+    for (const role of ["all", "worker"]) {
+      assert.deepStrictEqual(yield* run(["serve", "--role", role], closed), refused)
+    }
     assert.deepStrictEqual(
       yield* run(list, wrongPassword),
       failure(1, `The database can't be used: password authentication failed for user "${new URL(href).username}"`)

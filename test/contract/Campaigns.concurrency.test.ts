@@ -2,10 +2,9 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { exclusions } from "../../src/api/campaigns/Audience.ts"
-import { codeOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import type { Answer } from "../support/ContractHttp.ts"
+import { codeOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+import { everybody, open } from "./Campaigns.support.ts"
 import { atOnce } from "./Clients.support.ts"
 
 const freezing = { operation: "freeze_audience", filter: everybody }
@@ -17,8 +16,6 @@ const thousand = Array.from({ length: 1_000 }, (_, index) => ({
   marketingConsent: true,
   addresses: [{ channelId: "chat", address: `${Math.floor(index / 2)}` }]
 }))
-
-const succeeded = (answers: ReadonlyArray<Answer>) => answers.filter(({ status }) => status === 200)
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign under concurrent commands", (it) => {
   it.effect("keeps one audience of several freezes, and none when the campaign is deleted", function* () {
@@ -43,42 +40,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
       }
       assert.strictEqual(yield* kept, 1 - deleted)
     }
-  })
-
-  it.effect("is ready only after a freeze has ended", function* () {
-    for (let round = 0; round < 5; round++) {
-      const { command, done, read } = yield* open({ clients: thousand })
-      yield* done("spring", { operation: "set_primary_route", ...route })
-      const schedule = { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 1 }
-      const answers = yield* atOnce(10, (index) => command("spring", index < 2 ? freezing : schedule))
-      for (const answer of answers.slice(2)) {
-        if (answer.status === 200) continue
-        assert.deepStrictEqual(problemOf(answer, 409, "campaign_not_ready").missing, ["audience"])
-      }
-      for (const answer of answers.slice(0, 2)) {
-        if (answer.status !== 200) problemOf(answer, 409, "campaign_state_conflict")
-      }
-      const changed = succeeded(answers).filter((answer) => receiptOf(answer, 200).changed).length
-      assert.strictEqual((yield* read("spring")).version, 2 + changed)
-    }
-  })
-
-  it.effect("raises its version once for each change of 40 commands", function* () {
-    const { command, read } = yield* open()
-    const bodies = [
-      { operation: "set_fallback_route", ...route },
-      { operation: "set_fallback_route", ...otherRoute },
-      { operation: "remove_fallback_route" },
-      { operation: "bind_sender", channelId: "chat" },
-      { operation: "bind_sender", channelId: "backup" },
-      freezing
-    ]
-    const receipts = (yield* atOnce(40, (index) => command("spring", bodies[index % bodies.length]))).map((answer) =>
-      receiptOf(answer, 200)
-    )
-    const changed = receipts.filter(({ changed }) => changed)
-    assert.strictEqual(new Set(changed.map(({ version }) => version)).size, changed.length)
-    assert.strictEqual((yield* read("spring")).version, 1 + changed.length)
   })
 
   it.effect("is frozen either before or after a project file", function* () {

@@ -4,10 +4,10 @@ import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilLive } from "../support/Waiting.ts"
-import { messageReceiptOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { messageReceiptOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
-import { callsOf, type Conversation, open } from "./Messages.support.ts"
+import { type Conversation, open } from "./Messages.support.ts"
 
 /** Waits in real time, for work that needs no time of the test clock. */
 const settle = TestClock.withLive(Effect.sleep("200 millis"))
@@ -67,28 +67,6 @@ layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
       })
     )
   }
-
-  it.effect("delays equal sends equally, and all get the same answer", function* () {
-    const server = yield* TestServer
-    const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
-    for (const to of ["http", "telegram"] as const) {
-      const { first, key, provider, seeded, send } = yield* sending(to)
-      const equal = [send(to, key), send(to, key), callsOf(replica, seeded).send(to, key)]
-      const waiting = yield* Effect.forEach(equal, (send) => Effect.forkChild(send))
-      yield* settle
-      yield* pass(9)
-      for (const fiber of [first, ...waiting]) assert.isUndefined(fiber.pollUnsafe())
-      // The outcome is recorded before the request gives up, 2 s later.
-      yield* pass(1)
-      const { messageId, replayed } = unknownOf(yield* Fiber.join(first))
-      assert.isFalse(replayed)
-      yield* pass(1)
-      for (const fiber of waiting) {
-        assert.deepStrictEqual(sendOf(yield* Fiber.join(fiber)), { kind: "unknown", messageId, replayed: true })
-      }
-      assert.strictEqual(provider.hits.length, 1)
-    }
-  })
 })
 
 layer(TestServer.layer({}, "api"))("a message whose process died during the call", (it) => {

@@ -46,10 +46,4 @@ describe("the connections of a service", () => {
     const service = await start("all", { DATABASE_MAX_CONNECTIONS: String(leastConnections) })
     assert.isAtMost(await mostConnections([service]), leastConnections)
   })
-
-  it("of two replicas and a worker are at most 60, so that max_connections = 100 has room for them", async () => {
-    const services = await Promise.all([start("all"), start("all")])
-    await start("worker")
-    assert.isAtMost(await mostConnections(services), 60)
-  })
 })

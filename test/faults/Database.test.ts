@@ -2,17 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, beforeEach, describe, it } from "vitest"
-import {
-  freePort,
-  inGoodOrder,
-  kill,
-  launchService,
-  postmasterOf,
-  type Service,
-  startService,
-  temporaryDirectory
-} from "../support/Process.ts"
-import { assertMatches } from "../support/Matches.ts"
+import { inGoodOrder, kill, postmasterOf, type Service, startService, temporaryDirectory } from "../support/Process.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
@@ -30,13 +20,6 @@ const startOn = async (url: string) => {
 
 /** Recovers in each test; a test that shuts a service down starts one of its own. */
 const service = await startOn(cluster.url)
-
-/** Returns the URL of the database at another port. */
-const through = (port: number) => {
-  const url = new URL(cluster.url)
-  url.port = String(port)
-  return url.href
-}
 
 const expectUnavailable = async (service: Service) => {
   const answers = await Promise.all([
@@ -256,30 +239,4 @@ it("the embedded PostgreSQL is restarted by the service when it is killed", asyn
   assert.strictEqual(await countOf(service, key, "Durable"), 1)
   assert.deepStrictEqual(await service.stop(), inGoodOrder)
   assert.isUndefined(postmasterOf(directory))
-})
-
-describe("a service with an unusable DATABASE_URL", () => {
-  const refused = async (url: string) => {
-    const running = launchService({ env: serviceEnv(url) })
-    const { code } = await running.exited
-    return { code, stdout: running.stdout(), stderr: running.stderr() }
-  }
-  const oneClearLine = /^[^\n]*(database|postgres)[^\n]*\n$/i
-
-  it("fails to start with one line", async () => {
-    const [closed, unknown, password, name, silent] = await Promise.all([
-      refused(through(await freePort())),
-      refused("postgres://u:p@nowhere.invalid/x"),
-      refused(cluster.url.replace(/:[^:@]+@/, ":wrong-password@")),
-      refused(cluster.url.replace(/\/\w+$/, "/no_such_database")),
-      openProxy(cluster.url).then((proxy) => {
-        proxy.hang()
-        return refused(proxy.url)
-      })
-    ])
-    for (const { code, stderr, stdout } of [closed, unknown, password, name, silent]) {
-      assertMatches({ code, stdout, stderr }, { code: 1, stdout: "", stderr: oneClearLine })
-      assert.notMatch(stderr, /wrong-password|^\s+at /m)
-    }
-  })
 })

@@ -179,26 +179,6 @@ describe("a message worker that shuts down", () => {
   })
 })
 
-it("several message workers make each retry once", async () => {
-  const scene = await openScene(databaseUrl)
-  const all = await postponed(scene, "several", 20)
-  scene.provider.answerWith((call) => void setTimeout(call.accept, 100))
-  await scene.query(`UPDATE messages SET available_at = now() + interval '1 hour' WHERE project_id = '${scene.id}'`)
-  const workers = await Promise.all([1, 2, 3].map(() => start(databaseUrl, "worker")))
-  await slowClaims(scene, 0.02)
-  await scene.endPauses()
-  await eventually(async () => {
-    for (const state of await statesOf(scene, all)) assertMatches(state, { status: "sent" })
-  })
-  assert.deepStrictEqual(
-    all.map((each) => scene.entry(each).calls),
-    all.map(() => 2)
-  )
-  for (const worker of workers) assert.deepStrictEqual(await worker.stop(), inGoodOrder)
-  for (const each of all) assert.strictEqual(await scene.ask(api, each), sent)
-  assert.lengthOf(scene.provider.calls, 2 * all.length)
-})
-
 /** Its lease lasts 65 s, longer than the test waits. */
 it("a message worker that is killed loses no message, which another takes over without a second send", async () => {
   const scene = await openScene(databaseUrl)

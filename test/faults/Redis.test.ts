@@ -151,18 +151,6 @@ describe.each(losses)("a service whose Redis %s", (_, lose, restore) => {
 describe("a service", () => {
   requires("redis")
 
-  it("recovers after its connections to a Redis that hangs have been given up", async () => {
-    const { one, redis, two } = pair
-    const token = await project(databaseUrl, plenty)
-    redis.signal("SIGSTOP")
-    // Longer than every timeout of a client.
-    await sleep(7_000)
-    await expectUnavailable(one, token)
-    redis.signal("SIGCONT")
-    await recovers(one, token)
-    await recovers(two, token)
-  })
-
   it("answers only 503 to a stream of requests during a restart of Redis", async () => {
     const { one, redis, two } = pair
     const token = await project(databaseUrl, limits(300, 1))

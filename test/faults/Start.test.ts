@@ -105,12 +105,6 @@ it("a start with a DATABASE_URL prints no token, and the service holds at most 1
 })
 
 describe("a start with settings", () => {
-  it("that are faulty prints a line for each of them, and starts nothing", async () => {
-    const { code, lines, stdout } = await fail({ DATABASE_URL: databaseUrl, LOG_LEVEL: "loud" })
-    assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
-    assert.deepStrictEqual(lines.map((line) => line.split(" ")[0]).sort(), ["LOG_LEVEL", "SECRET_KEY"])
-  })
-
   it("with a port in use fails with one line", async () => {
     const port = await freePort()
     const listener = createServer().listen(port, "127.0.0.1")
@@ -132,12 +126,6 @@ describe("a start with settings", () => {
     const { stdout } = await runToEnd("ls", [`${directory}/postgres`])
     assert.include(stdout, "PG_VERSION")
     assert.notInclude(stdout, "postmaster.pid")
-  })
-
-  it("with an unknown role is wrong usage", async () => {
-    const { code, lines, stdout } = await fail(serviceEnv(databaseUrl), "--role", "boss")
-    assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
-    assertMatches(lines, [/--role/])
   })
 
   it("with MIGRATE_ON_START=false does not migrate", async () => {
