@@ -37,53 +37,36 @@ export const olderEnded = Effect.fnUntraced(function* (sql: Sql) {
 type Calls = "claimed" | "all"
 
 /**
- * Counts the attempts of deliveries and messages whose lease has not ended. The lease of a dead process ends, and the target
+ * Waits for the attempts of deliveries and messages whose lease has not ended. The lease of a dead process ends, and the target
  * then takes its attempts over. `claimed` leaves out messages without a worker id. Such a message is sent by a request, or by a
  * worker without its liveness lock (`platform/background/Worker.ts`).
  */
-const inFlight = ({ projectId, source }: Sides, calls: Calls) =>
-  Effect.map(
-    source<{ readonly count: number }>`
-      SELECT ((
-          SELECT count(*) FROM endpoint_health JOIN deliveries USING (project_id, installation_id)
-          WHERE project_id = ${projectId} AND in_flight > 0 AND finished_at IS NULL AND status = 'delivering'
-            AND leased_until > now()
-        ) + (
-          SELECT count(*) FROM messages
-          WHERE project_id = ${projectId} AND attempting AND available_at > now() AND available_at IS NOT NULL
-            AND (worker_id IS NOT NULL OR ${calls === "all"})
-        ))::int AS count`,
-    ([row]) => row?.count ?? 0
-  )
+const nothingInFlight = ({ projectId, source }: Sides, calls: Calls) => {
+  const inFlight = source<{ readonly count: number }>`
+    SELECT count(*)::int AS count FROM (
+      SELECT FROM endpoint_health JOIN deliveries USING (project_id, installation_id)
+      WHERE project_id = ${projectId} AND in_flight > 0 AND finished_at IS NULL AND status = 'delivering'
+        AND leased_until > now()
+      UNION ALL
+      SELECT FROM messages
+      WHERE project_id = ${projectId} AND attempting AND available_at > now() AND available_at IS NOT NULL
+        AND (worker_id IS NOT NULL OR ${calls === "all"})
+    ) calls`
+  return Effect.repeat(Effect.delay(inFlight, pollEvery), { until: ([row]) => row?.count === 0 })
+}
 
-const nothingInFlight = (sides: Sides, calls: Calls) =>
-  Effect.repeat(Effect.delay(inFlight(sides, calls), pollEvery), { until: (count) => count === 0 })
-
-/** Ends a wait after `duration`. The failure names what was waited for. */
+/** Ends a wait after `duration`. What was waited for is in `deliveries`, `messages` and `pg_stat_activity` of the source. */
 export const limited =
-  (sides: Sides, calls: Calls, duration: Duration.Duration, ended: string) =>
+  (duration: Duration.Duration, ended: string) =>
   <A, E, R>(wait: Effect.Effect<A, E, R>) =>
     Effect.timeoutOrElse(wait, {
       duration,
       orElse: () =>
-        Effect.flatMap(waitedFor(sides, calls), (causes) =>
-          refused(`${ended} after ${Duration.format(duration)}: ${causes}. The project works on as before: run again`)
+        refused(
+          `${ended} after ${Duration.format(duration)}: calls are in flight, transactions are open, or the target is not level`,
+          "The project works on as before: run again"
         )
     })
-
-const waitedFor = Effect.fnUntraced(function* (sides: Sides, calls: Calls) {
-  const count = yield* inFlight(sides, calls)
-  const open = yield* sides.source<{ readonly pid: number }>`
-    SELECT pid FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL ORDER BY xact_start`
-  const causes = [
-    ...(count === 0 ? [] : [`${count} calls are in flight`]),
-    ...(open.length === 0
-      ? []
-      : [`transactions are open at the source, which end or are ended (pid ${open.map(({ pid }) => pid).join(", ")})`])
-  ]
-  return causes.length === 0 ? "the target was not level with the source" : causes.join(", ")
-})
 
 /**
  * Maximum duration of `rest`. Meanwhile the project's webhooks, retries and campaigns pause. Leases of the usual length end
@@ -101,7 +84,7 @@ export const rest = (sides: Sides) =>
     yield* olderEnded(sides.source)
     yield* nothingInFlight(sides, "claimed")
     yield* olderEnded(sides.source)
-  }).pipe(limited(sides, "claimed", longestRest, "The rest was ended"))
+  }).pipe(limited(longestRest, "The rest was ended"))
 
 /**
  * Waits for the mutations in flight and refuses later ones. Then waits for the calls of workers and requests, and for earlier

@@ -12,10 +12,9 @@
  * Each step can be repeated, so a run continues where the last run stopped. The rest and the fence last only as
  * long as the run's database session. If the run dies, the project works as before. The next run rests and fences it again.
  */
-import { Clock, Duration, Effect } from "effect"
+import { Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { recordAction, Operator } from "../platform/operators/Audit.ts"
 import { isClosed, type State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
@@ -117,7 +116,7 @@ const fenceAndVerify = (sides: Sides, report: Report) =>
     yield* fence(sides)
     yield* report("verify", "comparing every table")
     return yield* verify(sides)
-  }).pipe(limited(sides, "all", longestFence, "The fence was lifted"))
+  }).pipe(limited(longestFence, "The fence was lifted"))
 
 const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, report: Report) {
   const { source } = sides
@@ -138,16 +137,12 @@ const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, rep
   yield* Replication.make(sides).pipe(
     Effect.tapError((error) => (state === null && !isLost(error) ? Effect.ignore(undo(sides)) : Effect.void))
   )
-  const clock = yield* Clock.Clock
-  const begun = monotonicMillis(clock)
   while (true) {
-    const { behind, copied, rows, tables } = yield* Replication.progress(sides)
+    const { behind, copied, tables } = yield* Replication.progress(sides)
     if (copied === tables && behind < closeBehind) break
-    const seconds = (monotonicMillis(clock) - begun) / 1_000
-    const left = copied === 0 ? "" : `, about ${Math.ceil((seconds / copied) * (tables - copied))} s left`
     yield* copied === tables
       ? report("catch up", `${Math.ceil(behind / 1_000_000)} MB behind`)
-      : report("copy", `${copied} of ${tables} tables${rows === 0 ? "" : ` and ${rows} rows of the next`}${left}`)
+      : report("copy", `${copied} of ${tables} tables`)
     yield* Effect.sleep(Duration.millis(200))
   }
   yield* report("catch up", "waiting until the target has every change")

@@ -77,8 +77,6 @@ export const resume = Effect.fnUntraced(function* (sides: Sides) {
 export interface Progress {
   readonly tables: number
   readonly copied: number
-  /** Number of rows copied so far, in the tables whose copy has not ended. */
-  readonly rows: number
   /** Bytes of the source's log that the target has not confirmed yet. */
   readonly behind: number
 }
@@ -89,9 +87,7 @@ export interface Progress {
  */
 export const progress = Effect.fnUntraced(function* ({ name, source, target }: Sides) {
   const [there] = yield* target<Omit<Progress, "behind"> & { readonly enabled: boolean }>`
-    SELECT subenabled AS enabled, count(*)::int AS tables, count(*) FILTER (WHERE srsubstate = 'r')::int AS copied,
-      (SELECT coalesce(sum(tuples_processed), 0)::int FROM pg_stat_progress_copy
-       WHERE datname = current_database() AND type = 'CALLBACK') AS rows
+    SELECT subenabled AS enabled, count(*)::int AS tables, count(*) FILTER (WHERE srsubstate = 'r')::int AS copied
     FROM pg_subscription JOIN pg_subscription_rel ON srsubid = oid WHERE subname = ${name} GROUP BY oid, subenabled`
   if (there?.enabled !== true) {
     return yield* new Lost({

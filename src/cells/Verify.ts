@@ -53,10 +53,9 @@ const attempts = 5
 /** Waits until the target has all changes, and fails unless both sides are equal. Returns the number of rows. */
 export const verify = Effect.fnUntraced(function* (sides: Sides) {
   const { projectId, source, target } = sides
-  const names = (yield* tablesOf(source)).map(({ name }) => name)
-  let tables: ReadonlyArray<Columns> = yield* columnsOf(source, names)
-  let rows = 0
-  let faults: ReadonlyArray<string> = []
+  const all = (yield* tablesOf(source)).map(({ name }) => name)
+  let tables: ReadonlyArray<Columns> = yield* columnsOf(source, all)
+  let rows: number | undefined
   for (let attempt = 1; attempt <= attempts; attempt++) {
     yield* drained(sides)
     yield* Effect.all([formats(source), formats(target)])
@@ -64,18 +63,13 @@ export const verify = Effect.fnUntraced(function* (sides: Sides) {
       [sumsOf(source, projectId, tables), sumsOf(target, projectId, tables)] as const,
       { concurrency: 2 }
     )
+    rows ??= here.reduce((all, { rows }) => all + rows, 0)
     const other = new Map(there.map((sum) => [sum.name, sum]))
     const differ = here.filter(({ name, rows, sum }) => other.get(name)?.rows !== rows || other.get(name)?.sum !== sum)
-    rows = Math.max(
-      rows,
-      here.reduce((all, { rows }) => all + rows, 0)
-    )
-    if (differ.length === 0) return rows
-    faults = differ.map(
-      ({ name, rows }) => `${name} differs: ${rows} rows at the source, ${other.get(name)?.rows ?? 0} at the target`
-    )
     tables = tables.filter(({ name }) => differ.some((sum) => sum.name === name))
+    if (tables.length === 0) return rows
     yield* Effect.sleep(Duration.millis(100))
   }
-  return yield* refused(...faults, "The target differs from the source. Run with --abort, then begin again")
+  const names = tables.map(({ name }) => name)
+  return yield* refused(`The target differs from the source in ${names.join(", ")}: run with --abort, then begin again`)
 })

@@ -66,12 +66,9 @@ const sending = Effect.fnUntraced(function* (projectId: string, workerId: string
 })
 
 /** Runs an effect while a transaction is open that has written something. */
-const openTransaction = <A, E>(during: (pid: number) => Effect.Effect<A, E>) =>
+const openTransaction = <A, E>(during: Effect.Effect<A, E>) =>
   Effect.flatMap(SqlClient.SqlClient, (sql) =>
-    sql<{ readonly pid: number }>`SELECT pg_backend_pid() AS pid, pg_current_xact_id()::text AS xid`.pipe(
-      Effect.flatMap(([{ pid } = assert.fail()]) => during(pid)),
-      sql.withTransaction
-    )
+    sql`SELECT pg_current_xact_id()::text AS xid`.pipe(Effect.andThen(during), sql.withTransaction)
   )
 
 layer(TestDatabase.layer)("a project at rest", (it) => {
@@ -90,7 +87,7 @@ layer(TestDatabase.layer)("a project at rest", (it) => {
       const { message } = yield* Effect.flip(ended(rest(sides)))
       assert.strictEqual(
         message,
-        "The rest was ended after 2m: 1 calls are in flight. The project works on as before: run again"
+        "The rest was ended after 2m: calls are in flight, transactions are open, or the target is not level\nThe project works on as before: run again"
       )
       // The session of the mover ends with its run.
       yield* sides.source`SELECT pg_advisory_unlock_all()`
@@ -98,32 +95,27 @@ layer(TestDatabase.layer)("a project at rest", (it) => {
     })
   )
 
-  it.effect(
-    "works on as before when an older transaction does not end within two minutes, whose process is named",
-    () =>
-      Effect.gen(function* () {
-        const sides = yield* mover("held-up")
-        yield* openTransaction((pid) =>
-          Effect.gen(function* () {
-            const { message } = yield* Effect.flip(ended(rest(sides)))
-            assert.match(message, new RegExp(`^The rest was ended after 2m: transactions are open .* \\(pid ${pid}\\)`))
-          })
-        )
-      })
+  it.effect("works on as before when an older transaction does not end within two minutes", () =>
+    Effect.gen(function* () {
+      const sides = yield* mover("held-up")
+      yield* openTransaction(
+        Effect.gen(function* () {
+          const { message } = yield* Effect.flip(ended(rest(sides)))
+          assert.match(message, /^The rest was ended after 2m: /)
+        })
+      )
+    })
   )
 
   it.effect("is not switched while an older transaction is open, as then neither side would answer until it ends", () =>
     Effect.gen(function* () {
       const sides = yield* mover("fenced")
       yield* ended(rest(sides), "50 millis")
-      yield* openTransaction((pid) =>
+      yield* openTransaction(
         Effect.gen(function* () {
-          const fenced = fence(sides).pipe(limited(sides, "all", Duration.seconds(45), "The fence was lifted"))
+          const fenced = fence(sides).pipe(limited(Duration.seconds(45), "The fence was lifted"))
           const { message } = yield* Effect.flip(ended(fenced))
-          assert.match(
-            message,
-            new RegExp(`^The fence was lifted after 45s: transactions are open .* \\(pid ${pid}\\)`)
-          )
+          assert.match(message, /^The fence was lifted after 45s: /)
         })
       )
     })

@@ -54,7 +54,7 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     await target.query(`UPDATE clients SET display_name = 'Other' WHERE project_id = '${id}' AND id = 'cli_Ada'`)
     const stopped = await move(source, target, id)
     assert.strictEqual(stopped.status, 1)
-    assert.include(stopped.stderr, "clients differs: 204 rows at the source, 204 at the target")
+    assert.include(stopped.stderr, "The target differs from the source in clients: ")
     await loseSubscription(target)
     assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
     assert.deepStrictEqual(await target.traces(id), { rows: [], made: [] })

@@ -124,7 +124,7 @@ export const engine = [
     "Effect.sync(() => queues.name(named))",
     "Effect.void"
   ),
-  mutating("cells/Fence.ts", "faults/Move.ends")("until: (count) => count === 0", "until: () => true"),
+  mutating("cells/Fence.ts", "faults/Move.ends")("until: ([row]) => row?.count === 0", "until: () => true"),
   mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
