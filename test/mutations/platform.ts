@@ -8,6 +8,7 @@ const bearer = mutating("platform/requests/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("platform/requests/auth/Credentials.ts", "platform/requests/auth/Credentials")
 const batches = mutating("platform/database/Batches.ts", "platform/database/Database/Timeouts")
 const keyReads = mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")
+const embedded = mutating("platform/database/EmbeddedPostgres.ts", "platform/database/EmbeddedPostgres")
 const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys", "cli/token")
 const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
@@ -43,6 +44,22 @@ export const platform = [
   mutating("platform/database/Migrations/Ledger.ts", "platform/database/Migrations")(
     "&& name < last",
     "&& name > last"
+  ),
+  embedded('} else if (usedBy === "service") {', "} else if (false) {"),
+  embedded("(taken ? Server.stop(server.pid) : Effect.void)", "Effect.void"),
+  embedded("yield* inside.query(giveToRole, [], false)", ""),
+  embedded("Cluster.serviceUrlOf(cluster, server.port)", "Cluster.ownerUrlOf(cluster, server.port, Cluster.name)"),
+  mutating("platform/database/EmbeddedPostgres/Privileges.ts", "platform/database/EmbeddedPostgres")(
+    "(mode & traverse) === 0",
+    "false"
+  ),
+  mutating("platform/database/EmbeddedPostgres/Cluster.ts", "platform/database/EmbeddedPostgres")(
+    "privileges.mayEnter(Path.dirname(installed.postgres))",
+    "true"
+  ),
+  mutating("platform/Pools.ts", "platform/database/Database/Sessions")(
+    "maxMessageSize = 2 ** 30",
+    "maxMessageSize = 2 ** 24"
   ),
   mutating("platform/Pools.ts", "faults/Pooler")('"search_path", ', ""),
   mutating("platform/Pools.ts", "platform/database/Database/Sessions")('statement_timeout: "0"', ""),
