@@ -34,6 +34,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "platform/NewId.ts": [1, "ids sort by their time of creation"],
   "platform/requests/auth/ApiKeys.ts": [3, "stored"],
   "platform/requests/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
+  "platform/requests/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
   "platform/outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
   "platform/outbox/Outbox.ts": [1, "stored"]
 }
