@@ -1,7 +1,7 @@
 /** The access that an operation requires. Every endpoint has one `Access` annotation. */
 import { Context, Schema } from "effect"
 
-/** The access scopes (contract, "Operations"). An operation requires exactly one. */
+/** The access scopes (contract, "Operations"). An operation requires one, or none. */
 export const scopes = [
   "crm.clients.read",
   "crm.clients.write",
@@ -26,9 +26,10 @@ export type Module = typeof Module.Type
 export const policies = ["read", "write", "messages"] as const
 export type Policy = (typeof policies)[number]
 
+/** Without a scope and a module (null), any valid token of an entitled project has access. */
 export class Access extends Context.Service<
   Access,
-  { readonly scope: Scope; readonly module: Module; readonly policy: Policy }
+  { readonly scope: Scope | null; readonly module: Module | null; readonly policy: Policy }
 >()("developer-api/api/Access") {}
 
 /** Whether an operation can remove or end what no other operation restores. */

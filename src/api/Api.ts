@@ -4,6 +4,8 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { Authentication } from "./Authentication.ts"
 import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
+import { CredentialGroup } from "./Credential.ts"
+import { DirectoryGroup } from "./crm/Directory.ts"
 import { DealsGroup } from "./crm/Deals.ts"
 import { NotesGroup } from "./crm/Notes.ts"
 import { PipelinesGroup } from "./crm/Pipelines.ts"
@@ -20,6 +22,7 @@ const strict = { onExcessProperty: "error" } as const
 export class Api extends HttpApi.make("developer-api")
   .add(
     ClientsGroup,
+    DirectoryGroup,
     PipelinesGroup,
     DealsGroup,
     NotesGroup,
@@ -28,7 +31,8 @@ export class Api extends HttpApi.make("developer-api")
     WebhooksGroup,
     PreviewGroup,
     MessagingGroup,
-    CampaignsGroup
+    CampaignsGroup,
+    CredentialGroup
   )
   .prefix("/api")
   .middleware(RequestShape)

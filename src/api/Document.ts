@@ -77,7 +77,8 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identi
   const access = Context.getUnsafe(annotations, Access)
   operation.operationId = name
   operation.security = [{ DeveloperBearer: [] }]
-  operation.description = `${operation.description ?? ""}\n\nScope: \`${access.scope}\`.`.trim()
+  operation.description =
+    `${operation.description ?? ""}\n\nScope: ${access.scope === null ? "none" : `\`${access.scope}\``}.`.trim()
 
   completeParameters(operation, name)
 

@@ -7,14 +7,16 @@ import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import { commandHandler, pageHandler, recordHandler, recordHandlerWith } from "../platform/requests/Handlers.ts"
 import { makeCampaigns } from "./Campaigns.ts"
 import { makeListSegments } from "./Segments.ts"
+import { makeListTemplates } from "./Templates.ts"
 
 export const handlers = groupOf(
-  Effect.all({ segments: makeListSegments, campaigns: makeCampaigns }),
-  ({ segments, campaigns }) =>
+  Effect.all({ segments: makeListSegments, templates: makeListTemplates, campaigns: makeCampaigns }),
+  ({ segments, templates, campaigns }) =>
     HttpApiBuilder.group(Api, "campaigns", (handlers) =>
       handlers.handleAll(
         withoutEncoding({
           listSegments: pageHandler((projectId, { query }) => segments(projectId, query)),
+          listTemplates: pageHandler((projectId, { query }) => templates(projectId, query)),
           listCampaigns: pageHandler((projectId, { query }) => campaigns.list(projectId, query)),
           getCampaign: recordHandler((projectId, { params }) => campaigns.get(projectId, params.campaignId)),
           getCampaignAudience: recordHandlerWith(

@@ -1,12 +1,14 @@
+import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import { commandHandler, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
 import { makeClients } from "./Clients.ts"
+import { makeDirectory } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"
 import { makeNotes } from "./Notes.ts"
 import { makeListPipelines } from "./Pipelines.ts"
-import { makeRateTicket } from "./Tickets.ts"
+import { makeListTickets, makeRateTicket } from "./Tickets.ts"
 
 export const clients = groupOf(makeClients, (clients) =>
   HttpApiBuilder.group(Api, "clients", (handlers) =>
@@ -63,10 +65,22 @@ export const notes = groupOf(makeNotes, (notes) =>
   )
 )
 
-export const tickets = groupOf(makeRateTicket, (rate) =>
+export const directory = groupOf(makeDirectory, ({ members, organizations }) =>
+  HttpApiBuilder.group(Api, "directory", (handlers) =>
+    handlers.handleAll(
+      withoutEncoding({
+        listMembers: pageHandler((projectId, { query }) => members(projectId, query)),
+        listOrganizations: pageHandler((projectId, { query }) => organizations(projectId, query))
+      })
+    )
+  )
+)
+
+export const tickets = groupOf(Effect.all({ list: makeListTickets, rate: makeRateTicket }), ({ list, rate }) =>
   HttpApiBuilder.group(Api, "tickets", (handlers) =>
     handlers.handleAll(
       withoutEncoding({
+        listTickets: pageHandler((projectId, { query }) => list(projectId, query)),
         rateTicket: commandHandler((command, { params, payload }) => rate(command, params.ticketId, payload))
       })
     )

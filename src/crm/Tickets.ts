@@ -1,13 +1,40 @@
-/** Ratings of tickets (contract §7). */
+/** Tickets and their ratings (contract §7). Project files create tickets. */
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { rateable, type TicketRating } from "../api/crm/Tickets.ts"
-import type { TicketId } from "../api/schema/Ids.ts"
+import { rateable, type Ticket, type TicketFilters, type TicketRating } from "../api/crm/Tickets.ts"
+import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
 import { type PreconditionFailed, RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
+import { statement } from "../platform/database/Database.ts"
 import { type Kind, makeGrouped } from "../platform/mutations/Grouped.ts"
 import { type Command, plain } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { preconditionFailed } from "../platform/mutations/Preconditions.ts"
+import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+
+export const makeListTickets = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const pages = yield* Pages
+  return (projectId: ProjectId, { cursor, limit, ...filters }: PageQuery & TicketFilters) =>
+    pages.readById({ projectId, operation: "listTickets", filters: { ...filters } }, { cursor, limit }, (window) =>
+      statement(list(sql, projectId, filters, window))
+    )
+})
+
+/** Lists tickets by an index that has the filters before the order (`migrations/0024_lists_of_references.ts`). */
+const list = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  { clientId, status }: TicketFilters,
+  window: Window
+) => sql<Ticket>`
+  SELECT id, subject, status, client_id AS "clientId",
+    CASE WHEN rating_score IS NOT NULL THEN
+      json_build_object('score', rating_score, 'comment', rating_comment, 'by', rating_by)
+    END AS rating
+  FROM tickets
+  WHERE project_id = ${projectId} ${clientId === undefined ? sql.literal("") : sql`AND client_id = (SELECT ${clientId}::text)`}
+    ${sql.literal(status === "all" ? "" : `AND status COLLATE "C" = '${status}' AND id > ''`)} ${pageConditionById(sql, window.after)}
+  ORDER BY id ${pageLimit(sql, window)}`
 
 /** Makes the command that rates a resolved or closed ticket. A new rating replaces the operator's earlier rating. */
 export const makeRateTicket = Effect.gen(function* () {

@@ -12,6 +12,7 @@ import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import { pageAnswer, replayHeader } from "../platform/requests/Responses.ts"
 import { makeGetReceipt, receiptOf } from "./Receipts.ts"
 import { makeSend, type Sent } from "./Sending.ts"
+import { makeListConversations } from "./Conversations.ts"
 import { makeSources } from "./Sources.ts"
 
 const inProject = <A, E, R>(
@@ -23,14 +24,18 @@ const inProject = <A, E, R>(
   )
 
 export const handlers = groupOf(
-  Effect.all({ sources: makeSources, send: makeSend, receipt: makeGetReceipt }),
-  ({ sources, send, receipt }) =>
+  Effect.all({ sources: makeSources, conversations: makeListConversations, send: makeSend, receipt: makeGetReceipt }),
+  ({ sources, conversations, send, receipt }) =>
     HttpApiBuilder.group(Api, "messaging", (handlers) =>
       handlers.handleAll(
         withoutEncoding({
           listSources: ({ query: { expectedProjectId, ...query }, request }) =>
             inProject(expectedProjectId, (projectId) =>
               Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
+            ),
+          listConversations: ({ query: { expectedProjectId, ...query }, request }) =>
+            inProject(expectedProjectId, (projectId) =>
+              Effect.flatMap(conversations(projectId, query), (page) => pageAnswer(page, request))
             ),
           getConversationSource: ({ params, query }) =>
             inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),

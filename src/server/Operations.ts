@@ -6,13 +6,16 @@ import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"
 import * as IntegrationsHttp from "../integrations/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
+import * as CredentialHttp from "../project/Http.ts"
 import * as Authentication from "./middleware/Authentication.ts"
 import * as Operation from "./middleware/Operation.ts"
 import * as RequestShape from "./middleware/RequestShape.ts"
 
 /** If a group is missing here, `layer` requires it. */
 const handlers = Layer.mergeAll(
+  CredentialHttp.handlers,
   CrmHttp.clients,
+  CrmHttp.directory,
   CrmHttp.pipelines,
   CrmHttp.deals,
   CrmHttp.notes,

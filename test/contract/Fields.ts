@@ -101,6 +101,20 @@ export const fields: Readonly<Record<string, Fields>> = {
     "query/stageId": queryText(160),
     ...page(512)
   },
+  listMembers: page(512),
+  listOrganizations: page(512),
+  listTickets: {
+    "query/status": queryWord("open", "pending", "resolved", "closed", "all"),
+    "query/clientId": queryText(160),
+    ...page(512)
+  },
+  listConversations: {
+    "query/clientId": queryText(160),
+    "query/sourceId": queryText(160),
+    "query/expectedProjectId": queryText(160),
+    ...page(2_048)
+  },
+  listTemplates: page(4_096),
   listPipelines: page(512),
   createDeal: deal,
   patchDeal: {

@@ -1,11 +1,19 @@
 /** Every list of the API: the table of the walk over pages. */
 import { Effect } from "effect"
-import { campaignPageOf, segmentPageOf } from "../support/CampaignAnswers.ts"
-import { dealPageOf, notePageOf, pageOf, pipelinePageOf } from "../support/ContractAnswers.ts"
-import type { Answer } from "../support/ContractHttp.ts"
+import { campaignPageOf, segmentPageOf, templatePageOf } from "../support/CampaignAnswers.ts"
+import {
+  dealPageOf,
+  memberPageOf,
+  notePageOf,
+  organizationPageOf,
+  pageOf,
+  pipelinePageOf,
+  ticketPageOf
+} from "../support/ContractAnswers.ts"
+import { type Answer, send } from "../support/ContractHttp.ts"
 import { withDeals } from "../support/Deals.ts"
 import { deliveryPageOf, installationPageOf } from "../support/IntegrationAnswers.ts"
-import { sourcePageOf } from "../support/MessagingAnswers.ts"
+import { conversationPageOf, sourcePageOf } from "../support/MessagingAnswers.ts"
 import { walkPages } from "../support/Pages.ts"
 import { put } from "../support/Rows.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
@@ -34,6 +42,8 @@ export interface List {
   readonly order?: "by id" | "newest id first"
   /** The table of its records, with a column of text that may change, and that of the time that orders them (null: none does). */
   readonly table: readonly [name: string, text: string, time?: string | null]
+  /** Whether its answers have none of the texts, and ids of another form than those of tests. */
+  readonly isShort?: true
   /** The columns that a record has beside these; the default filter shows it. */
   readonly columns?: (record: Listed, token: string) => object
 }
@@ -75,6 +85,55 @@ export const lists: Readonly<Record<string, List>> = {
       ["updatedSince=2000-01-01T00:00:00Z"]
     ],
     columns: () => ({ pipeline_id: "sales", stage_id: "new" })
+  },
+  listMembers: {
+    path: `${developer}/crm/members`,
+    order: "by id",
+    table: ["members", "name", null],
+    pageOf: memberPageOf,
+    filters: [[""]]
+  },
+  listOrganizations: {
+    path: `${developer}/crm/organizations`,
+    order: "by id",
+    table: ["organizations", "name", null],
+    pageOf: organizationPageOf,
+    filters: [[""]]
+  },
+  listTickets: {
+    path: `${developer}/crm/tickets`,
+    order: "by id",
+    table: ["tickets", "subject", null],
+    pageOf: ticketPageOf,
+    parts: { clients: [{ id: "asking", displayName: "Asking" }] },
+    filters: [
+      ["", "status=all"],
+      ["status=resolved"],
+      ["clientId=asking", "status=all&clientId=asking"],
+      ["status=resolved&clientId=asking"],
+      ["clientId=other"]
+    ],
+    columns: () => ({ client_id: "asking" })
+  },
+  listConversations: {
+    path: `${developer}/messaging/conversations`,
+    order: "by id",
+    isShort: true,
+    table: ["conversations", "address", null],
+    pageOf: conversationPageOf,
+    parts: {
+      clients: [{ id: "asking", displayName: "Asking" }],
+      channels: [{ id: "chan", providerType: "sandbox", displayName: "Channel" }]
+    },
+    filters: [[""], ["clientId=asking"], ["clientId=other"], ["sourceId=other"], ["clientId=asking&sourceId=other"]],
+    columns: () => ({ client_id: "asking", channel_id: "chan" })
+  },
+  listTemplates: {
+    path: `${developer}/campaigns/templates`,
+    order: "by id",
+    table: ["templates", "body", null],
+    pageOf: templatePageOf,
+    filters: [[""]]
   },
   listPipelines: {
     path: `${developer}/crm/pipelines`,
@@ -170,11 +229,18 @@ export const orderOf =
   }
 
 /** Returns calls on a list of a project, with one of its tokens. */
-export const callsOf = ({ columns, pageOf, path, table }: List, server: TestServer["Service"], project: Seeded) => {
+export const callsOf = (
+  { columns, isShort, pageOf, path, table }: List,
+  server: TestServer["Service"],
+  project: Seeded
+) => {
   const { projectId, token } = project
   const { sql } = server
   const [name, text, time = "created_at"] = table
-  const ask = (query = "") => server.send({ path: query === "" ? path : `${path}?${query}`, token })
+  const ask = (query = "") => {
+    const request = { path: query === "" ? path : `${path}?${query}`, token }
+    return isShort === true ? send(server.url, request) : server.send(request)
+  }
   const page = (query = "") => Effect.map(ask(query), pageOf)
   return {
     server,

@@ -24,8 +24,8 @@ const decode = Schema.decodeUnknownSync(
   Schema.Struct({
     method: Schema.Literals(["GET", "POST", "PUT", "PATCH", "DELETE"]),
     path: Schema.String,
-    scope: Scope,
-    module: Module,
+    scope: Schema.NullOr(Scope),
+    module: Schema.NullOr(Module),
     status: Schema.Literals([200, 201]),
     key: Schema.optionalKey(Schema.Literals(["record", "any"]))
   })
@@ -37,8 +37,13 @@ export const operations = new Map(
     .slice(1)
     .map(([name = "", route = "", scope = "", success = "", key = ""]) => {
       const [, method, path = ""] = /^(\w+) `(.*)`/.exec(route) ?? []
-      const module = path.startsWith("/crm/tickets/") ? "tickets" : path.split("/")[1]
-      const of = { method, path: `/v1/developer${path}`, scope: scope.replaceAll("`", ""), module }
+      const module = path.startsWith("/crm/tickets") ? "tickets" : scope === "none" ? null : path.split("/")[1]
+      const of = {
+        method,
+        path: `/v1/developer${path}`,
+        scope: scope === "none" ? null : scope.replaceAll("`", ""),
+        module
+      }
       const operation = decode({ ...of, status: Number(success), ...(key === "" ? {} : { key }) })
       return [name, { ...operation, policy: key === "" ? ("read" as const) : ("write" as const) }] as const
     })

@@ -31,7 +31,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the main port", (it) =
       `${clients}/x/y`,
       "/api/v1/developer/crm/deals/x/notes/y/z",
       "/api/v1/developer/crm/deals/x/y",
-      "/api/v1/developer/crm/tickets",
+      "/api/v1/developer/credential/x",
       "/api/v1/developer/crm/tickets/x",
       "/api/v1/developer/crm/tickets/x/rating/y",
       "/api/v1/developer/integrations/x",

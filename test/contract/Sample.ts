@@ -24,8 +24,9 @@ export interface Sample {
   /** Relative to `/api`, `{name}` for a parameter. */
   readonly path: string
   readonly status: 200 | 201
-  readonly scope: Scope
-  readonly module: Module
+  /** Null: any token of the project has access. */
+  readonly scope: Scope | null
+  readonly module: Module | null
   readonly policy: Policy
   /** Ids of existing records. */
   readonly params?: Readonly<Record<string, string>>

@@ -182,6 +182,13 @@ const campaignReference: Reference = { at: ["path", "campaignId"], foreign: "cmp
 /** Samples by operation, each with what the contract's table says of it. The walk fails if one is missing here.
  * `expectedProjectId` differs by project and is left out; `Walk` sets it. */
 export const samples: Readonly<Record<string, Sample>> = asContracted({
+  getCredential: {},
+  listMembers: {
+    query: { limit: "10", cursor: null }
+  },
+  listOrganizations: {
+    query: { limit: "10", cursor: null }
+  },
   listClients: {
     query: {
       status: "active",
@@ -279,6 +286,9 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     refusals: ["version_conflict"],
     restore: putNote("deal_own", "note_own")
   },
+  listTickets: {
+    query: { status: "resolved", clientId: "cli_own", limit: "10", cursor: null }
+  },
   rateTicket: {
     params: { ticketId: "tic_own" },
     body: { score: 4, comment: "Solved on the second call." },
@@ -350,6 +360,10 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     query: { limit: "10", cursor: null, expectedProjectId: null },
     refusals: ["project_mismatch"]
   },
+  listConversations: {
+    query: { clientId: "cli_own", sourceId: "src_own", limit: "10", cursor: null, expectedProjectId: null },
+    refusals: ["project_mismatch"]
+  },
   getConversationSource: {
     params: { conversationId: conversation },
     query: { expectedProjectId: null },
@@ -376,6 +390,9 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     refusals: ["project_mismatch", "provider_conflict", "provider_outcome_unknown"]
   },
   listSegments: {
+    query: { limit: "10", cursor: null }
+  },
+  listTemplates: {
     query: { limit: "10", cursor: null }
   },
   listCampaigns: {

@@ -41,8 +41,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     )
   )
 
-  const walk = (what: string, test: (list: List) => Body<TestServer>) => {
-    for (const [name, list] of Object.entries(lists)) {
+  const walk = (what: string, test: (list: List) => Body<TestServer>, among: (list: List) => boolean = () => true) => {
+    for (const [name, list] of Object.entries(lists).filter(([, list]) => among(list))) {
       it.effect(`${name} ${what}`, () => test(list))
     }
   }
@@ -120,7 +120,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
           limit: "4",
           cursor: cursorOf(next)
         })
-        next = list.pageOf(yield* server.send({ path: link.pathname + link.search, token }))
+        next = list.pageOf(yield* send(server.url, { path: link.pathname + link.search, token }))
       }
       assert.deepStrictEqual(seen, orderOf(list)(many(9)))
     }
@@ -147,25 +147,29 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
     }
   })
 
-  walk("ends a page before its items exceed 1 MiB of JSON, and goes on", function* (list) {
-    const { lengthen, server, token } = yield* openList(list, many(30))
-    // The texts are longer than the document allows, so the answers are not compared with it.
-    const page = (query: string) =>
-      Effect.map(send(server.url, { path: `${list.path}?${query}`, token }), ({ text }) => {
-        const answer: { items: ReadonlyArray<{ id: string }>; nextCursor: string | null } = JSON.parse(text)
-        return answer
-      })
-    yield* lengthen(100_000)
-    const pages = yield* walkPages(page, "limit=100")
-    assert.deepStrictEqual(pages.flat(), orderOf(list)(many(30)))
-    assert.isTrue(pages.every(({ length }) => length === 1))
-    yield* lengthen(10_000)
-    const { items } = yield* page("limit=100")
-    assert.isAtMost(Buffer.byteLength(JSON.stringify(items)), 1024 * 1024)
-    assert.lengthOf(items, 17)
-    yield* lengthen(1_000)
-    assert.lengthOf((yield* page("limit=100")).items, 30)
-  })
+  walk(
+    "ends a page before its items exceed 1 MiB of JSON, and goes on",
+    function* (list) {
+      const { lengthen, server, token } = yield* openList(list, many(30))
+      // The texts are longer than the document allows, so the answers are not compared with it.
+      const page = (query: string) =>
+        Effect.map(send(server.url, { path: `${list.path}?${query}`, token }), ({ text }) => {
+          const answer: { items: ReadonlyArray<{ id: string }>; nextCursor: string | null } = JSON.parse(text)
+          return answer
+        })
+      yield* lengthen(100_000)
+      const pages = yield* walkPages(page, "limit=100")
+      assert.deepStrictEqual(pages.flat(), orderOf(list)(many(30)))
+      assert.isTrue(pages.every(({ length }) => length === 1))
+      yield* lengthen(10_000)
+      const { items } = yield* page("limit=100")
+      assert.isAtMost(Buffer.byteLength(JSON.stringify(items)), 1024 * 1024)
+      assert.lengthOf(items, 17)
+      yield* lengthen(1_000)
+      assert.lengthOf((yield* page("limit=100")).items, 30)
+    },
+    ({ isShort }) => isShort !== true
+  )
 
   walk("accepts a cursor only unaltered", function* (list) {
     const { ask, ids, page } = yield* openList(list, many(5))

@@ -42,6 +42,8 @@ export const walking =
 /** Returns every scope but that of an operation. */
 export const otherScopes = (sample: Sample) => scopes.filter((scope) => scope !== sample.scope)
 
+/** Whether an operation needs a scope and a module. */
+export const isScoped = ({ scope }: Sample) => scope !== null
 export const hasBody = ({ body }: Sample) => body !== undefined
 export const isMutation = ({ key }: Sample) => key !== undefined
 export const hasReferences = ({ references = [] }: Sample) => references.length > 0

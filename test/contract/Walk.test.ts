@@ -1,12 +1,12 @@
 /** Every operation: its credentials and rights, its path and methods, and missing records (contract §1 to §4). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { modules } from "../../src/api/Access.ts"
+import { modules, scopes } from "../../src/api/Access.ts"
 import { assertUnlimited, problemOf, remainingOf, requestIdOf } from "../support/ContractAnswers.ts"
 import { type Change, newKey, referring, requestOf, tokenOf } from "./Requests.ts"
 import { missingOf, type Reference } from "./Sample.ts"
 import { receiptOfSample, samples, World } from "./Samples.ts"
-import { each, hasReferences, isMutation, otherScopes, walkingOver } from "./Walk.support.ts"
+import { each, hasReferences, isMutation, isScoped, otherScopes, walkingOver } from "./Walk.support.ts"
 
 const operations = Object.entries(samples)
 
@@ -30,6 +30,7 @@ const fixedId = { "x-request-id": "walk-1" }
 
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walk = walkingOver(it)
+  const walkScoped = walkingOver(it, isScoped)
   const walkReferences = walkingOver(it, hasReferences)
   const walkMutations = walkingOver(it, isMutation)
   const walkExpecting = walkingOver(it, ({ refusals = [] }) => refusals.includes("project_mismatch"))
@@ -98,22 +99,22 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     }
   })
 
-  walk("requires its scope and no other", function* (sample, { ask, issue, own, send }) {
+  walkScoped("requires its scope and no other", function* (sample, { ask, issue, own, send }) {
     const others = yield* issue(own.projectId, { scopes: otherScopes(sample) })
     const answer = yield* send(requestOf(sample, others))
     assert.strictEqual(problemOf(answer, 403, "scope_missing").requiredScope, sample.scope)
     assert.strictEqual(answer.headers["www-authenticate"], `Bearer error="insufficient_scope", scope="${sample.scope}"`)
     assertUnlimited(answer)
-    const exact = yield* issue(own.projectId, { scopes: [sample.scope] })
+    const exact = yield* issue(own.projectId, { scopes: scopes.filter((scope) => scope === sample.scope) })
     assert.strictEqual((yield* ask(sample, { ...own, token: exact })).status, sample.status)
   })
 
-  walk("requires its module and no other", function* (sample, { ask, seed, send }) {
+  walkScoped("requires its module and no other", function* (sample, { ask, seed, send }) {
     const without = yield* seed({ project: { modules: modules.filter((module) => module !== sample.module) } })
     const answer = yield* send(requestOf(sample, without.token))
     problemOf(answer, 403, "module_unavailable")
     assertUnlimited(answer)
-    const alone = yield* seed({ project: { modules: [sample.module] } })
+    const alone = yield* seed({ project: { modules: modules.filter((module) => module === sample.module) } })
     assert.strictEqual((yield* ask(sample, alone)).status, sample.status)
   })
 

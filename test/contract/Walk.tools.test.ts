@@ -8,7 +8,7 @@ import { TestServer } from "../support/TestServer.ts"
 import { type Change, newKey, queryOf, referring, requestOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
 import { samples, World } from "./Samples.ts"
-import { each, hasBody, isMutation, otherScopes, walkingOver } from "./Walk.support.ts"
+import { each, hasBody, isMutation, isScoped, otherScopes, walkingOver } from "./Walk.support.ts"
 
 /** What the test reads of the reference. */
 interface Reference {
@@ -161,8 +161,12 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
       const modules = allModules.filter((module) => module !== sample.module)
       const empty = yield* seed({ project: { rateLimits: { [sample.policy]: { limit: 1, windowSeconds: 3600 } } } })
       const tokens = {
-        scope: yield* issue(own.projectId, { scopes: otherScopes(sample) }),
-        module: (yield* seed({ project: { modules } })).token,
+        ...(isScoped(sample)
+          ? {
+              scope: yield* issue(own.projectId, { scopes: otherScopes(sample) }),
+              module: (yield* seed({ project: { modules } })).token
+            }
+          : {}),
         entitlement: (yield* seed({ project: { entitlements: [] } })).token,
         bucket: empty.token
       }
@@ -257,7 +261,7 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
         const [when = ""] = told.split(/(?<=\.)\s/)
         assert.isNotEmpty(when, String(name))
         assert.isTrue(String(description).startsWith(`${when} `), `${String(name)}: ${when}`)
-        assert.include(description, `Scope: \`${sample?.scope}\`.`)
+        assert.include(description, sample?.scope === null ? "Scope: none." : `Scope: \`${sample?.scope}\`.`)
         assert.isAtMost(String(description).length, 240, String(name))
         assert.isFalse("outputSchema" in rest)
         assert.deepStrictEqual(annotations, {

@@ -33,6 +33,17 @@ const queries = [
   "crm/deals?stageId=stage_own&status=open&updatedSince=2026-01-01T00:00:00Z&",
   "crm/deals/deal_own/notes?",
   "crm/pipelines?",
+  "crm/members?",
+  "crm/organizations?",
+  "crm/tickets?",
+  "crm/tickets?status=resolved&",
+  "crm/tickets?clientId=cli_own&",
+  "crm/tickets?status=resolved&clientId=cli_own&",
+  "messaging/conversations?",
+  "messaging/conversations?clientId=cli_own&",
+  "messaging/conversations?sourceId=src_own&",
+  "messaging/conversations?clientId=cli_own&sourceId=src_own&",
+  "campaigns/templates?",
   "messaging/sources?",
   "integrations?",
   "integrations/ins_own/outbound-webhook/deliveries?",
@@ -82,7 +93,8 @@ export const walk = Effect.gen(function* () {
 
   yield* apply(own.projectId, {
     pipelines: [{ id: "pipe_two", name: "Two", stages: [{ id: "stage_two", name: "Two" }] }],
-    campaigns: [{ id: "cmp_two", name: "Two" }]
+    campaigns: [{ id: "cmp_two", name: "Two" }],
+    templates: [{ id: "tpl_own", version: 2, name: "Two", body: "Hello" }]
   })
   yield* server.sql`
     INSERT INTO deliveries (project_id, id, installation_id, event_id, status, created_at, finished_at)

@@ -3,10 +3,11 @@ import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { Audience, CampaignAudience } from "../../src/api/campaigns/Audience.ts"
 import { Campaign } from "../../src/api/campaigns/Campaign.ts"
-import { Segment } from "../../src/api/campaigns/Campaigns.ts"
+import { Segment, Template } from "../../src/api/campaigns/Campaigns.ts"
 import { assertJson, decodes, pagesOf, recordOf, versionOf } from "./ContractAnswers.ts"
 import type { Answer } from "./ContractHttp.ts"
 
+export const templatePageOf = pagesOf(Schema.toEncoded(Template))
 export const segmentPageOf = pagesOf(Schema.toEncoded(Segment))
 
 const CampaignShape = Schema.toEncoded(Campaign).check(

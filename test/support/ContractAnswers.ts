@@ -4,7 +4,9 @@ import { Schema } from "effect"
 import { Client } from "../../src/api/crm/Clients.ts"
 import { Deal } from "../../src/api/crm/Deals.ts"
 import { Note } from "../../src/api/crm/Notes.ts"
+import { Member, Organization } from "../../src/api/crm/Directory.ts"
 import { Pipeline } from "../../src/api/crm/Pipelines.ts"
+import { Ticket } from "../../src/api/crm/Tickets.ts"
 import type { Answer } from "./ContractHttp.ts"
 
 /** Creates a decoder of bodies that rejects additional members. */
@@ -214,3 +216,6 @@ export const unversionedReceiptOf = (answer: Answer) => {
   assert.notProperty(answer.headers, "etag")
   return { ...decodeReceipt(answer.json), version: null, replayed: replayedOf(answer) }
 }
+export const memberPageOf = pagesOf(Schema.toEncoded(Member))
+export const organizationPageOf = pagesOf(Schema.toEncoded(Organization))
+export const ticketPageOf = pagesOf(Schema.toEncoded(Ticket))

@@ -1,7 +1,13 @@
 /** Assertions on answers of messaging (contract §8). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
-import { ConversationSource, MessageAttempt, MessageReceipt, Source } from "../../src/api/messaging/Messaging.ts"
+import {
+  Conversation,
+  ConversationSource,
+  MessageAttempt,
+  MessageReceipt,
+  Source
+} from "../../src/api/messaging/Messaging.ts"
 import { assertJson, decodes, pagesOf, problemOf, replayedOf } from "./ContractAnswers.ts"
 import type { Answer } from "./ContractHttp.ts"
 
@@ -86,3 +92,8 @@ export const sendOf = (answer: Answer) => {
         : [messageReceiptOf(answer).deliveryStatus, messageReceiptOf(answer)]
   return { kind, messageId, replayed }
 }
+
+/** The lists of tests have ids of any form. */
+export const conversationPageOf = pagesOf(
+  Schema.toEncoded(Schema.Struct({ ...Conversation.fields, id: Schema.String }))
+)

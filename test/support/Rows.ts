@@ -31,6 +31,7 @@ const usual: Readonly<Record<string, Row>> = {
     ...times
   },
   notes: { body: "Note", version: 1, ...times },
+  organizations: { name: "Organization", archived: false },
   pipelines: { name: "Pipeline" },
   projects: { name: "Acme", time_zone: "UTC", modules: [], entitlements: [], rate_limits: {}, created_at: "now" },
   replays: {
@@ -44,6 +45,8 @@ const usual: Readonly<Record<string, Row>> = {
     created_at: "now"
   },
   segments: { name: "Segment", contact_count: 0, ...times },
+  templates: { version: 1, name: "Template", body: "Hello" },
+  tickets: { subject: "Ticket", status: "resolved", version: 1 },
   webhooks: { endpoint_url: "http://127.0.0.1:9/", event_types: [], enabled: true, version: 1 }
 }
 

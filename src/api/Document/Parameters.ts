@@ -21,7 +21,8 @@ const parameters: Readonly<Record<string, Explained>> = {
     description: "Only clients with this mail address, in upper or lower case: at most 254 characters."
   },
   "query/phone": { description: "Only clients with this phone number in E.164 form, `+` and 2 to 15 digits." },
-  "query/clientId": { description: "Only deals with this client: an id of 1 to 160 characters." },
+  "query/clientId": { description: "Only records of this client: an id of 1 to 160 characters." },
+  "query/sourceId": { description: "Only conversations on this source: an id of 1 to 160 characters." },
   "query/stageId": { description: "Only deals on this stage: an id of 1 to 160 characters." },
   "query/updatedSince": {
     description:
@@ -46,13 +47,11 @@ const parameters: Readonly<Record<string, Explained>> = {
     example: noteExample.id
   },
   "path/ticketId": {
-    description:
-      "The id of the ticket: 1 to 160 characters. Tickets come from the project file; no operation lists them.",
+    description: "The id of the ticket: 1 to 160 characters. It is an `id` of listTickets.",
     example: "tic_descaling"
   },
   "path/conversationId": {
-    description:
-      "The id of the conversation: a UUID, in either case. Conversations come from the project file; no operation lists them.",
+    description: "The id of the conversation: a UUID, in either case. It is an `id` of listConversations.",
     example: "0193f0cb-d4e5-4f70-8192-03a4b5c6d7e8"
   },
   "path/messageId": {

@@ -61,10 +61,12 @@ const ofOperation = (
   { parameters }: OpenApi.OpenAPISpecOperation
 ): Readonly<Record<string, Example>> => {
   const errors = faultsOf(parameters.map((parameter) => `${parameter.in}/${parameter.name}`))
+  // Every operation declares all four problems of 403 (contract §15), also the one that needs no scope and no module.
+  const [requiredScope, requiredModule] = [scope ?? "crm.clients.read", module ?? "crm"]
   return {
     validation_failed: { detail: faultDetail({ errors, omitted: 0 }), errors },
-    scope_missing: { detail: Problems.ScopeMissing.detail(scope), requiredScope: scope },
-    module_unavailable: { detail: Problems.ModuleUnavailable.detail(module) },
+    scope_missing: { detail: Problems.ScopeMissing.detail(requiredScope), requiredScope },
+    module_unavailable: { detail: Problems.ModuleUnavailable.detail(requiredModule) },
     body_too_large: { detail: Problems.BodyTooLarge.detail(maxBodyBytes) },
     rate_limit_exceeded: { detail: Problems.RateLimitExceeded.detail(policy, defaultRateLimits[policy]) }
   }

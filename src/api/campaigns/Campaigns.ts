@@ -9,7 +9,7 @@ import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, ETag, text, UpdatedAt } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
-import { CampaignId, SegmentId } from "../schema/Ids.ts"
+import { CampaignId, SegmentId, TemplateId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   CampaignNotFound,
@@ -39,6 +39,15 @@ export const Segment = Schema.Struct({
   updatedAt: UpdatedAt
 }).annotate({ identifier: "DeveloperCampaignSegment" })
 export type Segment = typeof Segment.Type
+
+/** A version of a template of messages. */
+export const Template = Schema.Struct({
+  id: TemplateId,
+  version: Schema.Int.annotate({ description: "The version, from 1. A route names it as `templateVersion`." }),
+  name: text(1, 160).annotate({ description: "The name of the template: 1 to 160 characters." }),
+  body: text(1, 4096).annotate({ description: "The text of the message: 1 to 4096 characters." })
+}).annotate({ identifier: "DeveloperCampaignTemplate" })
+export type Template = typeof Template.Type
 
 const filterExample = {
   contactStatus: "active",
@@ -112,6 +121,24 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       .annotate(
         OpenApi.Description,
         "Lists the segments, newest first. An audience can have the clients of a segment as its candidates."
+      ),
+    HttpApiEndpoint.get("listTemplates", `${path}/templates`, {
+      query: pageQuery(4096),
+      success: page(Template),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, reading)
+      .annotate(Examples, {
+        answer: {
+          items: [{ id: "tpl_tasting", version: 1, name: "Tasting", body: "Come and taste our new roasts." }],
+          nextCursor: null
+        }
+      })
+      .annotate(OpenApi.Summary, "List the templates")
+      .annotate(
+        OpenApi.Description,
+        "Lists the versions of the project's templates, ordered by id, the newest version first. A route of a campaign names a " +
+          "template by its `id` and `version`."
       ),
     listCampaigns,
     getCampaign,

@@ -1,5 +1,5 @@
 /** The endpoint that records an operator's rating of a ticket (contract §7). */
-import { Schema } from "effect"
+import { Effect, Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
@@ -8,8 +8,15 @@ import { IfMatch } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { text } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
-import { TicketId } from "../schema/Ids.ts"
-import { RatingCustomerOwned, TicketNotFound, TicketNotRateable, PreconditionFailed } from "../Problems.ts"
+import { ClientId, TicketId } from "../schema/Ids.ts"
+import { page, pageQuery } from "../Page.ts"
+import {
+  CursorInvalid,
+  PreconditionFailed,
+  RatingCustomerOwned,
+  TicketNotFound,
+  TicketNotRateable
+} from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
@@ -35,8 +42,67 @@ export const ratingFields = {
 export const TicketRating = Schema.Struct(ratingFields).annotate({ identifier: "DeveloperTicketRating" })
 export type TicketRating = typeof TicketRating.Type
 
+export const Ticket = Schema.Struct({
+  id: TicketId,
+  subject: text(1, 500).annotate({ description: "What the ticket is about: 1 to 500 characters." }),
+  status: TicketStatus.annotate({
+    description: `The state. A ticket can be rated while it is ${rateable.map((state) => `\`${state}\``).join(" or ")}.`
+  }),
+  clientId: Schema.NullOr(ClientId).annotate({ description: "The id of the client who asked; null if there is none." }),
+  rating: Schema.NullOr(
+    Schema.Struct({
+      score: ratingFields.score,
+      comment: Schema.NullOr(text(1, 1000)).annotate({
+        description: "The comment: 1 to 1000 characters; null if there is none."
+      }),
+      by: Schema.Literals(["customer", "operator"]).annotate({
+        description: "Who rated the ticket. A rating by the customer cannot be replaced."
+      })
+    })
+  ).annotate({ description: "The rating; null until the ticket is rated." })
+}).annotate({ identifier: "DeveloperTicket" })
+export type Ticket = typeof Ticket.Type
+
+const TicketStatusFilter = Schema.Literals([...TicketStatus.literals, "all"])
+
+export interface TicketFilters {
+  readonly status: typeof TicketStatusFilter.Type
+  readonly clientId?: ClientId | undefined
+}
+
 export class TicketsGroup extends HttpApiGroup.make("tickets")
   .add(
+    HttpApiEndpoint.get("listTickets", "/v1/developer/crm/tickets", {
+      query: {
+        status: TicketStatusFilter.annotate({ default: "all" }).pipe(
+          Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
+        ),
+        clientId: Schema.optionalKey(ClientId),
+        ...pageQuery(512)
+      },
+      success: page(Ticket),
+      error: [CursorInvalid]
+    })
+      .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "read" })
+      .annotate(Examples, {
+        answer: {
+          items: [
+            {
+              id: "tic_descaling",
+              subject: "How often to descale?",
+              status: "resolved",
+              clientId: "cli_mara",
+              rating: { score: 4, comment: null, by: "operator" }
+            }
+          ],
+          nextCursor: null
+        }
+      })
+      .annotate(OpenApi.Summary, "List tickets")
+      .annotate(
+        OpenApi.Description,
+        "Lists the project's tickets with their ratings, ordered by id. By default, `status` is `all`."
+      ),
     HttpApiEndpoint.put("rateTicket", "/v1/developer/crm/tickets/:ticketId/rating", {
       params: { ticketId: TicketId },
       headers: { ...MutationHeaders, ...IfMatch },
@@ -59,4 +125,4 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       )
   )
   .annotate(OpenApi.Title, "CRM tickets")
-  .annotate(OpenApi.Description, "Ratings of resolved and closed support tickets.") {}
+  .annotate(OpenApi.Description, "Support tickets, and the ratings of resolved and closed ones.") {}

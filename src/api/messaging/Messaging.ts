@@ -8,7 +8,7 @@ import { Access } from "../Access.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, text, Timestamp, UpdatedAt } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Idempotency.ts"
-import { ChannelId, ConversationId, MessageId, ProjectId, SourceId } from "../schema/Ids.ts"
+import { ChannelId, ClientId, ConversationId, MessageId, ProjectId, SourceId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   ConversationNotFound,
@@ -57,6 +57,20 @@ export const ConversationSource = Schema.Struct({
   })
 }).annotate({ identifier: "DeveloperConversationSource" })
 export type ConversationSource = typeof ConversationSource.Type
+
+export const Conversation = Schema.Struct({
+  id: ConversationId,
+  clientId: Schema.NullOr(ClientId).annotate({
+    description: "The id of the client with whom it is held; null if that is unknown."
+  }),
+  sourceId: SourceId.annotate({ description: "The id of the latest source on which it was seen." })
+}).annotate({ identifier: "DeveloperConversation" })
+export type Conversation = typeof Conversation.Type
+
+export interface ConversationFilters {
+  readonly clientId?: ClientId | undefined
+  readonly sourceId?: SourceId | undefined
+}
 
 const expectedProjectId = Schema.optionalKey(
   ProjectId.annotate({
@@ -166,6 +180,28 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
       .annotate(
         OpenApi.Description,
         "Lists the sources of conversations, newest first, one for each channel, including revoked ones."
+      ),
+    HttpApiEndpoint.get("listConversations", "/v1/developer/messaging/conversations", {
+      query: {
+        clientId: Schema.optionalKey(ClientId),
+        sourceId: Schema.optionalKey(SourceId),
+        ...pageQuery(2048),
+        expectedProjectId
+      },
+      success: page(Conversation),
+      error: [CursorInvalid, ProjectMismatch]
+    })
+      .annotate(Access, reading)
+      .annotate(Examples, {
+        answer: {
+          items: [{ id: conversationExample, clientId: "cli_mara", sourceId: sourceExample.id }],
+          nextCursor: null
+        }
+      })
+      .annotate(OpenApi.Summary, "List conversations")
+      .annotate(
+        OpenApi.Description,
+        "Lists the project's conversations, ordered by id. `sendMessage` takes the `id` of a conversation."
       ),
     HttpApiEndpoint.get("getConversationSource", `${conversation}/source`, {
       params: { conversationId: ConversationId },

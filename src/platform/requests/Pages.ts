@@ -34,6 +34,11 @@ interface Changing {
   readonly updatedAt: string
 }
 
+interface Versioned {
+  readonly id: string
+  readonly version: number
+}
+
 const byAge = ({ createdAt, id }: Aged): Position => ({ at: new Date(createdAt), id })
 
 const byChange = ({ id, updatedAt }: Changing): Position => ({ at: new Date(updatedAt), id })
@@ -43,6 +48,9 @@ const byChange = ({ id, updatedAt }: Changing): Position => ({ at: new Date(upda
  * one.
  */
 const byId = ({ id }: { readonly id: string }): Position => ({ at: new Date(0), id })
+
+/** Returns the position in a list that is sorted by id, then by version. The version takes the place of the time. */
+const byVersion = ({ id, version }: Versioned): Position => ({ at: new Date(version), id })
 
 /** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */
 const sizes = [10, 50, 100]
@@ -64,6 +72,9 @@ export class Pages extends Context.Service<
 
     /** Like `read`, for a list that is ordered by id alone. Its `fetch` uses `pageConditionById`. */
     readonly readById: Read<{ readonly id: string }>
+
+    /** Like `readById`, for a list of versions, the newest first. Its `fetch` uses `pageConditionByVersion`. */
+    readonly readByVersion: Read<Versioned>
 
     /**
      * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. The list ends at a time that its first
@@ -105,7 +116,12 @@ export class Pages extends Context.Service<
             Effect.map(fetch({ after, limit: size }), (found) => pageOf(found, after.until))
           )
         }
-      return { read: reading(byAge), readById: reading(byId), readByChange: reading(byChange, endOfChanges) }
+      return {
+        read: reading(byAge),
+        readById: reading(byId),
+        readByVersion: reading(byVersion),
+        readByChange: reading(byChange, endOfChanges)
+      }
     })
   ).pipe(Layer.provide(Cursors.layer))
 }
@@ -165,6 +181,12 @@ const olderThan = (sql: SqlClient.SqlClient, after: Position | undefined): State
 /** Returns the condition, as `AND …`, that records follow the position in a list by ascending `id`. Empty for the first page. */
 export const pageConditionById = (sql: SqlClient.SqlClient, after: Position | undefined): Statement.Fragment =>
   after === undefined ? sql.literal("") : sql`AND id > ${idOf(sql, after)}`
+
+/** Like `pageConditionById`, for a list by ascending `id`, then by descending `version`. */
+export const pageConditionByVersion = (sql: SqlClient.SqlClient, after: Position | undefined): Statement.Fragment =>
+  after === undefined
+    ? sql.literal("")
+    : sql`AND (id, -version) > (${idOf(sql, after)}, (SELECT ${-after.at.getTime()}::bigint))`
 
 /** Returns the id of a position, as a query (see `pageCondition`). */
 export const idOf = (sql: SqlClient.SqlClient, { id }: Position): Statement.Fragment => sql`(SELECT ${id}::text)`

@@ -94,7 +94,7 @@ const maxLength = 240
 
 /** Describes a tool: as many sentences of the operation's description as fit, then the scope and the cautions. */
 const descriptionOf = (reference: string, { policy, scope }: Access["Service"], isDestructive: boolean): string => {
-  const end = `${isDestructive ? `${destructive} ` : ""}Scope: \`${scope}\`.${cautions[policy] ?? ""}`
+  const end = `${isDestructive ? `${destructive} ` : ""}Scope: ${scope === null ? "none" : `\`${scope}\``}.${cautions[policy] ?? ""}`
   const [sentences = ""] = reference.split("\n\nScope:")
   let text = ""
   for (const sentence of sentences.match(/[^.]+(?:\.(?! )[^.]*)*(?:\.|$)/g) ?? []) {

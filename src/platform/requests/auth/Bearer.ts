@@ -106,13 +106,13 @@ export const refusalOf = (credential: Credential, access: Access["Service"]): Re
   if (!credential.entitlements.includes("developer_api")) {
     return new EntitlementUnavailable()
   }
-  if (!credential.modules.includes(access.module)) {
+  if (access.module !== null && !credential.modules.includes(access.module)) {
     return new ModuleUnavailable({ detail: ModuleUnavailable.detail(access.module) })
   }
   if (!credential.membership) {
     return new MembershipUnavailable({ detail: MembershipUnavailable.detail(credential.memberId) })
   }
-  if (!credential.scopes.includes(access.scope)) {
+  if (access.scope !== null && !credential.scopes.includes(access.scope)) {
     return new ScopeMissing({
       detail: ScopeMissing.detail(access.scope),
       requiredScope: access.scope

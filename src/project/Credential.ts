@@ -1,0 +1,47 @@
+/** The credential of a request, as its caller sees it (contract §3). */
+import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Policy } from "../api/Access.ts"
+import { defaultRateLimits, type RateLimit } from "../api/Authentication.ts"
+import type { Credential } from "../api/Credential.ts"
+import { CredentialInvalid } from "../api/Problems.ts"
+import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
+import { selectList } from "../platform/database/Columns.ts"
+import { statement } from "../platform/database/Database.ts"
+
+export const makeGetCredential = Effect.map(
+  SqlClient.SqlClient,
+  (sql) => (projectId: ProjectId, keyId: KeyId) =>
+    Effect.flatMap(statement(get(sql, projectId, keyId)), ([found]): Effect.Effect<Credential, CredentialInvalid> =>
+      found === undefined
+        ? Effect.fail(new CredentialInvalid())
+        : Effect.succeed({ ...found, rateLimits: { ...defaultRateLimits, ...found.rateLimits } })
+    )
+)
+
+interface Row extends Omit<Credential, "rateLimits"> {
+  readonly rateLimits: Partial<Record<Policy, RateLimit>>
+}
+
+const columns = selectList({
+  projectId: "projects.project_id",
+  projectName: "projects.name",
+  timeZone: "time_zone",
+  modules: ["modules", "text[]"],
+  keyId: "key_id",
+  name: "api_keys.name",
+  scopes: ["scopes", "text[]"],
+  memberId: "member_id",
+  expiresAt: ["expires_at", "timestamptz"],
+  rateLimits: ["rate_limits", "jsonb"],
+  contactCapacity: ["contact_capacity", "integer"]
+})
+
+/** Active clients are counted while there is a capacity only, so a project without one counts them here. */
+const get = (sql: SqlClient.SqlClient, projectId: ProjectId, keyId: KeyId) => sql<Row>`
+  SELECT ${sql.literal(columns)}, CASE WHEN contact_capacity IS NOT NULL THEN active_clients ELSE (
+      SELECT count(*)::integer FROM clients
+      WHERE project_id = ${projectId} AND status = 'active' AND created_at > '-infinity'
+    ) END AS "activeClients"
+  FROM projects JOIN api_keys ON api_keys.project_id = projects.project_id
+  WHERE projects.project_id = ${projectId} AND key_id = ${keyId}`
