@@ -13,6 +13,10 @@ export const client = [
   attempts("retries >= most", "retries > most"),
   attempts("isRateLimited(outcome) ? Infinity : ", ""),
   mutating("client/Attempts.ts", "client/PromiseClient")("Effect.mapError(explain),", ""),
+  mutating("client/DeveloperApi.ts", "client/Requests")(
+    "Headers.fromInput(request.headers)",
+    "Headers.fromRecordUnsafe({ ...request.headers })"
+  ),
   mutating("client/DeveloperApi.ts", "client/PromiseClient")('.replace(/\\/api\\/v1\\/developer\\/?$/, "")', ""),
   webhooks("if (age > tolerance)", "if (false)"),
   webhooks("if (-age > tolerance)", "if (false)"),
