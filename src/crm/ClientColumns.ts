@@ -1,7 +1,7 @@
-/** The columns of clients, grouped by what can set them. */
+/** The columns of clients, grouped by what can set them, and SQL for clients in events. */
 import { Struct } from "effect"
 import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
-import { columnsOf } from "../platform/database/Columns.ts"
+import { alteredObject, columnsOf, jsonObject } from "../platform/database/Columns.ts"
 
 export const columns = columnsOf(Client.fields, {
   tags: "text[]",
@@ -13,6 +13,18 @@ export const columns = columnsOf(Client.fields, {
 export const writable = Struct.pick(columns, Struct.keys(clientFields))
 
 export const creatable = Struct.omit(writable, setByPatch)
+
+/** The columns that a patch can alter, without `version` and `updatedAt`, which every change alters. */
+const alterable = { ...writable, archivedAt: columns.archivedAt }
+
+/**
+ * Returns SQL for the member `client` of an event's data, as arguments of json_build_object. `row` is the name of a CTE with the
+ * rows of clients.
+ */
+export const eventClient = (row: string) => `'client', ${jsonObject(columns, row)}`
+
+/** Returns SQL for the member `previous` of an event's data: what a change has altered, with the values before the change. */
+export const eventPrevious = (before: string, after: string) => `'previous', ${alteredObject(alterable, before, after)}`
 
 /**
  * The columns that a project file can set. Merging and loyalty are listed here, because the API's client record lacks them.

@@ -1,5 +1,5 @@
 /** Clients, the contacts of a project (contract §7). */
-import { DateTime, Effect } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Client, ClientCreate, ClientFilters, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
@@ -11,17 +11,20 @@ import type { Command } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
+import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
+import { Notifier, notifyingAfter } from "../platform/outbox/Notifier.ts"
 import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
-import { create } from "./Clients/Create.ts"
-import { patch } from "./Clients/Patch.ts"
+import { create, type NewClient, type Problem as CreateProblem } from "./Clients/Create.ts"
+import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 
 export const makeClients = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
-  const creating = makeGrouped(mutations, create(sql))
-  const patching = makeGrouped(mutations, patch(sql))
+  const notifyAfter = notifyingAfter(yield* Notifier)
+  const creating = makeGrouped<NewClient, CreateProblem, Appended>(mutations, create(sql))
+  const patching = makeGrouped<ClientChange, PatchProblem, Appended>(mutations, patch(sql))
   return {
     list: (projectId: ProjectId, { cursor, limit, ...given }: PageQuery & ClientFilters) => {
       const filters = { ...given, email: given.email?.toLowerCase() }
@@ -31,13 +34,16 @@ export const makeClients = Effect.gen(function* () {
       )
     },
     get: lookup<Client, ClientNotFound>(sql, "clients", columns, () => new ClientNotFound()),
-    create: (command: Command, client: ClientCreate) =>
-      Effect.flatMap(DateTime.nowAsDate, (now) =>
-        Effect.flatMap(newId("cli"), (id) => creating(command, now, { id: ClientId.make(id), ...client }))
-      ),
+    create: Effect.fnUntraced(function* (command: Command, client: ClientCreate) {
+      const { at, traceparent } = yield* eventContext(command.projectId)
+      const id = ClientId.make(yield* newId("cli"))
+      return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...client }))
+    }),
     /** Changes the fields of the patch. An archived client accepts only its reactivation. */
-    patch: (command: Command, id: ClientId, p: ClientPatch) =>
-      Effect.flatMap(DateTime.nowAsDate, (now) => patching(command, now, { id, p }))
+    patch: Effect.fnUntraced(function* (command: Command, id: ClientId, p: ClientPatch) {
+      const { at, traceparent } = yield* eventContext(command.projectId)
+      return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))
+    })
   }
 })
 

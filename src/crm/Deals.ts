@@ -15,12 +15,12 @@ import { DealNotFound, type DealReferenceNotFound, type ExternalIdTaken } from "
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
-import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
+import type { Command } from "../platform/mutations/Idempotency.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
-import { Notifier } from "../platform/outbox/Notifier.ts"
+import { Notifier, notifyingAfter } from "../platform/outbox/Notifier.ts"
 import { orderOf, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { create, type NewDeal } from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
@@ -30,16 +30,9 @@ export const makeDeals = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
-  const notifier = yield* Notifier
+  const notifyAfter = notifyingAfter(yield* Notifier)
   const creating = makeGrouped<NewDeal, DealReferenceNotFound | ExternalIdTaken, Appended>(mutations, create(sql))
   const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
-  /**
-   * Runs a mutation, then notifies the delivery workers of the deliveries that the mutation has appended. A repeated request
-   * appends none.
-   */
-  const notifyAfter = <E>(projectId: ProjectId, mutation: Effect.Effect<Outcome<Appended>, E>) =>
-    Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
-
   return {
     list: (projectId: ProjectId, { cursor, limit, ...filters }: PageQuery & DealFilters) => {
       const read = filters.updatedSince === undefined ? pages.read : pages.readByChange

@@ -4,8 +4,10 @@ import { Effect } from "effect"
 import * as fc from "fast-check"
 import { type ClientShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { forAll } from "../support/Properties.ts"
+import { eventsOf, subscribe } from "../support/Events.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { open } from "./Clients.support.ts"
+import { previousOf } from "./Deals.events.support.ts"
 
 /** A client without its id and its times, which the service chooses. */
 type Model = Omit<ClientShape, "id" | "createdAt" | "updatedAt" | "archivedAt">
@@ -76,9 +78,9 @@ const anyPatch: fc.Arbitrary<Patch> = fc.oneof(
   patches.map((patch) => Object.fromEntries(Object.entries(patch).slice(0, 1)))
 )
 
-layer(TestServer.layer(), { excludeTestServices: true })("a client that is patched", (it) => {
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a client that is patched", (it) => {
   it.effect("agrees with the model in record, version and changed", function* () {
-    const { created, patch, read } = yield* open({
+    const { created, patch, projectId, read, server } = yield* open({
       project: { contactCapacity: 100_000 },
       organizations: [
         { id: "o1", name: "O" },
@@ -89,11 +91,13 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client that is patch
         { id: "m2", name: "M" }
       ]
     })
+    yield* subscribe(server.sql, projectId, "shop", ["crm.client.created.v1", "crm.client.updated.v1"])
     const run = (sequence: ReadonlyArray<Patch>) =>
       Effect.gen(function* () {
         const id = yield* created({ displayName: "A" })
         let model = initial
         let before = yield* read(id)
+        const emitted: Array<object> = [{ type: "crm.client.created.v1", data: { client: before } }]
         for (const { externalId, ...others } of sequence) {
           // External ids are unique in the project, which all sequences share.
           const unique = typeof externalId === "string" ? `${id} ${externalId}` : externalId
@@ -119,8 +123,19 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client that is patch
           assert.strictEqual(createdAt, before.createdAt)
           assert.isTrue(updatedAt >= before.updatedAt)
           assert.strictEqual(archivedAt !== null, model.status === "archived")
+          if (expected.changed) {
+            const data = { client: after, previous: previousOf(before, after) }
+            emitted.push({ type: "crm.client.updated.v1", data })
+          }
           before = after
         }
+        const events = yield* eventsOf(server.sql, projectId)
+        const own = events.filter(({ data }) => JSON.stringify(data).includes(id))
+        assert.deepStrictEqual(
+          own.map(({ data, type }) => ({ type, data })),
+          emitted
+        )
+        yield* Effect.orDie(server.sql`TRUNCATE events, deliveries CASCADE`)
       })
     yield* forAll(fc.array(anyPatch, { minLength: 1, maxLength: 12 }), run, { numRuns: 40 })
   })

@@ -48,11 +48,12 @@ export const eventsOfChanges = ([first, ...rest]: ReadonlyArray<DealShape>): Rea
 }
 
 /** Returns the members that differ, with the earlier values; without those that every change alters. */
-export const previousOf = (before: DealShape, after: DealShape): Readonly<Record<string, unknown>> => {
+export const previousOf = (before: object, after: object): Readonly<Record<string, unknown>> => {
   const now = new Map<string, unknown>(Object.entries(after))
   return Object.fromEntries(
     Object.entries(before).filter(
-      ([member, value]) => member !== "version" && member !== "updatedAt" && now.get(member) !== value
+      ([member, value]) =>
+        member !== "version" && member !== "updatedAt" && JSON.stringify(now.get(member)) !== JSON.stringify(value)
     )
   )
 }

@@ -83,6 +83,7 @@ export const domains = [
   ),
   clients("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
+  clients('eventPrevious("(updated.before)", "updated")', 'eventPrevious("updated", "updated")'),
   clients("clients.version + 1", "clients.version"),
   clients("WHEN holder.id <> command.id THEN", "WHEN false THEN", "contract/ExternalIds"),
   mutating("crm/Clients/Create.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),

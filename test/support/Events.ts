@@ -4,6 +4,8 @@ import type { SqlClient } from "effect/sql"
 import { events } from "../../src/api/integrations/Events.ts"
 
 const eventTypes = [
+  "crm.client.created.v1",
+  "crm.client.updated.v1",
   "crm.deal.created.v1",
   "crm.deal.updated.v1",
   "crm.deal.stage_changed.v1",
@@ -56,7 +58,7 @@ export const eventsOf = (sql: SqlClient.SqlClient, projectId: string) =>
       ORDER BY installation_id
     ) AS installations
     FROM events WHERE project_id = ${projectId} 
-    ORDER BY occurred_at, (data #>> '{deal,version}')::int, type DESC, id`.pipe(
+    ORDER BY occurred_at, coalesce(data #>> '{deal,version}', data #>> '{client,version}')::int, type DESC, id`.pipe(
     Effect.tap(
       Effect.forEach(({ data, type }) => Schema.decodeUnknownEffect(Schema.Union([events[type].data]), strict)(data))
     ),

@@ -123,7 +123,7 @@ const createExample = {
   marketingConsent: true
 }
 
-const example = {
+export const clientExample = {
   id: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
   ...createExample,
   suppressed: false,
@@ -136,7 +136,7 @@ const example = {
   archivedAt: null
 }
 
-const receiptExample = { resourceId: example.id, changed: true }
+const receiptExample = { resourceId: clientExample.id, changed: true }
 
 const path = "/v1/developer/crm/clients"
 
@@ -148,7 +148,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       error: [CursorInvalid]
     })
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: { items: [example], nextCursor: null } })
+      .annotate(Examples, { answer: { items: [clientExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List clients")
       .annotate(
         OpenApi.Description,
@@ -178,7 +178,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       error: [notModified, PreconditionFailed, ClientNotFound]
     })
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
-      .annotate(Examples, { answer: example })
+      .annotate(Examples, { answer: clientExample })
       .annotate(OpenApi.Summary, "Get a client")
       .annotate(OpenApi.Description, "Reads one client by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchClient", `${path}/:clientId`, {

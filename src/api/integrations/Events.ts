@@ -1,5 +1,6 @@
 /** The events of a project that its outbound webhooks receive (contract §10). */
 import { Effect, Schema, Struct } from "effect"
+import { Client, clientExample, clientFields } from "../crm/Clients.ts"
 import { Deal, dealExample, dealFields } from "../crm/Deals.ts"
 import { taskFields } from "../crm/Tasks.ts"
 import { CreatedAt, Timestamp } from "../schema/Fields.ts"
@@ -28,11 +29,19 @@ type Task = typeof Task.Type
 
 const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 
+const clientOf = Client.annotateKey({ description: "The client after the change." })
+
+const altered = {
+  description:
+    "The values that the altered members had before the change, without `version` and `updatedAt`. Older events have no `previous`."
+}
 const previous = Schema.Struct(Struct.map({ ...dealFields, closedAt: Deal.fields.closedAt }, Schema.optionalKey))
-  .annotate({
-    description:
-      "The values that the altered members had before the change, without `version` and `updatedAt`. Older events have no `previous`."
-  })
+  .annotate(altered)
+  .pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
+const previousClient = Schema.Struct(
+  Struct.map({ ...clientFields, archivedAt: Client.fields.archivedAt }, Schema.optionalKey)
+)
+  .annotate(altered)
   .pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
 
 const taskOf = Task.annotateKey({ description: "The task after the change." })
@@ -60,6 +69,18 @@ const task = {
  * (the record at the time of the event), and an example of the `data`.
  */
 export const events = {
+  "crm.client.created.v1": {
+    identifier: "DeveloperClientCreatedEvent",
+    summary: "A client was created",
+    data: dataWith({ client: clientOf }),
+    example: { client: clientExample }
+  },
+  "crm.client.updated.v1": {
+    identifier: "DeveloperClientUpdatedEvent",
+    summary: "A client was changed",
+    data: dataWith({ client: clientOf, previous: previousClient }),
+    example: { client: { ...clientExample, phone: null, version: 2 }, previous: { phone: clientExample.phone } }
+  },
   "crm.deal.created.v1": {
     identifier: "DeveloperDealCreatedEvent",
     summary: "A deal was created",

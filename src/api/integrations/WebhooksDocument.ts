@@ -48,10 +48,18 @@ const responses = {
   }
 }
 
+/** A task has no version. */
+const orderOf = (type: EventType) => {
+  const record = ["client", "deal"].find((record) => record in events[type].example)
+  return record === undefined
+    ? ""
+    : ` Order is not kept: keep what you have, unless \`data.${record}.version\` is higher than the version of it.`
+}
+
 const operation = (type: EventType, schema: object) => ({
   operationId: type,
   summary: events[type].summary,
-  description: `Sent to the outbound webhooks that subscribe to \`${type}\`, at least once.`,
+  description: `Sent to the outbound webhooks that subscribe to \`${type}\`, at least once.${orderOf(type)}`,
   // The receiver verifies the signature; the service sends no credential.
   security: [],
   parameters: headers,

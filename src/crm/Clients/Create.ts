@@ -7,12 +7,18 @@ import { argumentsOf, insertList, insertedValues } from "../../platform/database
 import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { plain } from "../../platform/mutations/Idempotency.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
-import { creatable } from "../ClientColumns.ts"
+import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
+import { creatable, eventClient } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 
-interface NewClient extends ClientCreate {
+export interface NewClient extends ClientCreate {
   readonly id: ClientId
+  readonly traceparent: string
 }
+
+export type Problem = ContactCapacityExhausted | ExternalIdTaken
+
+const createdData = `json_build_object(${eventClient("created")})`
 
 const holder = holderOf("clients", "command", `"externalId"`)
 
@@ -20,8 +26,8 @@ const holder = holderOf("clients", "command", `"externalId"`)
  * If a project has no capacity left, all its commands are refused. If less is left than the group needs, the later commands stay
  * undecided and run again alone, because their outcome depends on the commands before them.
  */
-export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacityExhausted | ExternalIdTaken> => ({
-  args: { id: "text", ...argumentsOf(creatable) },
+export const create = (sql: SqlClient.SqlClient): Kind<NewClient, Problem> => ({
+  args: { id: "text", traceparent: "text", ...argumentsOf(creatable) },
   takes: ({ externalId }) => takenBy(externalId),
   decided: ({ crowded, projects, rank }) => sql`
     ${lockCapacity(sql, projects(sql`command WHERE contact_capacity IS NOT NULL`))},
@@ -43,6 +49,15 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewClient, ContactCapacit
       INSERT INTO clients (project_id, id, ${sql.literal(insertList(creatable))}, status, version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(creatable))}, 'active', 1, at, at
       FROM claim
-    )`,
+      RETURNING *
+    ),
+    ${append(
+      sql,
+      sql`
+        SELECT created.project_id, ${eventType(sql, "crm.client.created.v1")}, ${sql.literal(createdData)}, created.created_at,
+          claim.traceparent
+        FROM created JOIN claim USING (project_id, id)`
+    )}`,
+  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
   problems: { ...plain(ContactCapacityExhausted), external_id_taken: external_id_taken("client") }
 })

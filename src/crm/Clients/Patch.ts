@@ -16,7 +16,8 @@ import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { plain } from "../../platform/mutations/Idempotency.ts"
 import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
-import { writable } from "../ClientColumns.ts"
+import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
+import { eventClient, eventPrevious, writable } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 
 const patchedValues = patchList(writable)
@@ -26,12 +27,16 @@ const nextValues = qualifiedList(writable, "next")
 
 const holder = holderOf("clients", "next", "next.wanted_external_id")
 
-interface ClientChange {
+/** The column `before` of `updated` is the whole row before the change. */
+const updatedData = `json_build_object(${eventClient("updated")}, ${eventPrevious("(updated.before)", "updated")})`
+
+export interface ClientChange {
   readonly id: ClientId
+  readonly traceparent: string
   readonly p: ClientPatch
 }
 
-type Problem =
+export type Problem =
   | ClientNotFound
   | ClientArchived
   | MemberNotFound
@@ -42,22 +47,22 @@ type Problem =
   | PreconditionFailed
 
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
-  args: { id: "text", p: "jsonb" },
+  args: { id: "text", traceparent: "text", p: "jsonb" },
   takes: ({ id, p }) => [id, ...takenBy(p.externalId)],
   decided: ({ absent, crowded, holds, inOrder, locked, projects, rank }) => sql`
     next AS MATERIALIZED (
       SELECT command.ord, command.project_id, target.status AS old_status, target.version AS old_version, next.*,
-        p->>'externalId' AS wanted_external_id,
+        p->>'externalId' AS wanted_external_id, before,
         target.status <> next.status AND contact_capacity IS NOT NULL AS moved, ${sql.literal(differs)} AS differs
       FROM ${inOrder},
         LATERAL (
-          SELECT * FROM clients WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
+          SELECT clients AS before, clients.* FROM clients WHERE project_id = command.project_id AND id = command.id FOR NO KEY UPDATE ${locked}
         ) AS target,
         LATERAL (SELECT ${sql.literal(patchedValues)}) AS next
     ),
     ${lockCapacity(sql, projects(sql`next WHERE moved`))},
     decided AS MATERIALIZED (
-      SELECT command.*, ${sql.literal(nextValues)},
+      SELECT command.*, ${sql.literal(nextValues)}, before,
         moved,
         CASE
           WHEN next.ord IS NULL THEN ${absent(sql`SELECT FROM clients WHERE project_id = command.project_id AND id = command.id`, "client_not_found")}
@@ -93,7 +98,15 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
         archived_at = CASE WHEN claim.status = 'archived' THEN claim.at END
       FROM claim
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
-    )`,
+      RETURNING clients.*, claim.traceparent, claim.before
+    ),
+    ${append(
+      sql,
+      sql`
+        SELECT project_id, ${eventType(sql, "crm.client.updated.v1")}, ${sql.literal(updatedData)}, updated_at, traceparent
+        FROM updated`
+    )}`,
+  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
   problems: {
     ...preconditionFailed,
     ...plain(

@@ -131,3 +131,15 @@ const notify = (sql: SqlClient.SqlClient, notice: Notice) =>
   sql`SELECT pg_notify(${channel}, ${encode(notice)})`.pipe(
     Effect.catchTag("SqlError", (error) => Effect.logDebug("A NOTIFY of deliveries failed", error))
   )
+
+/**
+ * Returns a function that runs a mutation, then notifies the delivery workers of the deliveries that the mutation has appended. A
+ * repeated request appends none.
+ */
+export const notifyingAfter =
+  (notifier: Notifier["Service"]) =>
+  <A extends { readonly returned: ReadonlyArray<InstallationId> | null }, E>(
+    projectId: ProjectId,
+    mutation: Effect.Effect<A, E>
+  ): Effect.Effect<A, E> =>
+    Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))

@@ -59,10 +59,9 @@ const run = Effect.fnUntraced(function* (projectId: ProjectId, step: Step) {
   const { clients } = yield* Crm
   const { create, key, patch } = step
   const own = commandOf(projectId, key, { create, patch })
-  const sent: Effect.Effect<Outcome, { readonly _tag: string }> =
-    patch === undefined
-      ? clients.create(own, { displayName: create ?? "" })
-      : clients.patch(own, ClientId.make(patch[0]), patch[1])
+  const sent: Effect.Effect<Outcome<unknown>, { readonly _tag: string }> = patch === undefined
+    ? clients.create(own, { displayName: create ?? "" })
+    : clients.patch(own, ClientId.make(patch[0]), patch[1])
   const exit = yield* Effect.exit(
     Effect.match(sent, {
       onFailure: ({ _tag }) => _tag,
