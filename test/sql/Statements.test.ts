@@ -79,6 +79,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "projects at rest, which are few": [
     "src/platform/background/Retention.ts prune: filters projects below a limit",
+    "src/server/Retentions.ts retentions: filters projects below a limit",
     "src/project/Waiting.ts waiting: filters projects below a limit"
   ],
   "the attempts of a project in a period of at most seven days": [

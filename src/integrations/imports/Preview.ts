@@ -15,7 +15,10 @@ import { importFields } from "./ImportFields.ts"
 export class Preview extends Context.Service<
   Preview,
   {
-    /** Fails with `InstallationNotReady` if the installation is disabled, has no profile or has no staged records. */
+    /**
+     * Fails with `InstallationNotReady` if the installation is disabled, has no profile, or has no staged records or more contacts
+     * than `maxContacts`.
+     */
     readonly preview: (
       projectId: ProjectId,
       id: InstallationId
@@ -36,6 +39,7 @@ export class Preview extends Context.Service<
           if (!hasProfile) return yield* notReady("The installation has no import profile.")
           if (evaluation === null) return yield* notReady(InstallationNotReady.detail)
           const { counts, duplicateCount, fingerprint, profileVersion, unsupportedFields } = evaluation
+          if (counts.contact > maxContacts) return yield* notReady(tooMany(counts.contact))
           const records = Object.values(counts).reduce((sum, count) => sum + count, 0)
           const skip = duplicateCount + matched - differing
           const estimatedChanges = { create: records - differing - skip, update: differing, skip }
@@ -74,6 +78,12 @@ const readsOf = (sql: SqlClient.SqlClient, connections: number) => {
   return (projectId: ProjectId, id: InstallationId) =>
     ask({ projectId, id, names: [hashOf("preview", projectId)], asksFor: hashOf("preview", projectId, id) })
 }
+
+/** Maximum number of contacts of a preview. One statement compares them all with clients, within its timeout. */
+const maxContacts = 500_000
+
+const tooMany = (contacts: number) =>
+  `The installation has ${contacts} staged contacts. At most ${maxContacts} are previewed: stage them in parts.`
 
 const notReady = (detail: string) => new InstallationNotReady({ detail })
 
@@ -134,7 +144,10 @@ const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId
         )}) AS found
         ORDER BY condition LIMIT 1
       ) AS client
-      WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id}
+      WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id} AND (
+        SELECT (counts->>'contact')::int <= ${maxContacts}::int FROM staged_batches
+        WHERE project_id = ${projectId} AND installation_id = ${id}
+      )
     )
     SELECT installation.status, installation.profile_version IS NOT NULL AS "hasProfile",
       CASE WHEN batch.fingerprint IS NOT NULL THEN json_build_object(

@@ -4,6 +4,7 @@ import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { PgClient } from "@effect/sql-pg"
 import { createHash } from "node:crypto"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { Preview } from "../../../src/integrations/imports/Preview.ts"
 import { migrate } from "../../../src/platform/database/Migrations.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
@@ -49,6 +50,25 @@ layer(services)("a preview", (it) => {
       assert.strictEqual(estimatedChanges.create, 0, JSON.stringify(fields))
       assert.deepStrictEqual(unsupportedFields, [])
     }
+  })
+
+  it.effect("is refused for more contacts than one statement compares in its time, with their bound", function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* apply("many", { importProfile: usual, stagedRecords: [contact("1", {})] })
+    const staged = (contacts: number) =>
+      Effect.orDie(sql`
+        UPDATE staged_batches SET counts = jsonb_set(counts::jsonb, '{contact}', to_jsonb(${contacts}::int))::json
+        WHERE project_id = 'many'`)
+    yield* staged(500_000)
+    assert.deepInclude((yield* preview("many")).counts, { contact: 500_000 })
+    yield* staged(500_001)
+    const refusal = yield* Effect.flip(
+      Effect.flatMap(Preview, (service) => service.preview(ProjectId.make("many"), InstallationId.make("ins")))
+    )
+    assert.deepInclude(refusal, {
+      code: "installation_not_ready",
+      detail: "The installation has 500001 staged contacts. At most 500000 are previewed: stage them in parts."
+    })
   })
 
   it.effect("has as fingerprint the SHA-256 of the documented text", function* () {
