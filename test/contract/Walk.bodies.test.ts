@@ -1,6 +1,8 @@
 /** Every operation: the faults of a body, and their locations (contract §1, §2). */
-import { assert, layer } from "../support/Vitest.ts"
+import { assert, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
+import { maxFaults } from "../../src/api/schema/Locations.ts"
+import { checkBody } from "../../src/server/decoding/BodyFaults.ts"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { requestOf, stringsOf } from "./Requests.ts"
@@ -214,4 +216,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     assertFault(answer, "body/m0")
     assert.match(String(detail), /At least 1 more fault is left out\.$/)
   })
+})
+
+pure("the check of a body gathers one fault more than an answer reports, however many there are", () => {
+  assert.lengthOf(checkBody(Array(1_000).fill("\u0000")).faults, maxFaults + 1)
 })

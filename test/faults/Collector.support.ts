@@ -5,7 +5,7 @@ import { defer } from "../support/Finalizers.ts"
 import { expectNoSecret } from "../support/Secrets.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
 import type { Role } from "../../src/server/Serve.ts"
-import { freePort, startService } from "../support/Process.ts"
+import { freePort } from "../support/Process.ts"
 import { serviceEnv } from "./Projects.support.ts"
 
 const AnyValue = Schema.Struct({
@@ -167,7 +167,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
  * Starts a service that exports to a collector, in the process of the tests. `stop` ends it and flushes, as the end of a
  * process does.
  */
-export const startExporting = async (
+const startExporting = async (
   databaseUrl: string,
   { url: endpoint }: Collector,
   env: Environment = {},
@@ -179,13 +179,6 @@ export const startExporting = async (
   const settings = { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...env }
   const { url } = await Effect.runPromise(Scope.provide(startServer(settings, role), scope))
   return { url, stop }
-}
-
-/** Starts a collector, and a process that exports to it. */
-export const startProcess = async (databaseUrl: string, env: Environment = {}) => {
-  const collector = await startCollector()
-  const settings = { ...serviceEnv(databaseUrl), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...env }
-  return { collector, service: await startService({ env: settings }) }
 }
 
 /** Starts a collector, and a service in the process of the tests, for what does not depend on the process. */

@@ -24,7 +24,6 @@ export const listen = async (first: Answering) => {
     seen: () => Map.groupBy(shop.hits, (hit) => String(bodyOf(hit)["id"]))
   }
 }
-export type Listening = Awaited<ReturnType<typeof listen>>
 
 /** Opens a session for SQL text that reconnects when it breaks; a statement may then run twice. */
 export const lastingSession = async (databaseUrl: string) => {
