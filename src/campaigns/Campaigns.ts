@@ -1,13 +1,14 @@
 /** Campaigns: messages to many clients, composed and scheduled by commands (contract §9). */
-import { Effect } from "effect"
+import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { CampaignStatusFilter } from "../api/campaigns/Campaign.ts"
-import type { CampaignCommand } from "../api/campaigns/Commands.ts"
+import type { CampaignCommand, CampaignCreate } from "../api/campaigns/Commands.ts"
 import { AudienceId, CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import { CampaignNotFound, type IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
 import { LongRunning } from "../platform/mutations/LongRunning.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
+import { makeGrouped } from "../platform/mutations/Grouped.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookupBy } from "../platform/database/Lookups.ts"
@@ -17,7 +18,7 @@ import { pageCondition, pageLimit, type PageQuery, Pages } from "../platform/req
 import { campaignOf, details, list } from "./CampaignList.ts"
 import { change, changeOf, scheduling } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
-import { current, duplicate, remove } from "./Campaigns/Repo.ts"
+import { create, current, duplicate, remove } from "./Campaigns/Repo.ts"
 import type { Conflict } from "./Campaigns/Target.ts"
 
 export const makeCampaigns = Effect.gen(function* () {
@@ -26,6 +27,7 @@ export const makeCampaigns = Effect.gen(function* () {
   const pages = yield* Pages
   const find = lookupBy(sql, details(sql))
   const longRunning = yield* LongRunning
+  const creating = makeGrouped(mutations, create(sql))
 
   /**
    * Runs the command in the body, if `api/campaigns/States.ts` allows it in the campaign's state. Local times are in `timeZone`
@@ -83,6 +85,10 @@ export const makeCampaigns = Effect.gen(function* () {
     current: Effect.fnUntraced(function* (projectId: ProjectId, id: CampaignId) {
       const [campaign] = yield* statement(current(sql, projectId, id))
       return campaign ?? (yield* new CampaignNotFound())
+    }),
+    create: Effect.fnUntraced(function* (command: Command, { name }: CampaignCreate) {
+      const id = CampaignId.make(yield* newId("cmp"))
+      return yield* creating(command, yield* DateTime.nowAsDate, { id, name })
     }),
     run
   }

@@ -18,6 +18,7 @@ export const handlers = groupOf(
           listSegments: pageHandler((projectId, { query }) => segments(projectId, query)),
           listTemplates: pageHandler((projectId, { query }) => templates(projectId, query)),
           listCampaigns: pageHandler((projectId, { query }) => campaigns.list(projectId, query)),
+          createCampaign: commandHandler((command, { payload }) => campaigns.create(command, payload)),
           getCampaign: recordHandler((projectId, { params }) => campaigns.get(projectId, params.campaignId)),
           getCampaignAudience: recordHandlerWith(
             (projectId, { params }) => campaigns.current(projectId, params.campaignId),

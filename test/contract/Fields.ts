@@ -114,6 +114,7 @@ export const fields: Readonly<Record<string, Fields>> = {
     "query/expectedProjectId": queryText(160),
     ...page(2_048)
   },
+  createCampaign: { "body/name": text(160) },
   listTemplates: page(4_096),
   listPipelines: page(512),
   createDeal: deal,

@@ -398,6 +398,10 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
   listCampaigns: {
     query: { status: "draft", limit: "10", cursor: null }
   },
+  createCampaign: {
+    body: { name: "Spring" },
+    required: ["name"]
+  },
   getCampaign: {
     params: { campaignId: "cmp_own" },
     references: [campaignReference]

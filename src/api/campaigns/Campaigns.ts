@@ -24,7 +24,7 @@ import {
 import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
 import { getCampaign, listCampaigns } from "./Campaign.ts"
-import { CampaignCommand } from "./Commands.ts"
+import { CampaignCommand, CampaignCreate } from "./Commands.ts"
 import { describeMoves, type Operation, operations } from "./States.ts"
 
 /** A named list of clients that a campaign can select as its candidates. */
@@ -141,6 +141,23 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
           "template by its `id` and `version`."
       ),
     listCampaigns,
+    HttpApiEndpoint.post("createCampaign", path, {
+      headers: MutationHeaders,
+      payload: CampaignCreate,
+      success: receipt(201),
+      error: mutationProblems
+    })
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
+      .annotate(Examples, {
+        request: { name: "Invitation to the spring tasting" },
+        answer: { resourceId: "cmp_0193f0ce93d47e6f9c3d4e5f60718293", changed: true }
+      })
+      .annotate(OpenApi.Summary, "Create a campaign")
+      .annotate(
+        OpenApi.Description,
+        "Creates a campaign as a draft without routes and audience. `patchCampaign` composes and schedules it. `resourceId` is its id."
+      ),
     getCampaign,
     HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
       params: { campaignId: CampaignId },

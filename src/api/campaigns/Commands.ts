@@ -33,6 +33,11 @@ const variant = <const O extends Operation, Fields extends Schema.Struct.Fields>
     ...fields
   }).annotate({ identifier: identifier(operation) })
 
+export const CampaignCreate = Schema.Struct({
+  name: name.annotate({ description: "The name of the campaign: 1 to 160 characters." })
+}).annotate({ identifier: "DeveloperCampaignCreate" })
+export type CampaignCreate = typeof CampaignCreate.Type
+
 export const CampaignCommand = Schema.Union(
   [
     variant("rename", { expectedVersion: ExpectedVersion, name }),

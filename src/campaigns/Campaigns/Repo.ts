@@ -1,11 +1,28 @@
-/** SQL that reads, duplicates and deletes campaigns. */
+/** SQL that creates, reads, duplicates and deletes campaigns. */
 import type { SqlClient } from "effect/sql"
 import type { Audience } from "../../api/campaigns/Audience.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
+import type { Kind } from "../../platform/mutations/Grouped.ts"
 import { commandOn, versionGuard } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient
+
+/** Creates a draft. */
+export const create = (sql: Sql): Kind<{ readonly id: CampaignId; readonly name: string }, never> => ({
+  args: { id: "text", name: "text" },
+  decided: () => sql`
+    decided AS MATERIALIZED (
+      SELECT command.*, NULL::text AS failure, NULL::text[] AS faults, command.id AS resource_id, true AS changed, 1 AS version
+      FROM command
+    )`,
+  effect: () => sql`
+    created AS (
+      INSERT INTO campaigns (project_id, id, name, created_at, updated_at)
+      SELECT project_id, id, name, at, at FROM claim
+    )`,
+  problems: {}
+})
 
 export interface Current {
   readonly version: number
