@@ -3,7 +3,7 @@
  * answers. The process loads this module with `--import`, and names the file in `PROMOTED`.
  */
 import { subscribe } from "node:diagnostics_channel"
-import { writeFileSync } from "node:fs"
+import { renameSync, writeFileSync } from "node:fs"
 import { GCProfiler } from "node:v8"
 
 export interface Promoted {
@@ -36,6 +36,8 @@ if (file !== undefined) {
     for (const { afterGC, beforeGC, gcType } of statistics) {
       if (gcType === "Scavenge") bytes += oldGeneration(afterGC) - oldGeneration(beforeGC)
     }
-    writeFileSync(file, JSON.stringify({ bytes, answers } satisfies Promoted))
+    // Renamed, because the reader could otherwise find a part of the text.
+    writeFileSync(`${file}.new`, JSON.stringify({ bytes, answers } satisfies Promoted))
+    renameSync(`${file}.new`, file)
   }, interval).unref()
 }
