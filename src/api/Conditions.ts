@@ -32,6 +32,17 @@ export const ReadConditions = {
   )
 }
 
+/** The headers of an upsert. */
+export const UpsertConditions = {
+  ...IfMatch,
+  "if-none-match": Schema.optionalKey(
+    Schema.Literal("*").annotateKey({
+      description:
+        "`*`: only if no record has the external id, so that the upsert can only create. Otherwise the answer is `precondition_failed`."
+    })
+  )
+}
+
 /** The answer 304: the record has a version that `if-none-match` names. */
 export class NotModified extends Schema.TaggedError<NotModified>()("NotModified", {}) {
   override get message() {

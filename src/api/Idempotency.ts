@@ -51,4 +51,7 @@ export const replayed = {
 export const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 
+/** The receipts of an upsert: 201 if it has created the record, otherwise 200. */
+export const upsertReceipt = [receipt(201), receipt(200)] as const
+
 export const mutationProblems = [IdempotencyKeyReused] as const

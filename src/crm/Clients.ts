@@ -1,9 +1,22 @@
 /** Clients, the contacts of a project (contract §7). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Client, ClientCreate, ClientFilters, ClientPatch, ClientStatusFilter } from "../api/crm/Clients.ts"
+import type {
+  Client,
+  ClientCreate,
+  ClientFilters,
+  ClientPatch,
+  ClientStatusFilter,
+  ClientUpsert
+} from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
-import { ClientNotFound } from "../api/Problems.ts"
+import {
+  ClientNotFound,
+  MemberNotFound,
+  OrganizationArchived,
+  OrganizationNotFound,
+  PreconditionFailed
+} from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -14,17 +27,30 @@ import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier, notifyingAfter } from "../platform/outbox/Notifier.ts"
 import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
-import { create, type NewClient, type Problem as CreateProblem } from "./Clients/Create.ts"
+import * as Create from "./Clients/Create.ts"
 import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
+import { makeFind, OtherRecord, upsert, without } from "./Upserts.ts"
 
 export const makeClients = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
   const notifyAfter = notifyingAfter(yield* Notifier)
-  const creating = makeGrouped<NewClient, CreateProblem, Appended>(mutations, create(sql))
+  const creating = makeGrouped<Create.NewClient, Create.Problem, Appended>(mutations, Create.create(sql))
   const patching = makeGrouped<ClientChange, PatchProblem, Appended>(mutations, patch(sql))
+  const find = makeFind(sql, "clients")
+  const create = Effect.fnUntraced(function* (command: Command, client: ClientPatch) {
+    const { at, traceparent } = yield* eventContext(command.projectId)
+    const id = ClientId.make(yield* newId("cli"))
+    return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...client }))
+  })
+  const change = Effect.fnUntraced(function* (command: Command, id: ClientId, p: ClientPatch, externalId?: string) {
+    const { at, traceparent } = yield* eventContext(command.projectId)
+    const expected = externalId === undefined ? {} : { expectedExternalId: externalId }
+    return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p, ...expected }))
+  })
+
   return {
     list: (projectId: ProjectId, { cursor, limit, ...given }: PageQuery & ClientFilters) => {
       const filters = { ...given, email: given.email?.toLowerCase() }
@@ -34,18 +60,26 @@ export const makeClients = Effect.gen(function* () {
       )
     },
     get: lookup<Client, ClientNotFound>(sql, "clients", columns, () => new ClientNotFound()),
-    create: Effect.fnUntraced(function* (command: Command, client: ClientCreate) {
-      const { at, traceparent } = yield* eventContext(command.projectId)
-      const id = ClientId.make(yield* newId("cli"))
-      return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...client }))
-    }),
+    create: (command: Command, client: ClientCreate) => asCreate(create(command, client)),
     /** Changes the fields of the patch. An archived client accepts only its reactivation. */
-    patch: Effect.fnUntraced(function* (command: Command, id: ClientId, p: ClientPatch) {
-      const { at, traceparent } = yield* eventContext(command.projectId)
-      return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))
-    })
+    patch: (command: Command, id: ClientId, p: ClientPatch) => asPatch(change(command, id, p)),
+    upsert: (command: Command, externalId: string, p: ClientUpsert) =>
+      upsert({
+        command,
+        find: find(command.projectId, externalId),
+        create: (command) => create(command, { ...p, externalId }),
+        patch: (command, id) => change(command, ClientId.make(id), p, externalId)
+      })
   }
 })
+
+const asCreate = without<MemberNotFound | OrganizationNotFound | OrganizationArchived | PreconditionFailed>(
+  PreconditionFailed,
+  MemberNotFound,
+  OrganizationNotFound,
+  OrganizationArchived
+)
+const asPatch = without(OtherRecord)
 
 const record = selectList(columns)
 

@@ -8,10 +8,11 @@ import {
   DealLifecycle,
   type DealPatch,
   DealStatus,
-  type DealStatusFilter
+  type DealStatusFilter,
+  type DealUpsert
 } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
-import { DealNotFound, type DealReferenceNotFound, type ExternalIdTaken } from "../api/Problems.ts"
+import { DealNotFound, PreconditionFailed } from "../api/Problems.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
@@ -22,17 +23,30 @@ import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier, notifyingAfter } from "../platform/outbox/Notifier.ts"
 import { orderOf, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
-import { create, type NewDeal } from "./Deals/Create.ts"
+import * as Create from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
+import { makeFind, OtherRecord, upsert, without } from "./Upserts.ts"
 
 export const makeDeals = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
   const notifyAfter = notifyingAfter(yield* Notifier)
-  const creating = makeGrouped<NewDeal, DealReferenceNotFound | ExternalIdTaken, Appended>(mutations, create(sql))
+  const creating = makeGrouped<Create.NewDeal, Create.Problem, Appended>(mutations, Create.create(sql))
   const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
+  const find = makeFind(sql, "deals")
+  const create = Effect.fnUntraced(function* (command: Command, deal: DealPatch) {
+    const { at, traceparent } = yield* eventContext(command.projectId)
+    const id = DealId.make(yield* newId("deal"))
+    return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...deal }))
+  })
+  const change = Effect.fnUntraced(function* (command: Command, id: DealId, p: DealPatch, externalId?: string) {
+    const { at, traceparent } = yield* eventContext(command.projectId)
+    const expected = externalId === undefined ? {} : { expectedExternalId: externalId }
+    return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p, ...expected }))
+  })
+
   return {
     list: (projectId: ProjectId, { cursor, limit, ...filters }: PageQuery & DealFilters) => {
       const read = filters.updatedSince === undefined ? pages.read : pages.readByChange
@@ -45,17 +59,20 @@ export const makeDeals = Effect.gen(function* () {
      * Creates an open deal. The default of `pipelineId` is the project's default pipeline. The default of `stageId` is the
      * first stage of the pipeline.
      */
-    create: Effect.fnUntraced(function* (command: Command, deal: DealCreate) {
-      const { at, traceparent } = yield* eventContext(command.projectId)
-      const id = DealId.make(yield* newId("deal"))
-      return yield* notifyAfter(command.projectId, creating(command, at, { id, traceparent, ...deal }))
-    }),
-    patch: Effect.fnUntraced(function* (command: Command, id: DealId, p: DealPatch) {
-      const { at, traceparent } = yield* eventContext(command.projectId)
-      return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p }))
-    })
+    create: (command: Command, deal: DealCreate) => asCreate(create(command, deal)),
+    patch: (command: Command, id: DealId, p: DealPatch) => asPatch(change(command, id, p)),
+    upsert: (command: Command, externalId: string, p: DealUpsert) =>
+      upsert({
+        command,
+        find: find(command.projectId, externalId),
+        create: (command) => create(command, { ...p, externalId }),
+        patch: (command, id) => change(command, DealId.make(id), p, externalId)
+      })
   }
 })
+
+const asCreate = without(PreconditionFailed)
+const asPatch = without(OtherRecord)
 
 const record = selectList(columns)
 

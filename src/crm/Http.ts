@@ -2,7 +2,8 @@ import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
-import { commandHandler, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import { commandHandler, commandWith, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import { upsertAnswer } from "../platform/requests/Responses.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDirectory } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"
@@ -19,7 +20,11 @@ export const clients = groupOf(makeClients, (clients) =>
         ),
         createClient: commandHandler((command, { payload }) => clients.create(command, payload)),
         getClient: recordHandler((projectId, { params }) => clients.get(projectId, params.clientId)),
-        patchClient: commandHandler((command, { params, payload }) => clients.patch(command, params.clientId, payload))
+        patchClient: commandHandler((command, { params, payload }) => clients.patch(command, params.clientId, payload)),
+        upsertClient: commandWith(
+          (command, { params, payload }) => clients.upsert(command, params.externalId, payload),
+          upsertAnswer
+        )
       })
     )
   )
@@ -40,7 +45,11 @@ export const deals = groupOf(makeDeals, (deals) =>
         listDeals: pageHandler((projectId, { query }) => deals.list(projectId, query)),
         createDeal: commandHandler((command, { payload }) => deals.create(command, payload)),
         getDeal: recordHandler((projectId, { params }) => deals.get(projectId, params.dealId)),
-        patchDeal: commandHandler((command, { params, payload }) => deals.patch(command, params.dealId, payload))
+        patchDeal: commandHandler((command, { params, payload }) => deals.patch(command, params.dealId, payload)),
+        upsertDeal: commandWith(
+          (command, { params, payload }) => deals.upsert(command, params.externalId, payload),
+          upsertAnswer
+        )
       })
     )
   )

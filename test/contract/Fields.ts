@@ -69,12 +69,29 @@ const deal: Fields = {
   "body/externalId": orNull(text(160))
 }
 
+const without = (fields: Fields, location: string): Fields =>
+  Object.fromEntries(Object.entries(fields).filter(([name]) => name !== location))
+
 const note: Fields = { "body/body": text(10_000) }
 
 const routed: Fields = {
   "body/templateId": reference("tpl_own"),
   "body/templateVersion": version,
   "body/channelId": reference("chan_own")
+}
+
+const upsertedClient: Fields = {
+  ...without(client, "body/externalId"),
+  "body/organizationId": orNull(reference("org_own")),
+  "body/responsibleMemberId": orNull(reference("mem_own")),
+  "body/status": word("active", "archived")
+}
+
+const upsertedDeal: Fields = {
+  ...without(deal, "body/externalId"),
+  "body/lostReason": { ...orNull(text(500)), beside: { status: "lost" } },
+  "body/status": word("open", "won", "open", "lost"),
+  "body/lifecycle": word("active", "archived")
 }
 
 /** Fields by operation, and by command where the body has variants. The walk fails if one is missing here. */
@@ -87,12 +104,8 @@ export const fields: Readonly<Record<string, Fields>> = {
     ...page(512)
   },
   createClient: client,
-  patchClient: {
-    ...client,
-    "body/organizationId": orNull(reference("org_own")),
-    "body/responsibleMemberId": orNull(reference("mem_own")),
-    "body/status": word("active", "archived")
-  },
+  patchClient: { ...client, ...upsertedClient },
+  upsertClient: upsertedClient,
   listDeals: {
     "query/lifecycle": queryWord("active", "archived", "all"),
     "query/status": queryWord("open", "won", "lost", "all"),
@@ -118,12 +131,8 @@ export const fields: Readonly<Record<string, Fields>> = {
   listTemplates: page(4_096),
   listPipelines: page(512),
   createDeal: deal,
-  patchDeal: {
-    ...deal,
-    "body/lostReason": { ...orNull(text(500)), beside: { status: "lost" } },
-    "body/status": word("open", "won", "open", "lost"),
-    "body/lifecycle": word("active", "archived")
-  },
+  patchDeal: { ...deal, ...upsertedDeal },
+  upsertDeal: upsertedDeal,
   listNotes: page(512),
   createNote: note,
   patchNote: { ...note, "body/expectedVersion": version },

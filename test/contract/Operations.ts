@@ -44,7 +44,8 @@ export const operations = new Map(
         scope: scope === "none" ? null : scope.replaceAll("`", ""),
         module
       }
-      const operation = decode({ ...of, status: Number(success), ...(key === "" ? {} : { key }) })
+      // The records of the samples exist, so their upserts answer the last of two statuses.
+      const operation = decode({ ...of, status: Number(success.split(" or ").at(-1)), ...(key === "" ? {} : { key }) })
       return [name, { ...operation, policy: key === "" ? ("read" as const) : ("write" as const) }] as const
     })
 )

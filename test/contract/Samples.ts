@@ -31,14 +31,18 @@ const fixtures: Parts = {
       marketingConsent: true,
       addresses: [{ channelId: "chan_own", address: "own" }]
     },
-    { id: "cli_other", displayName: "Other" }
+    { id: "cli_other", displayName: "Other" },
+    { id: "cli_upserted", displayName: "Upserted", externalId: "shop-1" }
   ],
   channels: [{ id: "chan_own", providerType: "sandbox", displayName: "Own" }],
   segments: [{ id: "seg_own", name: "Own", clientIds: ["cli_own", "cli_other"] }],
   templates: [{ id: "tpl_own", version: 1, name: "Own", body: "Hello" }],
   campaigns: [{ id: "cmp_own", name: "Own" }],
   pipelines: [{ id: "pipe_own", name: "Own", stages: [{ id: "stage_own", name: "Own" }] }],
-  deals: [{ id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" }],
+  deals: [
+    { id: "deal_own", title: "Own", pipelineId: "pipe_own", stageId: "stage_own" },
+    { id: "deal_upserted", title: "Upserted", pipelineId: "pipe_own", stageId: "stage_own", externalId: "order-1" }
+  ],
   tickets: [{ id: "tic_own", subject: "Own", status: "resolved" }],
   installations: [
     { id: "ins_own", name: "Own" },
@@ -227,6 +231,16 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     ],
     refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted", "external_id_taken"]
   },
+  upsertClient: {
+    params: { externalId: "shop-1" },
+    body: { ...client, organizationId: "org_own", responsibleMemberId: "mem_own", status: "active" },
+    required: [],
+    references: [
+      { at: ["body", "responsibleMemberId"], foreign: "mem_foreign", code: "member_not_found" },
+      { at: ["body", "organizationId"], foreign: "org_foreign", code: "organization_not_found" }
+    ],
+    refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
+  },
   listPipelines: {
     query: { limit: "10", cursor: null }
   },
@@ -259,6 +273,13 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     required: [],
     references: [{ at: ["path", "dealId"], foreign: "deal_foreign", code: "deal_not_found" }, ...dealReferences],
     refusals: ["deal_status_invalid", "external_id_taken"]
+  },
+  upsertDeal: {
+    params: { externalId: "order-1" },
+    body: { ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" },
+    required: [],
+    references: dealReferences,
+    refusals: ["deal_status_invalid"]
   },
   listNotes: {
     params: { dealId: "deal_own" },

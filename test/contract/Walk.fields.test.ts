@@ -121,6 +121,8 @@ const rating: Read = ({ sql }, { projectId }) =>
 const readers: Readonly<Record<string, Read>> = {
   createClient: client,
   patchClient: client,
+  upsertClient: client,
+  upsertDeal: deal,
   createDeal: deal,
   patchDeal: deal,
   createNote: note,

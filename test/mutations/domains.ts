@@ -81,7 +81,7 @@ export const domains = [
     'WHEN NOT ${sql.literal(matches("target.version"))}',
     "WHEN false"
   ),
-  clients("WHEN organization.archived THEN", "WHEN false THEN"),
+  mutating("crm/Clients/References.ts", "contract/Clients")("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
   clients('eventPrevious("(updated.before)", "updated")', 'eventPrevious("updated", "updated")'),
   clients("clients.version + 1", "clients.version"),
@@ -91,6 +91,8 @@ export const domains = [
   mutating("crm/Deals/Create.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
   capacity("active_clients + moves.change", "active_clients"),
+  mutating("crm/Upserts.ts", "contract/ExternalIds")("isOutdated(error) ? upsert(parts) :", ""),
+  mutating("crm/Clients/Create.ts", "contract/ExternalIds")("CASE WHEN \"status\" = 'archived' THEN at END", "NULL"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks")(

@@ -91,7 +91,7 @@ layer(withCrm, { excludeTestServices: true })("a concurrent apply", (it) => {
       const writes = yield* Effect.forkChild(
         Effect.forEach(
           Array.from({ length: 400 }, (_, index) => index),
-          (index) => {
+          (index): Effect.Effect<boolean, unknown, Crm> => {
             const name = names[index % names.length] ?? ""
             if (index % 4 === 0) return create(id, `create-${index}`)
             if (index % 4 === 1) return patch(id, `rename-${index}`, name, { firstName: `${index}` })

@@ -90,6 +90,11 @@ export const walk = Effect.gen(function* () {
     yield* send(requestOf(sample, own.token, referring(sample, sample.references ?? [], missingOf)))
   })
   for (const sample of Object.values(samples)) yield* ask(sample)
+  for (const kind of ["clients", "deals"]) {
+    const body = kind === "clients" ? { displayName: "A" } : { title: "A" }
+    const upsert = (name: string) => json("PUT", `crm/${kind}/by-external-id/${name}`, body)
+    yield* Effect.forEach(["a", "b", "c"], upsert, { concurrency: "unbounded" })
+  }
 
   yield* apply(own.projectId, {
     pipelines: [{ id: "pipe_two", name: "Two", stages: [{ id: "stage_two", name: "Two" }] }],

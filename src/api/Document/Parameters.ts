@@ -40,6 +40,10 @@ const parameters: Readonly<Record<string, Explained>> = {
   },
   "query/expectedProjectId": {},
   "path/clientId": { description: "The id of the client: 1 to 160 characters.", example: "cli_mara" },
+  "path/externalId": {
+    description: "The id of the record in another system: 1 to 160 characters.",
+    example: "shop-2001"
+  },
   "path/dealId": { description: "The id of the deal: 1 to 160 characters.", example: "deal_espresso" },
   "path/noteId": {
     description:

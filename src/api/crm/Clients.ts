@@ -5,10 +5,10 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
-import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
+import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
-import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
+import { mutationProblems, receipt, RecordMutationHeaders, upsertReceipt } from "../Idempotency.ts"
 import { ClientId, MemberId, OrganizationId } from "../schema/Ids.ts"
 import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -95,6 +95,15 @@ export const ClientPatch = Schema.Struct(Struct.map(clientFields, Schema.optiona
   .check(Schema.isMinProperties(1, { expected: "at least one member to change" }))
   .annotate({ identifier: "DeveloperClientPatch" })
 export type ClientPatch = typeof ClientPatch.Type
+
+/** The body of an upsert, whose external id is in the path. */
+export const ClientUpsert = Schema.Struct(
+  Struct.map(Struct.omit(clientFields, ["externalId"]), Schema.optionalKey)
+).annotate({ identifier: "DeveloperClientUpsert" })
+export type ClientUpsert = typeof ClientUpsert.Type
+
+/** What is reported at `displayName` if an upsert without it finds no client. */
+export const clientRules = { displayName: "is required, as no client has this externalId" } as const
 
 /** The filters of the list by values of a client, each with the form of its field. */
 const clientFilters = Struct.map(
@@ -206,6 +215,33 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         OpenApi.Description,
         "Changes the given members of a client. An absent member keeps its value, `null` clears it. An archived client accepts only the body " +
           '`{"status":"active"}`, and only if the contact capacity allows another active client. A patch that changes nothing answers `changed: false`.'
+      ),
+    HttpApiEndpoint.put("upsertClient", `${path}/by-external-id/:externalId`, {
+      params: { externalId: text(1, 160) },
+      headers: { ...RecordMutationHeaders, ...UpsertConditions },
+      payload: ClientUpsert,
+      success: upsertReceipt,
+      error: [
+        ...mutationProblems,
+        PreconditionFailed,
+        MemberNotFound,
+        OrganizationNotFound,
+        ClientArchived,
+        OrganizationArchived,
+        ContactCapacityExhausted
+      ]
+    })
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(Examples, {
+        request: { displayName: "Ada Lovelace", email: "ada@example.com" },
+        answer: receiptExample
+      })
+      .annotate(OpenApi.Summary, "Create or change a client by its external id")
+      .annotate(
+        OpenApi.Description,
+        "Changes the given members of the client with this external id, by the rules of patchClient (200). If no client has it, creates one, " +
+          "for which `displayName` is required (201). Two upserts at the same time make one client."
       )
   )
   .annotate(OpenApi.Title, "CRM clients")

@@ -5,11 +5,11 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
-import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
+import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
 import { Currency } from "./Currencies.ts"
 import { Examples } from "../schema/Examples.ts"
 import { AmountMinor, CalendarDate, CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
-import { mutationProblems, receipt, RecordMutationHeaders } from "../Idempotency.ts"
+import { mutationProblems, receipt, RecordMutationHeaders, upsertReceipt } from "../Idempotency.ts"
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"
 import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
@@ -86,11 +86,15 @@ export const Deal = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
-/** The rules between the fields of a deal, which hold after each change. The key of a rule is the field that is reported. */
+/**
+ * The rules between the fields of a deal, which hold after each change, and the rule of an upsert that finds no deal. The key of a
+ * rule is the field that is reported.
+ */
 export const dealRules = {
   currency: "is required with an amount",
   amountMinor: "is required with a currency",
-  lostReason: "must be null unless the deal is lost"
+  lostReason: "must be null unless the deal is lost",
+  title: "is required, as no deal has this externalId"
 } as const
 
 const isSet = (value: unknown) => value !== undefined && value !== null
@@ -125,6 +129,14 @@ export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
 export type DealStatusFilter = typeof DealStatusFilter.Type
 export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
 export type DealLifecycleFilter = typeof DealLifecycleFilter.Type
+
+/** The body of an upsert, whose external id is in the path. */
+export const DealUpsert = Schema.Struct(
+  Struct.map(Struct.omit(dealFields, ["externalId"]), Schema.optionalKey)
+).annotate({
+  identifier: "DeveloperDealUpsert"
+})
+export type DealUpsert = typeof DealUpsert.Type
 
 /** The filters of the list by values of a deal, each with the form of its field. */
 const dealFilters = Struct.map(
@@ -251,6 +263,22 @@ export class DealsGroup extends HttpApiGroup.make("deals")
           `can move ${moves}. A move to \`won\` or \`lost\` sets \`closedAt\`; a move to \`open\` clears \`closedAt\` and \`lostReason\`. ` +
           "A new `pipelineId` without a `stageId` moves the deal to the first stage of that pipeline. A change emits `crm.deal.updated.v1`, and " +
           "also `crm.deal.stage_changed.v1` if the stage changed. A patch that changes nothing answers `changed: false`."
+      ),
+    HttpApiEndpoint.put("upsertDeal", `${path}/by-external-id/:externalId`, {
+      params: { externalId: text(1, 160) },
+      headers: { ...RecordMutationHeaders, ...UpsertConditions },
+      payload: DealUpsert,
+      success: upsertReceipt,
+      error: [...mutationProblems, PreconditionFailed, DealReferenceNotFound, DealStatusInvalid]
+    })
+      .middleware(JsonBody)
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, { request: { title: "Order 1042", stageId: "stage_new" }, answer: receiptExample })
+      .annotate(OpenApi.Summary, "Create or change a deal by its external id")
+      .annotate(
+        OpenApi.Description,
+        "Changes the given members of the deal with this external id, by the rules of patchDeal (200). If no deal has it, creates one, for " +
+          "which `title` is required (201). Two upserts at the same time make one deal. Emits the events of a create or a patch."
       )
   )
   .annotate(OpenApi.Title, "CRM deals")

@@ -19,6 +19,8 @@ import { addActiveClients, lockCapacity } from "./Capacity.ts"
 import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { eventClient, eventPrevious, writable } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
+import { type Expected, expectedArgs, type OtherRecord, otherRecord, otherRecordProblem } from "../Upserts.ts"
+import { clientReferences, referenceFailures } from "./References.ts"
 
 const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")
@@ -30,7 +32,10 @@ const holder = holderOf("clients", "next", "next.wanted_external_id")
 /** The column `before` of `updated` is the whole row before the change. */
 const updatedData = `json_build_object(${eventClient("updated")}, ${eventPrevious("(updated.before)", "updated")})`
 
-export interface ClientChange {
+const memberId = "p->>'responsibleMemberId'"
+const organizationId = "p->>'organizationId'"
+
+export interface ClientChange extends Expected {
   readonly id: ClientId
   readonly traceparent: string
   readonly p: ClientPatch
@@ -45,14 +50,15 @@ export type Problem =
   | ContactCapacityExhausted
   | ExternalIdTaken
   | PreconditionFailed
+  | OtherRecord
 
 export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => ({
-  args: { id: "text", traceparent: "text", p: "jsonb" },
+  args: { id: "text", traceparent: "text", p: "jsonb", ...expectedArgs },
   takes: ({ id, p }) => [id, ...takenBy(p.externalId)],
   decided: ({ absent, crowded, holds, inOrder, locked, projects, rank }) => sql`
     next AS MATERIALIZED (
       SELECT command.ord, command.project_id, target.status AS old_status, target.version AS old_version, next.*,
-        p->>'externalId' AS wanted_external_id, before,
+        p->>'externalId' AS wanted_external_id, target.external_id AS old_external_id, before,
         target.status <> next.status AND contact_capacity IS NOT NULL AS moved, ${sql.literal(differs)} AS differs
       FROM ${inOrder},
         LATERAL (
@@ -67,10 +73,9 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
         CASE
           WHEN next.ord IS NULL THEN ${absent(sql`SELECT FROM clients WHERE project_id = command.project_id AND id = command.id`, "client_not_found")}
           WHEN NOT ${holds} THEN 'precondition_failed'
+          ${sql.literal(otherRecord("next"))}
           WHEN old_status = 'archived' AND p <> '{"status":"active"}' THEN 'client_archived'
-          WHEN p->>'responsibleMemberId' IS NOT NULL AND member.id IS NULL THEN 'member_not_found'
-          WHEN p->>'organizationId' IS NOT NULL AND organization.id IS NULL THEN 'organization_not_found'
-          WHEN organization.archived THEN 'organization_archived'
+          ${sql.literal(referenceFailures(memberId, organizationId))}
           WHEN holder.id <> command.id THEN 'external_id_taken'
           WHEN moved AND next.status = 'active'
             AND ${rank("command.project_id, moved AND next.status = 'active'")} > capacity.free
@@ -80,13 +85,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       FROM command
         LEFT JOIN next ON next.ord = command.ord
         LEFT JOIN capacity ON capacity.project_id = command.project_id
-        LEFT JOIN LATERAL (
-          SELECT id FROM members WHERE project_id = command.project_id AND id = p->>'responsibleMemberId' OFFSET 0
-        ) AS member ON true
-        LEFT JOIN LATERAL (
-          SELECT id, archived FROM organizations
-          WHERE project_id = command.project_id AND id = p->>'organizationId' OFFSET 0
-        ) AS organization ON true
+        ${sql.literal(clientReferences(memberId, organizationId))}
         LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
     )`,
   effect: ({ sums }) => sql`
@@ -117,6 +116,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       OrganizationArchived,
       ContactCapacityExhausted
     ),
-    external_id_taken: external_id_taken("client")
+    external_id_taken: external_id_taken("client"),
+    ...otherRecordProblem
   }
 })

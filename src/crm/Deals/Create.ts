@@ -1,33 +1,43 @@
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { DealCreate } from "../../api/crm/Deals.ts"
+import type { DealPatch } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
-import type { DealReferenceNotFound, ExternalIdTaken } from "../../api/Problems.ts"
+import type {
+  DealReferenceNotFound,
+  ExternalIdTaken,
+  PreconditionFailed,
+  ValidationFailed
+} from "../../api/Problems.ts"
 import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
 import type { Kind } from "../../platform/mutations/Grouped.ts"
+import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
-import { creatable, eventDeal } from "../DealColumns.ts"
+import { eventDeal, writable } from "../DealColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
+import { brokenRules, validation_failed } from "./Rules.ts"
 
-export interface NewDeal extends DealCreate {
+/** A new deal. An upsert can set all members, and may lack the title. */
+export interface NewDeal extends DealPatch {
   readonly id: DealId
   readonly traceparent: string
 }
 
-/** Columns that take the values of the command unchanged. Pipeline and stage are left out, because they have defaults. */
-const given = Struct.omit(creatable, ["pipelineId", "stageId"])
+/** Columns that take the values of the command unchanged. The others have defaults. */
+const given = Struct.omit(writable, ["pipelineId", "stageId", "status", "lifecycle"])
 
 const holder = holderOf("deals", "next", `"externalId"`)
 
 const createdData = `json_build_object(${eventDeal("created")})`
 
-export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNotFound | ExternalIdTaken> => ({
+export type Problem = DealReferenceNotFound | ExternalIdTaken | PreconditionFailed | ValidationFailed
+
+export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, Problem> => ({
   args: {
     id: "text",
     traceparent: "text",
-    ...argumentsOf(creatable)
+    ...argumentsOf(writable)
   },
   takes: ({ externalId }) => takenBy(externalId),
   decided: () => sql`
@@ -45,13 +55,19 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
     decided AS MATERIALIZED (
       SELECT next.*,
         CASE
+          WHEN holder.id IS NULL AND "ifMatch" IS NOT NULL THEN 'precondition_failed'
+          WHEN invalid <> '{}' THEN 'validation_failed'
           WHEN missing <> '{}' THEN 'deal_reference_not_found'
           WHEN holder.id IS NOT NULL THEN 'external_id_taken'
         END AS failure,
-        CASE WHEN missing <> '{}' THEN missing ELSE ARRAY[holder.id] END AS faults,
-        next.id AS resource_id, true AS changed, 1 AS version
+        CASE WHEN invalid <> '{}' THEN invalid WHEN missing <> '{}' THEN missing ELSE ARRAY[holder.id] END AS faults,
+        next.id AS resource_id, true AS changed, CASE WHEN "ifMatch" IS NULL THEN 1 END AS version
       FROM next LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true, LATERAL (
         SELECT array_remove(ARRAY[
+          CASE WHEN "title" IS NULL AND holder.id IS NULL THEN 'title' END,
+          ${sql.literal(brokenRules({ amountMinor: `"amountMinor"`, currency: `"currency"`, status: `coalesce("status", 'open')`, lostReason: `"lostReason"` }))}
+        ], NULL) AS invalid,
+        array_remove(ARRAY[
           ${sql.literal(missingReferences("next", references))},
           CASE
             WHEN next.stage_id IS NOT NULL THEN NULL
@@ -66,8 +82,9 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
   effect: () => sql`
     created AS (
       INSERT INTO deals (project_id, id, ${sql.literal(insertList(given))}, pipeline_id, stage_id, status, lifecycle,
-                         version, created_at, updated_at)
-      SELECT project_id, id, ${sql.literal(insertedValues(given))}, pipeline_id, stage_id, 'open', 'active', 1, at, at
+                         closed_at, version, created_at, updated_at)
+      SELECT project_id, id, ${sql.literal(insertedValues(given))}, pipeline_id, stage_id, coalesce("status", 'open'),
+        coalesce("lifecycle", 'active'), CASE WHEN "status" <> 'open' THEN at END, 1, at, at
       FROM claim
       RETURNING *
     ),
@@ -79,5 +96,10 @@ export const create = (sql: SqlClient.SqlClient): Kind<NewDeal, DealReferenceNot
         FROM created JOIN claim USING (project_id, id)`
     )}`,
   returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
-  problems: { deal_reference_not_found, external_id_taken: external_id_taken("deal") }
+  problems: {
+    ...preconditionFailed,
+    deal_reference_not_found,
+    validation_failed,
+    external_id_taken: external_id_taken("deal")
+  }
 })

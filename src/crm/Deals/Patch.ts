@@ -1,5 +1,5 @@
 import type { SqlClient } from "effect/sql"
-import { type DealPatch, dealRules, dealStatuses } from "../../api/crm/Deals.ts"
+import { type DealPatch, dealStatuses } from "../../api/crm/Deals.ts"
 import type { DealId } from "../../api/schema/Ids.ts"
 import {
   DealNotFound,
@@ -7,7 +7,7 @@ import {
   DealStatusInvalid,
   type ExternalIdTaken,
   type PreconditionFailed,
-  ValidationFailed
+  type ValidationFailed
 } from "../../api/Problems.ts"
 import { targetsOf } from "../../api/schema/States.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
@@ -18,7 +18,9 @@ import { append, appendedInstallations, eventType } from "../../platform/outbox/
 import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
+import { type Expected, expectedArgs, type OtherRecord, otherRecord, otherRecordProblem } from "../Upserts.ts"
 import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
+import { brokenRules, validation_failed } from "./Rules.ts"
 
 /** Columns that take the values of the patch. `lostReason` and `stageId` also depend on the record, so they are left out. */
 const { lostReason: _, stageId: __, ...patchable } = writable
@@ -38,7 +40,7 @@ const statusMoves = dealStatuses.states
 
 const holder = holderOf("deals", "checked", "checked.wanted_external_id")
 
-export interface DealChange {
+export interface DealChange extends Expected {
   readonly id: DealId
   readonly traceparent: string
   readonly p: DealPatch
@@ -50,10 +52,11 @@ export type Problem =
   | DealStatusInvalid
   | ExternalIdTaken
   | PreconditionFailed
+  | OtherRecord
   | ValidationFailed
 
 export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
-  args: { id: "text", traceparent: "text", p: "jsonb" },
+  args: { id: "text", traceparent: "text", p: "jsonb", ...expectedArgs },
   takes: ({ id, p }) => [id, ...takenBy(p.externalId)],
   decided: (form) => sql`
     ${next(sql, form)},
@@ -63,6 +66,7 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
         CASE
           WHEN checked.ord IS NULL THEN ${form.absent(sql`SELECT FROM deals WHERE project_id = command.project_id AND id = command.id`, "deal_not_found")}
           WHEN NOT ${form.holds} THEN 'precondition_failed'
+          ${sql.literal(otherRecord("checked"))}
           WHEN invalid <> '{}' THEN 'validation_failed'
           WHEN immovable THEN 'deal_status_invalid'
           WHEN missing_references <> '{}' THEN 'deal_reference_not_found'
@@ -108,7 +112,8 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
   problems: {
     ...preconditionFailed,
     ...plain(DealNotFound, DealStatusInvalid),
-    validation_failed: ({ faults }) => invalid(faults),
+    validation_failed,
+    ...otherRecordProblem,
     deal_reference_not_found,
     external_id_taken: external_id_taken("deal")
   }
@@ -118,7 +123,8 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
 const next = (sql: SqlClient.SqlClient, { inOrder, locked }: Form) => sql`
   next AS MATERIALIZED (
     SELECT command.ord, command.project_id, command.p, target.status AS old_status, target.version AS old_version,
-      before, next.*, ${sql.literal(differs)} AS differs, p->>'externalId' AS wanted_external_id
+      before, next.*, ${sql.literal(differs)} AS differs, p->>'externalId' AS wanted_external_id,
+      target.external_id AS old_external_id
     FROM ${inOrder}, LATERAL (
       SELECT deals AS before, deals.* FROM deals WHERE project_id = command.project_id AND id = command.id
       FOR NO KEY UPDATE ${locked}
@@ -146,11 +152,7 @@ const checkedDeals = (sql: SqlClient.SqlClient) => sql`
     SELECT
       next.*,
       array_remove(ARRAY[
-        CASE
-          WHEN next.amount_minor IS NOT NULL AND next.currency IS NULL THEN 'currency'
-          WHEN next.amount_minor IS NULL AND next.currency IS NOT NULL THEN 'amountMinor'
-        END,
-        CASE WHEN next.status <> 'lost' AND next.lost_reason IS NOT NULL THEN 'lostReason' END
+        ${sql.literal(brokenRules({ amountMinor: "next.amount_minor", currency: "next.currency", status: "next.status", lostReason: "next.lost_reason" }))}
       ], NULL) AS invalid,
       array_remove(ARRAY[
         ${sql.literal(missingReferences("given", references))},
@@ -170,10 +172,3 @@ const checkedDeals = (sql: SqlClient.SqlClient) => sql`
         p->>'responsibleMemberId' AS responsible_member_id
     ) AS given
   )`
-
-const rules: Readonly<Record<string, string>> = dealRules
-
-const invalid = (members: ReadonlyArray<string>) =>
-  new ValidationFailed({
-    errors: Object.fromEntries(members.map((member) => [`body/${member}`, [rules[member] ?? "is not allowed"]]))
-  })

@@ -14,13 +14,19 @@ export interface Command {
   readonly fingerprint: Uint8Array
   /** The versions of the record that the command may change (`If-Match`); undefined: every version. */
   readonly ifMatch?: ReadonlyArray<number> | undefined
+  /** Whether the command may only create its record (`If-None-Match: *` of an upsert). */
+  readonly isCreateOnly?: boolean
 }
 
 export const command = (
   projectId: ProjectId,
   request: {
     readonly endpoint: { readonly identifier: string }
-    readonly headers: { readonly "idempotency-key": string; readonly "if-match"?: string }
+    readonly headers: {
+      readonly "idempotency-key": string
+      readonly "if-match"?: string
+      readonly "if-none-match"?: string
+    }
     readonly params?: object
     readonly query?: object
     readonly payload?: object
@@ -30,6 +36,7 @@ export const command = (
   key: request.headers["idempotency-key"],
   // No part of the fingerprint: a repetition gets the stored outcome, whatever its condition is.
   ifMatch: request.headers["if-match"] === undefined ? undefined : versionsOf(request.headers["if-match"]),
+  isCreateOnly: request.headers["if-none-match"] !== undefined,
   fingerprint: oneShotHash(
     "sha256",
     canonicalJson([request.endpoint.identifier, request.params ?? {}, request.query ?? {}, request.payload ?? {}]),

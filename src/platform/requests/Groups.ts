@@ -55,7 +55,7 @@ export const withoutEncoding = <Handlers extends object>(handlers: Handlers): Ha
   return { ...handlers, ...Object.fromEntries(whole) }
 }
 
-/** Status of the success of each operation. */
+/** Status of the success of each operation. An answer of an operation with several has a member `status`. */
 const statuses = new Map<string, number>()
 HttpApi.reflect(Api, {
   onGroup: () => {},
@@ -64,13 +64,19 @@ HttpApi.reflect(Api, {
   }
 })
 
+interface Answer {
+  readonly body: unknown
+  readonly headers: object
+  readonly status?: number
+}
+
 const answerOf = (success: unknown, operation: string, fiber: Fiber.Fiber<unknown, unknown>) => {
   if (HttpServerResponse.isHttpServerResponse(success)) {
     return HttpServerResponse.setHeaders(success, fiber.getRef(CurrentRequest).headers)
   }
-  const { body, headers } = hasHeaders(success) ? success : { body: success, headers: {} }
+  const { body, headers, status }: Answer = hasHeaders(success) ? success : { body: success, headers: {} }
   const response = HttpServerResponse.text(JSON.stringify(body), {
-    status: statuses.get(operation) ?? 200,
+    status: status ?? statuses.get(operation) ?? 200,
     contentType: "application/json"
   })
   // `response.headers` belongs to this response alone, so it can be changed. Passing the headers as an option would copy them
@@ -79,5 +85,5 @@ const answerOf = (success: unknown, operation: string, fiber: Fiber.Fiber<unknow
   return response
 }
 
-const hasHeaders = (u: unknown): u is HttpApiSchema.withHeaders<unknown, object> =>
+const hasHeaders = (u: unknown): u is HttpApiSchema.withHeaders<unknown, object> & Answer =>
   Predicate.hasProperty(u, HttpApiSchema.WithHeadersValueTypeId)

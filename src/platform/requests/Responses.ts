@@ -40,6 +40,12 @@ export const receiptWith = <More extends object>(outcome: Applied, more: More) =
   })
 }
 
+/** The receipt of an upsert, which has created its record exactly if the record is now at its first version by a change. */
+export const upsertAnswer = (outcome: Applied) =>
+  Object.assign(receiptAnswer(outcome), { status: hasCreated(outcome) ? 201 : 200 })
+
+export const hasCreated = ({ changed, version }: Applied): boolean => changed && version === 1
+
 interface LinkHeader {
   readonly link?: string
 }
