@@ -140,7 +140,8 @@ describe("the OpenAPI document", () => {
         ...Object.keys(query).map((param) => `query ${param}`),
         ...(key === undefined ? [] : ["header idempotency-key"]),
         ...(isConditional ? ["header if-match"] : []),
-        ...(isConditional && key === undefined ? ["header if-none-match"] : []),
+        // Reads, and upserts that may only create.
+        ...((isConditional && key === undefined) || "externalId" in params ? ["header if-none-match"] : []),
         "header x-request-id"
       ]
     )
