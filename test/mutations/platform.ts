@@ -68,10 +68,6 @@ export const platform = [
     "Effect.andThen(heartbeat(client), heartbeat(claims))",
     "heartbeat(client)"
   ),
-  mutating("platform/database/Database/Metrics.ts", "platform/database/Database/Connections")(
-    "if (refusesTls(chunk)) return",
-    ""
-  ),
   mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
   mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
