@@ -61,10 +61,7 @@ export const domains = [
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
-  mutating("messaging/MessageList.ts", "campaigns/Runner.release")(
-    "recipient.status IN ('pending', 'sending')",
-    "false"
-  ),
+  mutating("messaging/MessageList.ts", "campaigns/Runner.release")("campaigns.status <> 'cancelled' AND ", ""),
   mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
     "giveUp, pruneAbandoned, pruneEnded",
     "pruneAbandoned, pruneEnded"

@@ -116,7 +116,12 @@ export const platform = [
     "last !== undefined"
   ),
   mutating("platform/requests/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("platform/MonotonicTime.ts", "platform/outbound/Names")("< entry.until", "< Infinity"),
+  mutating("platform/database/Database/Client.ts", "faults/Failover")("onStandby()", "true"),
+  mutating("server/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
+  mutating("platform/outbound/Names.ts", "platform/outbound/Names")(
+    "monotonicClock(yield* Clock.Clock)",
+    "yield* Clock.Clock"
+  ),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),

@@ -258,6 +258,11 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     heal: () => {
       isHanging = false
       destroyAll()
+    },
+    /** Forwards new connections to another port. Ends the open ones unless they are kept. */
+    turnTo: (other: number, open: "ended" | "kept" = "ended") => {
+      port = other
+      if (open === "ended") destroyAll()
     }
   }
 })

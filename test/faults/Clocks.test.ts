@@ -1,0 +1,122 @@
+/** A replica whose clock is ahead: leases and due times use the database's clock, which all replicas share. */
+import { assert } from "@effect/vitest"
+import { describe, it } from "vitest"
+import { held, taken } from "../contract/Messages.support.ts"
+import { settings, slowly, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
+import { startService } from "../support/Process.ts"
+import { eventually } from "../support/Waiting.ts"
+import { requires } from "../support/Programs.ts"
+import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
+import { makeRedis } from "./Redis.support.ts"
+import { expectProblem, listClients } from "./Requests.support.ts"
+import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
+import { listen, openShop } from "./Shop.support.ts"
+
+const databaseUrl = await database()
+
+/** Milliseconds, longer than the leases below. */
+const ahead = 30_000
+
+const shifted = `data:text/javascript,${encodeURIComponent(`
+  const { now } = Date
+  const Real = Date
+  globalThis.Date = class extends Real {
+    constructor(...args) { args.length === 0 ? super(now() + ${ahead}) : super(...args) }
+    static now() { return now() + ${ahead} }
+  }
+`)}`
+
+const start = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>>) =>
+  startHere(databaseUrl, { ...settings, ...env }, role)
+
+const startAhead = (role: "all" | "api" | "worker", env: Readonly<Record<string, string>>) =>
+  startService({
+    env: { ...serviceEnv(databaseUrl), ...settings, ...env, NODE_OPTIONS: `--import=${shifted}` },
+    args: ["--role", role]
+  })
+
+describe("a replica whose clock is 30 s ahead", () => {
+  it("takes over no delivery that another worker is sending, and each arrives once", async () => {
+    const env = { WEBHOOK_TIMEOUT: "5s" }
+    const [api] = await Promise.all([start("api", env), start("worker", env), startAhead("worker", env)])
+    const receiver = await listen(slowly(2_000))
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    for (let n = 0; n < 20; n++) await shop.create(`a-replica-is-ahead-${n}`)
+    await untilNoneLeft(() => shop.inState("pending", "delivering"))
+    assert.deepStrictEqual(
+      [...receiver.seen().values()].filter(({ length }) => length !== 1),
+      []
+    )
+    assert.strictEqual(await shop.inState("delivered"), 20)
+  })
+
+  it("has the deliveries of its events sent at once, and those that it retries", async () => {
+    const env = { WEBHOOK_RETRY_SCHEDULE: "50ms" }
+    const [api] = await Promise.all([startAhead("api", env), start("worker", env)])
+    const receiver = await listen((hit, n) => status(n < 2 ? 500 : 200)(hit, n))
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    const from = performance.now()
+    await shop.create("a-replica-is-ahead-of-the-database")
+    await eventually(async () => assert.strictEqual(await shop.inState("dead"), 1))
+    const [dead] = await shop.query("SELECT id FROM deliveries WHERE status = 'dead'")
+    const path = `integrations/shop/outbound-webhook/deliveries/${String(dead?.["id"])}/retry`
+    assert.strictEqual((await shop.call(api, "POST", path, "retry-while-ahead", undefined)).status, 200)
+    await eventually(async () => assert.strictEqual(await shop.inState("delivered"), 1))
+    assert.isBelow(performance.now() - from, ahead)
+  })
+
+  it("lets a replaced secret sign for the overlap by the database's clock", async () => {
+    const api = await startAhead("api", { WEBHOOK_SECRET_OVERLAP: "1h" })
+    const receiver = await listen(status(200))
+    const shop = await openShop(databaseUrl, api, receiver.url)
+    const path = "integrations/shop/outbound-webhook/rotate-secret"
+    assert.strictEqual((await shop.call(api, "POST", path, "rotate-while-ahead", { expectedVersion: 1 })).status, 200)
+    assert.deepStrictEqual(
+      await shop.query(`
+        SELECT retires_at BETWEEN now() + interval '59 minutes' AND now() + interval '1 hour' AS "lasts an hour"
+        FROM webhook_secrets WHERE retires_at <> 'infinity'`),
+      [{ "lasts an hour": true }]
+    )
+  })
+
+  it("takes over no send, and waits for its outcome where a request is repeated", async () => {
+    const gate = held(taken)
+    const { provider, token } = await openProject(databaseUrl, gate.answering)
+    const env = { PROVIDER_TIMEOUT: "10s" }
+    const [own, replica] = await Promise.all([start("api", env), startAhead("all", env)])
+    const first = sendMessage(own.url, token, "sent-once")
+    await eventually(() => assert.lengthOf(provider.hits, 1))
+    const repeated = sendMessage(replica.url, token, "sent-once")
+    // The message loop of the replica looks for expired leases several times meanwhile.
+    await new Promise((resolve) => setTimeout(resolve, 3_000))
+    gate.letGo()
+    expectSent(await first, false)
+    expectSent(await repeated, true)
+    assert.lengthOf(provider.hits, 1)
+  })
+})
+
+describe("a replica whose clock is 30 s ahead, and that shares rate limits in Redis,", () => {
+  requires("redis")
+
+  it("gets no tokens for the time that it is ahead", async () => {
+    const redis = await makeRedis()
+    await redis.start()
+    const env = { REDIS_URL: redis.url }
+    // All tokens come back in the time that the replica is ahead.
+    const read = { limit: 3, windowSeconds: ahead / 1_000 }
+    const [token, ...services] = await Promise.all([
+      project(databaseUrl, { project: { rateLimits: { read } } }),
+      start("api", env),
+      startAhead("api", env)
+    ])
+    const [own, replica] = services
+    const other = await project(databaseUrl)
+    for (const { url } of services) {
+      await eventually(async () => assert.strictEqual((await listClients(url, other)).status, 200))
+    }
+    for (const _ of [1, 2, 3]) assert.strictEqual((await listClients(own.url, token)).status, 200)
+    expectProblem(await listClients(replica.url, token), 429, "rate_limit_exceeded")
+  })
+})
