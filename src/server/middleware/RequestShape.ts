@@ -29,6 +29,7 @@ export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {
   return Effect.withFiber((fiber) => {
     if (fiber.getRef(GivenParts) !== undefined) return checked(operation, partsOf(fiber, endpoint, undefined))
     const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+    if (endpoint.headers !== undefined) setHeaders(request)
     return Effect.flatMapEager(hasBody(NodeHttpServerRequest.toIncomingMessage(request)), (sent) =>
       checked(operation, partsOf(fiber, endpoint, undefined, sent))
     )
@@ -44,6 +45,7 @@ export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
       if (given.body?.isDecodable === true) setText(request, JSON.stringify(given.body.value))
       return checked(operation, given)
     }
+    setHeaders(request)
     return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest)), ({ text, value }) => {
       setText(request, text)
       return checked(operation, partsOf(fiber, endpoint, checkBody(value)))
@@ -86,6 +88,10 @@ const partsOf = (
 /** Gives a request the text of its body, which the builder parses. A request with another prototype would cost all its uses time. */
 const setText = (request: HttpServerRequest.HttpServerRequest, text: string) =>
   Object.defineProperty(request, "text", { value: Effect.succeed(text) })
+
+/** Gives a request Node's own headers, which the builder decodes: those of the request would be a copy. */
+const setHeaders = (request: HttpServerRequest.HttpServerRequest) =>
+  Object.defineProperty(request, "headers", { value: NodeHttpServerRequest.toIncomingMessage(request).headers })
 
 /** Reports names and values with unsafe characters, which only percent-encoding can contain. */
 const unsafeValues = (slot: "path" | "query", values: Readonly<Record<string, unknown>>): ReadonlyArray<LocatedFault> =>
