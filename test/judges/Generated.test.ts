@@ -58,7 +58,7 @@ const withOrval = async () => {
   const created = await orval.createClient({ displayName: "Kim" }, { headers: { ...headers, "idempotency-key": "Kim-0001" } })
   if (created.status !== 201) throw new Error(created.data.title)
   const read = await orval.getClient(created.data.resourceId, { headers })
-  if (read.status !== 200) throw new Error(read.data.title)
+  if (read.status !== 200) throw new Error(read.status === 304 ? "not modified" : read.data.title)
   const page = await orval.listClients({ limit: 2 }, { headers })
   if (page.status !== 200) throw new Error(page.data.title)
   const rest = await orval.listClients({ limit: 2, cursor: page.data.nextCursor ?? "" }, { headers })
