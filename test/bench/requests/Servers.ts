@@ -12,7 +12,10 @@ export const fastify = script("fastify", "requests/fastify.ts")
 const flags = { track_activity_query_size: "16384" }
 
 /** Starts the servers; returns them with a token that all of them accept and a session for inspection. */
-export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
+export const make = Effect.fnUntraced(function* (
+  programs: ReadonlyArray<Program>,
+  env: Readonly<Record<string, string>> = {}
+) {
   keepOff()
   const url = yield* database(flags)
   const sql = yield* connect(url)
@@ -20,7 +23,7 @@ export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program
   // Plans are made once per connection, with the statistics of that time.
   yield* sql`VACUUM ANALYZE`
   const contenders: Array<Running> = []
-  for (const program of programs) contenders.push(yield* start(onOneCore(program), url))
+  for (const program of programs) contenders.push(yield* start(onOneCore(program), url, env))
   return { contenders, sql, token }
 })
 
