@@ -60,6 +60,11 @@ export class OrganizationNotFound extends problem<OrganizationNotFound>()("organ
   remedy: "Check `organizationId`.",
   detail: "The project has no organization with the id in organizationId."
 }) {}
+export class ChannelNotFound extends problem<ChannelNotFound>()("channel_not_found", 404, {
+  title: "The project has no such channel.",
+  remedy: "Check each `channelId`.",
+  detail: "The project has no channel with the id in a channelId: GET …/messaging/sources lists its channels."
+}) {}
 export class DealNotFound extends problem<DealNotFound>()("deal_not_found", 404, {
   title: "The project has no such deal.",
   remedy: "Check the id. A deal of another project gets the same answer.",

@@ -27,6 +27,7 @@ import { newId } from "../platform/NewId.ts"
 import { type Appended, eventContext } from "../platform/outbox/Outbox.ts"
 import { Notifier, notifyingAfter } from "../platform/outbox/Notifier.ts"
 import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { makeAddresses } from "./Clients/Addresses.ts"
 import * as Create from "./Clients/Create.ts"
 import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
@@ -69,7 +70,8 @@ export const makeClients = Effect.gen(function* () {
         find: find(command.projectId, externalId),
         create: (command) => create(command, { ...p, externalId }),
         patch: (command, id) => change(command, ClientId.make(id), p, externalId)
-      })
+      }),
+    addresses: makeAddresses(sql, mutations)
   }
 })
 

@@ -1,8 +1,16 @@
 import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
+import { etag } from "../api/schema/Fields.ts"
 import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
-import { commandHandler, commandWith, pageHandler, recordHandler } from "../platform/requests/Handlers.ts"
+import {
+  commandHandler,
+  commandWith,
+  pageHandler,
+  recordHandler,
+  recordHandlerWith
+} from "../platform/requests/Handlers.ts"
 import { upsertAnswer } from "../platform/requests/Responses.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDirectory } from "./Directory.ts"
@@ -24,6 +32,14 @@ export const clients = groupOf(makeClients, (clients) =>
         upsertClient: commandWith(
           (command, { params, payload }) => clients.upsert(command, params.externalId, payload),
           upsertAnswer
+        ),
+        getClientAddresses: recordHandlerWith(
+          (projectId, { params }) => clients.addresses.get(projectId, params.clientId),
+          ({ addresses, version }) =>
+            HttpApiSchema.withHeaders({ body: { addresses }, headers: { etag: etag(version) } })
+        ),
+        putClientAddresses: commandHandler((command, { params, payload }) =>
+          clients.addresses.put(command, params.clientId, payload)
         )
       })
     )

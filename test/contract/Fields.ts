@@ -87,6 +87,34 @@ const upsertedClient: Fields = {
   "body/status": word("active", "archived")
 }
 
+const addressed = (...addresses: ReadonlyArray<unknown>) =>
+  addresses.map((address) => ({ channelId: "chan_own", address }))
+
+const addresses: Field = {
+  good: [
+    [],
+    addressed("a", "A", " ", "\u0001", "a".repeat(500), "😀".repeat(500)),
+    addressed(...Array.from({ length: 20 }, (_, index) => `${index}`))
+  ],
+  bad: [
+    ...[
+      null,
+      "a",
+      1,
+      {},
+      addressed(...Array.from({ length: 21 }, (_, index) => `${index}`)),
+      addressed("a", "b", "a")
+    ].map((value) => [value, ""] as const),
+    ...["", "a".repeat(501), "a\u0000", null, 1, undefined].map(
+      (address) => [addressed("a", address), "/1/address"] as const
+    ),
+    [[{ channelId: "", address: "a" }], "/0/channelId"],
+    [[{ address: "a" }], "/0/channelId"],
+    [[{ channelId: "chan_own", address: "a", surprise: 1 }], "/0/surprise"],
+    [["a"], "/0"]
+  ]
+}
+
 const upsertedDeal: Fields = {
   ...without(deal, "body/externalId"),
   "body/lostReason": { ...orNull(text(500)), beside: { status: "lost" } },
@@ -106,6 +134,7 @@ export const fields: Readonly<Record<string, Fields>> = {
   createClient: client,
   patchClient: { ...client, ...upsertedClient },
   upsertClient: upsertedClient,
+  putClientAddresses: { "body/addresses": addresses },
   listDeals: {
     "query/lifecycle": queryWord("active", "archived", "all"),
     "query/status": queryWord("open", "won", "lost", "all"),

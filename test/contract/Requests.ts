@@ -60,11 +60,16 @@ export const referring = (
   references: ReadonlyArray<Reference>,
   idOf: (reference: Reference) => string
 ): Change => {
-  const idsIn = (slot: Reference["at"][0]) =>
-    Object.fromEntries(
-      references.flatMap((reference) => (reference.at[0] === slot ? [[reference.at[1], idOf(reference)]] : []))
-    )
-  return { params: idsIn("path"), ...(sample.body === undefined ? {} : { json: { ...sample.body, ...idsIn("body") } }) }
+  const ids = references.flatMap((reference) =>
+    reference.at[0] === "path" ? [[reference.at[1], idOf(reference)]] : []
+  )
+  const members = references.flatMap((reference) =>
+    reference.at[0] === "body" ? [[reference.at[1], reference.holding?.(idOf(reference)) ?? idOf(reference)]] : []
+  )
+  return {
+    params: Object.fromEntries(ids),
+    ...(sample.body === undefined ? {} : { json: { ...sample.body, ...Object.fromEntries(members) } })
+  }
 }
 
 /** Yields the location of each string in a value, with a function that replaces that string. */

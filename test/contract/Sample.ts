@@ -10,6 +10,8 @@ export interface Reference {
   readonly code: string
   /** The default is 404. */
   readonly status?: 400
+  /** Returns the member of the body in which the id is, if the member is not the id itself. */
+  readonly holding?: (id: string) => unknown
   /** The form of an id. The default is any text of 1 to 160 characters. */
   readonly form?: "uuid"
 }

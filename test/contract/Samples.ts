@@ -241,6 +241,25 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     ],
     refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
   },
+  getClientAddresses: {
+    params: { clientId: "cli_own" },
+    references: [{ at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" }]
+  },
+  putClientAddresses: {
+    params: { clientId: "cli_other" },
+    body: { addresses: [{ channelId: "chan_own", address: "other" }] },
+    required: ["addresses"],
+    references: [
+      { at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" },
+      {
+        at: ["body", "addresses"],
+        foreign: "chan_foreign",
+        code: "channel_not_found",
+        holding: (channelId) => [{ channelId, address: "other" }]
+      }
+    ],
+    refusals: ["client_archived"]
+  },
   listPipelines: {
     query: { limit: "10", cursor: null }
   },

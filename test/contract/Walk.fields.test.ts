@@ -4,7 +4,16 @@ import { Effect, Predicate, Schema } from "effect"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/Document.ts"
-import { clientOf, codeOf, dealOf, faultsOf, notePageOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import {
+  addressesOf,
+  clientOf,
+  codeOf,
+  dealOf,
+  faultsOf,
+  notePageOf,
+  problemOf,
+  receiptOf
+} from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type Seeded, TestServer } from "../support/TestServer.ts"
 import { commands, fields } from "./Fields.ts"
@@ -117,11 +126,15 @@ const rating: Read = ({ sql }, { projectId }) =>
     Effect.orDie
   )
 
+const addresses: Read = ({ send }, { token }, answer) =>
+  Effect.map(send({ path: `/api/v1/developer/crm/clients/${idOf(answer)}/addresses`, token }), addressesOf)
+
 /** Functions that read the record that an operation has created or changed, by another operation or by SQL. */
 const readers: Readonly<Record<string, Read>> = {
   createClient: client,
   patchClient: client,
   upsertClient: client,
+  putClientAddresses: addresses,
   upsertDeal: deal,
   createDeal: deal,
   patchDeal: deal,

@@ -13,6 +13,7 @@ const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
+const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
@@ -86,6 +87,11 @@ export const domains = [
   mutating("crm/Clients/Create.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
   deals("WHEN holder.id <> command.id THEN", "WHEN false THEN", "contract/ExternalIds"),
   mutating("crm/Deals/Create.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
+  clientAddresses("WHEN NOT ${holds} THEN", "WHEN false THEN", "contract/Walk.conditions"),
+  clientAddresses("WHEN status = 'archived' THEN", "WHEN false THEN"),
+  clientAddresses("WHERE channel.id IS NULL LIMIT 1", "WHERE false LIMIT 1"),
+  clientAddresses("WHERE target.ord IS NULL OR old_version = seen_version", ""),
+  clientAddresses("AND client_addresses.position >= jsonb_array_length(claim.addresses)", "AND false"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
   capacity("active_clients + moves.change", "active_clients"),
   mutating("crm/Upserts.ts", "contract/ExternalIds")("isOutdated(error) ? upsert(parts) :", ""),

@@ -1,6 +1,7 @@
 /** Assertions on answers: what the OpenAPI document does not say of problems, headers, records and receipts (contract §1, §2, §4, §6, §7). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
+import { ClientAddresses } from "../../src/api/crm/Addresses.ts"
 import { Client } from "../../src/api/crm/Clients.ts"
 import { Deal } from "../../src/api/crm/Deals.ts"
 import { Note } from "../../src/api/crm/Notes.ts"
@@ -157,6 +158,14 @@ export const pagesOf = <A, I>(shape: Schema.Codec<A, I>) => {
 export const clientOf = recordOf(ClientShape)
 /** A page of clients. */
 export const pageOf = pagesOf(ClientShape)
+
+const decodeAddresses = decodes(Schema.toEncoded(ClientAddresses))
+
+/** Asserts that an answer is the addresses of a client; returns them with the client's version. */
+export const addressesOf = (answer: Answer) => {
+  assertJson(answer, 200)
+  return { ...decodeAddresses(answer.json), version: versionOf(answer) }
+}
 
 /** A page of pipelines. */
 export const pipelinePageOf = pagesOf(Schema.toEncoded(Pipeline))

@@ -7,7 +7,11 @@ const created = "$response.body#/resourceId"
 
 /** By operation: the operations that its answer leads to, with their parameters. */
 const targets: Readonly<Record<string, Readonly<Record<string, Parameters>>>> = {
-  createClient: { getClient: { clientId: created }, patchClient: { clientId: created } },
+  createClient: {
+    getClient: { clientId: created },
+    patchClient: { clientId: created },
+    putClientAddresses: { clientId: created }
+  },
   createDeal: { getDeal: { dealId: created }, patchDeal: { dealId: created }, createNote: { dealId: created } },
   createNote: {
     patchNote: { dealId: "$request.path.dealId", noteId: created },

@@ -5,6 +5,7 @@ import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "../Access.ts"
+import { getClientAddresses, putClientAddresses } from "./Addresses.ts"
 import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
@@ -242,7 +243,9 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         OpenApi.Description,
         "Changes the given members of the client with this external id, by the rules of patchClient (200). If no client has it, creates one, " +
           "for which `displayName` is required (201). Two upserts at the same time make one client."
-      )
+      ),
+    getClientAddresses,
+    putClientAddresses
   )
   .annotate(OpenApi.Title, "CRM clients")
   .annotate(OpenApi.Description, "The contacts of a project.") {}

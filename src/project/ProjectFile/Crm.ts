@@ -1,11 +1,11 @@
 import { Schema, Struct } from "effect"
+import { Address } from "../../api/crm/Addresses.ts"
 import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { taskFields } from "../../api/crm/Tasks.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
 import { Email, text } from "../../api/schema/Fields.ts"
 import {
-  ChannelId,
   ClientId,
   DealId,
   MemberId,
@@ -59,7 +59,7 @@ export const Client = Schema.Struct({
   suppressed: optional(clientFields.suppressed, false),
   mergedIntoClientId: optional(Schema.NullOr(ClientId)),
   createdAt: optional(Instant),
-  addresses: optional(Schema.Array(Schema.Struct({ channelId: ChannelId, address: text(1, 500) })), []),
+  addresses: optional(Schema.Array(Address), []),
   loyalty: optional(Schema.NullOr(Loyalty))
 })
 
