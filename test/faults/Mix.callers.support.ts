@@ -57,6 +57,8 @@ export interface Scene {
   readonly project: Project
   readonly calls: Calls
   readonly ledger: Ledger
+  /** The operations that are called. */
+  readonly mutations: ReadonlyArray<string>
 }
 
 const eventName = (type: string, id: string, version: number) => `${type} of ${id}, version ${version}`
@@ -97,6 +99,41 @@ const deals = ({ ledger, calls }: Scene): Caller => {
       eventName("crm.deal.stage_changed.v1", id, 2),
       ...[2, 3, 4].map((version) => eventName("crm.deal.updated.v1", id, version))
     )
+  }
+}
+
+/** Creates clients and deals by their external ids, and changes them; gives the clients addresses. */
+const upserts = ({ ledger, calls }: Scene): Caller => {
+  return async (n) => {
+    const params = { externalId: `shop-${n}` }
+    const displayName = `Upserted ${n}`
+    const { resourceId: clientId } = await calls.command(
+      "upsertClient",
+      { params, json: { displayName: `New ${n}` } },
+      { version: 1 }
+    )
+    await calls.command("upsertClient", { params, json: { displayName } }, { version: 2 })
+    const addresses = [{ channelId: "http", address: `client-${n}` }]
+    await calls.command("putClientAddresses", { params: { clientId }, json: { addresses } }, { version: 3 })
+    await calls.command(
+      "putClientAddresses",
+      { params: { clientId }, json: { addresses } },
+      { version: 3, changed: false }
+    )
+    ledger.clients.set(clientId, clientState(displayName, "active", 3))
+    const title = `Upserted ${n}`
+    const { resourceId: dealId } = await calls.command("upsertDeal", { params, json: { title } }, { version: 1 })
+    await calls.command("upsertDeal", { params, json: { title } }, { version: 1, changed: false })
+    ledger.deals.set(dealId, dealState(title, "new", "open", 1))
+    ledger.events.push(eventName("crm.deal.created.v1", dealId, 1))
+  }
+}
+
+const drafts = ({ ledger, calls }: Scene): Caller => {
+  return async (n) => {
+    const name = `Draft ${n}`
+    const { resourceId: id } = await calls.command("createCampaign", { json: { name } }, { version: 1 })
+    ledger.campaigns.set(id, campaignState(name, "draft", 1))
   }
 }
 
@@ -291,7 +328,8 @@ export const openCallers = async (scene: Scene) => {
       tickets(scene),
       webhooks(steady),
       messages(scene),
-      campaigns(scene)
+      campaigns(scene),
+      ...(scene.mutations.includes("upsertClient") ? [upserts(scene), drafts(scene)] : [])
     ]
   }
 }

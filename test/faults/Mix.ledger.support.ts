@@ -5,7 +5,6 @@ import { operations } from "../../src/api/campaigns/States.ts"
 import { bodyOf, isSignedWith } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
-import { mutations } from "./Mix.calls.support.ts"
 import type { Scene } from "./Mix.callers.support.ts"
 import { deliveryOf } from "./Mix.project.support.ts"
 import { kinds } from "./Providers.support.ts"
@@ -46,9 +45,9 @@ const count = async ({ project }: Scene, what: string) =>
   Number((await project.query(`SELECT count(*) FROM ${what}`))[0]?.["count"])
 
 /** Waits until every mutation was answered and every operation on campaigns was sent, however slow the machine is. */
-export const everyCommand = ({ calls, ledger }: Scene) =>
+export const everyCommand = ({ calls, ledger, mutations }: Scene) =>
   eventually(() => {
-    assert.includeMembers([...calls.counts.answered.keys()], mutations)
+    assert.includeMembers([...calls.counts.answered.keys()], [...mutations])
     assert.sameMembers([...ledger.campaignOperations], [...operations])
   })
 

@@ -8,7 +8,7 @@ import fc from "fast-check"
 import { describe, it } from "vitest"
 import { requires } from "../support/Programs.ts"
 import { leaksIn } from "../support/Secrets.ts"
-import { makeCalls } from "./Mix.calls.support.ts"
+import { makeCalls, mutations } from "./Mix.calls.support.ts"
 import { makeLedger, openCallers, runCallers, type Scene, startCrowd } from "./Mix.callers.support.ts"
 import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
 import { type PartName, partNames, type Round, startParts } from "./Mix.parts.support.ts"
@@ -76,7 +76,7 @@ describe("a mix of every mutation under kill -9 of any part", () => {
       const parts = await startParts()
       const project = await openProject(parts.databaseUrl)
       const calls = makeCalls(parts, project.token)
-      const scene: Scene = { env: parts.env, project, calls, ledger: makeLedger() }
+      const scene: Scene = { env: parts.env, project, calls, ledger: makeLedger(), mutations }
       const { failed, run } = runCallers()
       const { operator, others, retries } = await openCallers(scene)
       const stopRetries = run(retries, 200)

@@ -1,7 +1,7 @@
 /** Callers of a project that moves, and the comparison of their ledger with the cell that has it. */
 import { assert } from "@effect/vitest"
 import { eventually } from "../support/Waiting.ts"
-import { type Api, makeCalls } from "./Mix.calls.support.ts"
+import { type Api, makeCalls, mutations } from "./Mix.calls.support.ts"
 import { clientState, makeLedger, openCallers, runCallers, type Scene, startCrowd } from "./Mix.callers.support.ts"
 import { balance, settled } from "./Mix.ledger.support.ts"
 import type { Project } from "./Mix.project.support.ts"
@@ -35,7 +35,7 @@ export const load = async (project: Project, apis: ReadonlyArray<Api>, size: num
     },
     token
   )
-  const scene: Scene = { env: {}, project, calls, ledger }
+  const scene: Scene = { env: {}, project, calls, ledger, mutations }
   const { failed, run } = runCallers()
   const { others, retries } = await openCallers(scene)
   await startCrowd(scene, 100)

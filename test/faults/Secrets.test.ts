@@ -13,7 +13,7 @@ import { requires } from "../support/Programs.ts"
 import { formsOf, leaksIn } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
 import { startCollector } from "./Collector.support.ts"
-import { makeCalls } from "./Mix.calls.support.ts"
+import { makeCalls, mutations } from "./Mix.calls.support.ts"
 import { type Caller, makeLedger, openCallers, type Scene } from "./Mix.callers.support.ts"
 import { startParts } from "./Mix.parts.support.ts"
 import { conversations, openProject } from "./Mix.project.support.ts"
@@ -124,7 +124,8 @@ describe("secrets", () => {
       env: parts.env,
       project,
       calls: makeCalls(parts, token, (answer) => commandAnswers.push(answer)),
-      ledger: makeLedger()
+      ledger: makeLedger(),
+      mutations
     }
     const turns = async (caller: Caller) => {
       for (let n = 0; n < 3; n++) await caller(n)

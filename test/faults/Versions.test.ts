@@ -22,7 +22,7 @@ import { requires } from "../support/Programs.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { makeLedger, openCallers, runCallers, type Scene } from "./Mix.callers.support.ts"
-import { makeCalls } from "./Mix.calls.support.ts"
+import { makeCalls, mutations } from "./Mix.calls.support.ts"
 import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { database, type project, serviceEnv } from "./Projects.support.ts"
@@ -91,6 +91,20 @@ const applyBy =
       .token
   }
 
+const decodeDocument = Schema.decodeUnknownSync(
+  Schema.Struct({
+    paths: Schema.Record(Schema.String, Schema.Record(Schema.String, Schema.Struct({ operationId: Schema.String })))
+  })
+)
+
+/** Returns the operations of an OpenAPI document. */
+const operationsOf = (document: unknown) =>
+  new Set(
+    Object.values(decodeDocument(document).paths).flatMap((path) =>
+      Object.values(path).map(({ operationId }) => operationId)
+    )
+  )
+
 /** The statement that completes a migration. */
 const completes = /INSERT INTO applied_migrations/
 
@@ -143,7 +157,7 @@ describe("the version before and this one", () => {
     const startOld = () => startService({ env, source })
     const old = await startOld()
 
-    // Callers of every mutation, on the replicas in turn. The operator's commands are not called: they belong to one version.
+    // Callers of every mutation that both versions have, on the replicas in turn. The operator's commands are not called: they belong to one version.
     let serving: ReadonlyArray<Service> = [old]
     let turn = 0
     const nextReplica = () => serving[turn++ % serving.length] ?? old
@@ -157,7 +171,9 @@ describe("the version before and this one", () => {
       if (answer.status >= 500 && !isDrain(answer)) failed.push(`${answer.status} ${answer.text}`)
     }
     const calls = makeCalls({ api: nextReplica }, project.token, onAnswer)
-    const scene: Scene = { env, project, calls, ledger: makeLedger() }
+    const known = operationsOf((await send(`${old.url}/openapi.json`)).body)
+    const both = mutations.filter((name) => known.has(name))
+    const scene: Scene = { env, project, calls, ledger: makeLedger(), mutations: both }
     const { others, retries } = await openCallers(scene)
     const callers = runCallers()
     const stopRetries = callers.run(retries, 200)

@@ -5,11 +5,16 @@ import * as ChildProcess from "node:child_process"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
 import { EmbeddedPostgres } from "../../../src/platform/database/EmbeddedPostgres.ts"
+import { textOf } from "../../../src/platform/database/EmbeddedPostgres/Processes.ts"
 import * as Server from "../../../src/platform/database/EmbeddedPostgres/Server.ts"
 import { openDirectory } from "../../support/Postgres.ts"
 import { until } from "../../support/Waiting.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../../..")
+
+/** Whether the users of tests may run this checkout: its directory, and those above it, are open to others. */
+export const isOpen = (directory: string): boolean =>
+  (Fs.statSync(directory).mode & 0o001) !== 0 && (directory === "/" || isOpen(Path.dirname(directory)))
 
 const flags = { fsync: "off" }
 
@@ -36,8 +41,9 @@ export const lockOf = (
   directory: string
 ): { readonly pid: number; readonly port: number; readonly sockets: string | undefined } | undefined => {
   const path = Path.join(directory, "postgres", "postmaster.pid")
-  if (!Fs.existsSync(path)) return undefined
-  const lines = Fs.readFileSync(path, "utf8").split("\n")
+  const text = textOf(path)
+  if (text === "") return undefined
+  const lines = text.split("\n")
   return { pid: Number(lines[0]), port: Number(lines[3]), sockets: lines[4] }
 }
 
