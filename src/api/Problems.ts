@@ -120,6 +120,11 @@ export class DeliveryNotFound extends problem<DeliveryNotFound>()("delivery_not_
   remedy: "Check the ids of the installation and of its delivery. Finished deliveries are removed after 30 days.",
   detail: "The installation in the path has no delivery with the id in the path: GET …/deliveries lists its deliveries."
 }) {}
+export class ReplayNotFound extends problem<ReplayNotFound>()("replay_not_found", 404, {
+  title: "The installation has no such replay.",
+  remedy: "Check the ids of the installation and of its replay.",
+  detail: "The installation in the path has no replay with the id in the path: replayDeliveries answers the id."
+}) {}
 export class CampaignNotFound extends problem<CampaignNotFound>()("campaign_not_found", 404, {
   title: "The project has no such campaign.",
   remedy: "Check the id. A deleted campaign gets the same answer.",
@@ -211,7 +216,7 @@ export class RatingCustomerOwned extends problem<RatingCustomerOwned>()("rating_
 export class WebhookStateConflict extends problem<WebhookStateConflict>()("webhook_state_conflict", 409, {
   title: "The webhook's state does not allow this.",
   remedy:
-    "`detail` names the state. Configure a webhook that is missing or disabled: this enables it. What is delivered can be sent again by an operator (`deliveries replay`).",
+    "`detail` names the state. Configure a webhook that is missing or disabled: this enables it. What is delivered can be sent again by `replayDeliveries`.",
   detail: WebhookNotFound.detail
 }) {}
 export class ProviderConflict extends problem<ProviderConflict>()("provider_conflict", 409, {

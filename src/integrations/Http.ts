@@ -46,7 +46,15 @@ export const webhooks = groupOf(
           retryDelivery: commandWith(
             (command, { params }) => webhooks.retry(command, params.installationId, params.deliveryId),
             unversionedReceiptAnswer
-          )
+          ),
+          testWebhook: ({ params }) =>
+            Principal.use(({ projectId }) => webhooks.test(projectId, params.installationId)),
+          replayDeliveries: commandWith(
+            (command, { params, payload }) => webhooks.replay(command, params.installationId, payload),
+            unversionedReceiptAnswer
+          ),
+          getReplay: ({ params }) =>
+            Principal.use(({ projectId }) => reads.getReplay(projectId, params.installationId, params.replayId))
         })
       )
     )

@@ -1,68 +1,106 @@
 /**
- * Test events, with which operators check an endpoint. A test event is signed like a delivery. It is sent immediately and only
- * once, even if the webhook is disabled. It is not stored, and does not change the health of the endpoint.
+ * Test events, with which callers and operators check an endpoint. A test event is signed like a delivery. It is sent immediately
+ * and only once, even if the webhook is disabled. It is not stored. An answer of 2xx ends a pause of the endpoint.
  */
 import { Clock, Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { EventId, type InstallationId, type ProjectId } from "../api/schema/Ids.ts"
 import { testEventType } from "../api/integrations/Events.ts"
+import type { WebhookTest } from "../api/integrations/Tests.ts"
 import { type Audited, Operator, recordAction } from "../platform/operators/Audit.ts"
 import { newId } from "../platform/NewId.ts"
-import { requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { requireProject, servedProject } from "../platform/operators/ProjectUnknown.ts"
 import { lacks } from "../platform/operators/Refused.ts"
+import { Notifier } from "../platform/outbox/Notifier.ts"
 import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { currentOrNewTraceparent } from "../platform/telemetry/TraceContext.ts"
 import { bodyOf, headersOf, secretsOf } from "./deliveries/Attempt.ts"
 import { validSecrets } from "./deliveries/DeliveryLoop/Visits.ts"
-import { Sender } from "./endpoints/Sender.ts"
+import { recovered } from "./deliveries/States.ts"
+import { isSuccess, Sender } from "./endpoints/Sender.ts"
 
-/** Sends a test event. `status` is null if there was no answer. Otherwise `errorCode`, a code as in attempt logs, is null. */
-export const sendTestEvent = Effect.fn("sendTestEvent")(function* (projectId: ProjectId, installationId: string) {
+interface Target {
+  readonly installationId: InstallationId
+  readonly version: number
+  readonly endpointUrl: string
+  readonly secrets: string
+}
+
+interface Sent {
+  readonly answer: WebhookTest
+  readonly isSuccess: boolean
+}
+
+/** Makes a function that sends a test event to a webhook. */
+export const makeSendTest = Effect.gen(function* () {
+  const sender = yield* Sender
+  const open = secretsOf(yield* SecretBox)
+  return Effect.fn("sendTestEvent")(function* (projectId: ProjectId, webhook: Target): Effect.fn.Return<Sent> {
+    const startedAt = yield* Clock.currentTimeMillis
+    const body = bodyOf({
+      projectId,
+      installationId: webhook.installationId,
+      eventId: EventId.make(yield* newId("evt")),
+      type: testEventType,
+      occurredAt: new Date(startedAt),
+      data: "{}"
+    })
+    const secrets = yield* open({ ...webhook, projectId })
+    const [took, outcome] = yield* Effect.timed(
+      sender.send({
+        url: webhook.endpointUrl,
+        body,
+        headers: headersOf(secrets, {
+          webhookId: yield* newId("tst"),
+          now: startedAt,
+          body,
+          traceparent: yield* currentOrNewTraceparent
+        })
+      })
+    )
+    const answer = {
+      statusCode: outcome._tag === "answered" ? outcome.status : null,
+      durationMs: Math.round(Duration.toMillis(took)),
+      errorCode: outcome._tag === "failed" ? outcome.code : null
+    }
+    return { answer, isSuccess: isSuccess(outcome) }
+  })
+})
+
+export const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string) => sql<Target>`
+  SELECT installation_id AS "installationId", version, endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
+  FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+
+/**
+ * Ends the pause of an endpoint that has answered a test event, unless its webhook was changed since: another URL may have failed.
+ * Returns a row if there was a pause.
+ */
+export const resume = (sql: SqlClient.SqlClient, projectId: ProjectId, { installationId, version }: Target) => sql`
+  WITH ${servedProject(sql, projectId)}
+  UPDATE endpoint_health SET ${sql.literal(recovered)} FROM project JOIN webhooks USING (project_id)
+  WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${installationId}
+    AND webhooks.installation_id = ${installationId} AND webhooks.version = ${version}::bigint
+    AND (parked_until IS NOT NULL OR resting_until IS NOT NULL)
+  RETURNING 1`
+
+/** Sends a test event for an operator. `status` is null if there was no answer. Otherwise `errorCode`, a code as in attempt logs, is null. */
+export const sendTestEvent = Effect.fnUntraced(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
   yield* requireProject(sql, projectId)
   const [webhook] = yield* target(sql, projectId, installationId)
   if (webhook === undefined) return yield* lacks(projectId, "webhook for installation", installationId)
-  const startedAt = yield* Clock.currentTimeMillis
-  const body = bodyOf({
-    projectId,
-    installationId: webhook.installationId,
-    eventId: EventId.make(yield* newId("evt")),
-    type: testEventType,
-    occurredAt: new Date(startedAt),
-    data: "{}"
-  })
-  const secrets = yield* secretsOf(yield* SecretBox)({ ...webhook, projectId })
-  const [took, outcome] = yield* Effect.timed(
-    (yield* Sender).send({
-      url: webhook.endpointUrl,
-      body,
-      headers: headersOf(secrets, {
-        webhookId: yield* newId("tst"),
-        now: startedAt,
-        body,
-        traceparent: yield* currentOrNewTraceparent
-      })
-    })
-  )
-  const answer = {
-    status: outcome._tag === "answered" ? outcome.status : null,
-    durationMs: Math.round(Duration.toMillis(took)),
-    errorCode: outcome._tag === "failed" ? outcome.code : null
-  }
+  const sent = yield* (yield* makeSendTest)(projectId, webhook)
+  const { durationMs, errorCode, statusCode } = sent.answer
+  const answer = { status: statusCode, durationMs, errorCode }
   yield* record(sql, projectId, { actor, action: "webhook.test", target: installationId, detail: answer })
+  if (sent.isSuccess && (yield* resume(sql, projectId, webhook)).length > 0) {
+    yield* (yield* Notifier).changed(projectId, webhook.installationId)
+  }
   return answer
 })
 
-const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string) => sql<{
-  readonly installationId: InstallationId
-  readonly endpointUrl: string
-  readonly secrets: string
-}>`
-  SELECT installation_id AS "installationId", endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
-  FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
-
-/** Writes the audit entry. It depends only on the project, because a test event changes no row. */
+/** Writes the audit entry. It depends only on the project, because a test event changes no row of its own. */
 const record = (sql: SqlClient.SqlClient, projectId: ProjectId, action: Audited) => sql`
   WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
   ${recordAction(sql, action, "project")}

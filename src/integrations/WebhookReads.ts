@@ -1,14 +1,15 @@
 /** Reads webhooks and deliveries for callers of the API (contract §10). */
 import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
+import type { DeliveryId, InstallationId, ProjectId, ReplayId } from "../api/schema/Ids.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
-import { DeliveryNotFound, InstallationNotFound, WebhookNotFound } from "../api/Problems.ts"
+import { DeliveryNotFound, InstallationNotFound, ReplayNotFound, WebhookNotFound } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import { lookupBy } from "../platform/database/Lookups.ts"
 import { type PageQuery, Pages } from "../platform/requests/Pages.ts"
 import * as Details from "./deliveries/DeliveryDetails.ts"
 import * as DeliveryList from "./deliveries/DeliveryList.ts"
+import * as ReplayList from "./deliveries/Replays/List.ts"
 import * as Installations from "./Installations.ts"
 import * as WebhookList from "./endpoints/WebhookList.ts"
 
@@ -17,6 +18,7 @@ export const makeWebhookReads = Effect.gen(function* () {
   const pages = yield* Pages
   const findWebhook = lookupBy(sql, WebhookList.details(sql))
   const findDelivery = lookupBy(sql, Details.details(sql))
+  const findReplay = lookupBy(sql, ReplayList.details(sql))
 
   /** Called only after a read has found nothing, so most requests need one statement. */
   const requireInstallation = (projectId: ProjectId, id: InstallationId) =>
@@ -51,6 +53,12 @@ export const makeWebhookReads = Effect.gen(function* () {
       if (found?.installationId === id) return detailsOf(found)
       yield* requireInstallation(projectId, id)
       return yield* new DeliveryNotFound()
+    }),
+    getReplay: Effect.fnUntraced(function* (projectId: ProjectId, id: InstallationId, replayId: ReplayId) {
+      const found = yield* findReplay({ projectId, id: replayId })
+      if (found?.installationId === id) return Struct.omit(found, ["installationId"])
+      yield* requireInstallation(projectId, id)
+      return yield* new ReplayNotFound()
     })
   }
 })

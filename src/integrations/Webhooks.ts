@@ -2,11 +2,14 @@
 import { Cache, DateTime, Duration, Effect, Exit, Option, type Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../api/schema/Ids.ts"
+import type { ReplayCreate } from "../api/integrations/Replays.ts"
 import type { WebhookConfigure, WebhookRotate } from "../api/integrations/Webhooks.ts"
+import { InstallationNotFound, WebhookStateConflict } from "../api/Problems.ts"
 import { statement } from "../platform/database/Database.ts"
 import type { Command, Outcome } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
+import { newId } from "../platform/NewId.ts"
 import { Notifier } from "../platform/outbox/Notifier.ts"
 import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -15,7 +18,10 @@ import { networksOf } from "./endpoints/Addresses.ts"
 import { endpointFault } from "./endpoints/EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./deliveries/Deliveries/Retry.ts"
+import { replay } from "./deliveries/Replays/Command.ts"
 import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
+import * as Installations from "./Installations.ts"
+import { makeSendTest, resume, target } from "./TestEvents.ts"
 
 /** The outcome of a command. `returned` is the signing secret; null if the command is repeated. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
@@ -27,6 +33,7 @@ export const makeWebhooks = Effect.gen(function* () {
   const notifier = yield* Notifier
   const { webhooks } = yield* Settings
   const allowed = networksOf(webhooks.allowedNetworks)
+  const sendTest = yield* makeSendTest
 
   /**
    * Caches the current secret of each webhook. `configure` answers with the secret. It opens the secret before it changes the
@@ -103,6 +110,23 @@ export const makeWebhooks = Effect.gen(function* () {
       )
       yield* notifier.appended(command.projectId, [id])
       return outcome
+    }),
+    /** Starts a replay. The `Replayer` makes its deliveries. */
+    replay: Effect.fnUntraced(function* (command: Command, id: InstallationId, asked: ReplayCreate) {
+      const replayId = yield* newId("rpl")
+      return yield* mutate(mutations, command, replay(sql, id, replayId, asked, yield* DateTime.nowAsDate))
+    }),
+    test: Effect.fnUntraced(function* (projectId: ProjectId, id: InstallationId) {
+      const [webhook] = yield* statement(target(sql, projectId, id))
+      if (webhook === undefined) {
+        const exists = yield* statement(Installations.exists(sql, projectId, id))
+        return yield* exists ? new WebhookStateConflict() : new InstallationNotFound()
+      }
+      const { answer, isSuccess } = yield* sendTest(projectId, webhook)
+      if (isSuccess && (yield* statement(resume(sql, projectId, webhook))).length > 0) {
+        yield* notifier.changed(projectId, id)
+      }
+      return answer
     })
   }
 })

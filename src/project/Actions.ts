@@ -5,12 +5,13 @@
 import { Effect, Schema, SchemaGetter } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { eventTypes } from "../api/integrations/Events.ts"
+import { replayFilters } from "../api/integrations/Replays.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
 import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
 import { commandCampaign, type Operation, operationLabels, showCampaign } from "../campaigns/CampaignControl.ts"
 import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
-import { cancelReplay, filterNames, startReplay } from "../integrations/deliveries/Replays.ts"
+import { cancelReplay, startReplay } from "../integrations/deliveries/Replays.ts"
 import { itemOf } from "../integrations/endpoints/WebhookList.ts"
 import type { Sender } from "../integrations/endpoints/Sender.ts"
 import { sendTestEvent } from "../integrations/TestEvents.ts"
@@ -130,7 +131,7 @@ const replayFields = {
   since: Instant,
   until: Instant,
   type: EventTypes,
-  status: Schema.Literals(filterNames)
+  status: Schema.Literals(replayFilters)
 }
 
 /** For each command of a campaign: its label, the result, and what happens to the recipients that have no final state yet. */
@@ -249,7 +250,7 @@ export const actions = {
       since: "Only events of this time or later, such as 2026-12-01T09:00:00Z",
       until: "Only events before this time",
       type: "Only events of this type: repeat the flag for each type; all types if not given",
-      status: `Only events whose deliveries are in this state: ${filterNames.join(", ")}`
+      status: `Only events whose deliveries are in this state: ${replayFilters.join(", ")}`
     },
     defaults: { type: "", status: "dead" },
     question: Effect.fnUntraced(function* ({ installation, projectId, since, status, until }) {

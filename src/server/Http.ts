@@ -2,6 +2,7 @@
 import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
+import { Sender } from "../integrations/endpoints/Sender.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
 import * as Console from "../console/Console.ts"
 import * as Database from "../platform/database/Database.ts"
@@ -21,7 +22,7 @@ const preview = Layer.provide(Preview.layer, Database.clients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) => {
-  const operations = Layer.provide(Operations.layer, preview)
+  const operations = Layer.provide(Operations.layer, [preview, Sender.layerOfSettings])
   return mcp ? Mcp.layer(publicUrl, operations) : operations
 }
 

@@ -122,6 +122,21 @@ const upsertedDeal: Fields = {
   "body/lifecycle": word("active", "archived")
 }
 
+const subscriptions: Field = {
+  good: [["crm.deal.created.v1"], Array<string>(20).fill("crm.task.created.v1")],
+  bad: [
+    ...[[], Array<string>(21).fill("crm.deal.created.v1"), null, "crm.deal.created.v1", 1, {}].map(
+      (types) => [types, ""] as const
+    ),
+    ...["", "crm.deal.deleted.v1", "crm.deal.created", "CRM.DEAL.CREATED.V1", "crm.deal.created.v1 ", 1, null].map(
+      (type) => [["crm.deal.created.v1", type], "/1"] as const
+    )
+  ]
+}
+
+/** No instants, in a query or in a body. */
+const instants: Field["bad"] = [...Values.instant.bad, ...[null, 1, true, [], {}].map((value) => [value, ""] as const)]
+
 /** Fields by operation, and by command where the body has variants. The walk fails if one is missing here. */
 export const fields: Readonly<Record<string, Fields>> = {
   listClients: {
@@ -179,22 +194,18 @@ export const fields: Readonly<Record<string, Fields>> = {
     ),
     ...page(512)
   },
+  replayDeliveries: {
+    "body/since": { good: ["2026-11-20T10:00:00.5+01:00", "0001-01-01T00:00:00Z"], bad: instants },
+    "body/until": { good: ["2026-11-20T12:00:00Z", "9999-12-31T23:59:59.999Z"], bad: instants },
+    "body/status": word("dead", "delivered", "all"),
+    "body/eventTypes": subscriptions
+  },
   configureWebhook: {
     "body/endpointUrl": {
       good: ["https://shop.example.com/"],
       bad: ["", "x", "/", `https://shop.example.com/${"a".repeat(2_024)}`, null, 1, ["x"], {}].map((url) => [url, ""])
     },
-    "body/eventTypes": {
-      good: [["crm.deal.created.v1"], Array<string>(20).fill("crm.task.created.v1")],
-      bad: [
-        ...[[], Array<string>(21).fill("crm.deal.created.v1"), null, "crm.deal.created.v1", 1, {}].map(
-          (types) => [types, ""] as const
-        ),
-        ...["", "crm.deal.deleted.v1", "crm.deal.created", "CRM.DEAL.CREATED.V1", "crm.deal.created.v1 ", 1, null].map(
-          (type) => [["crm.deal.created.v1", type], "/1"] as const
-        )
-      ]
-    },
+    "body/eventTypes": subscriptions,
     "body/expectedVersion": { ...orNull(version), good: [null] }
   },
   rotateWebhookSecret: { "body/expectedVersion": version },

@@ -1,9 +1,11 @@
 /** A valid request to each operation, with what the contract requires for it: the table of the `Walk` tests. */
-import { Context, Effect, Layer, Semaphore } from "effect"
+import { Context, Effect, Layer, Redacted, Semaphore } from "effect"
+import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
 import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
-import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
+import { secretBox } from "../support/SecretBox.ts"
+import { type Parts, secretKey, type Seeded, TestServer } from "../support/TestServer.ts"
 import { asContracted } from "./Operations.ts"
 import { type Change, requestOf } from "./Requests.ts"
 import type { Reference, Restore, Sample } from "./Sample.ts"
@@ -47,6 +49,7 @@ const fixtures: Parts = {
   installations: [
     { id: "ins_own", name: "Own" },
     { id: "ins_new", name: "New" },
+    { id: "ins_tested", name: "Tested" },
     { id: "ins_staged", name: "Staged", ...staged }
   ],
   conversations: [{ id: conversation, channelId: "chan_own", address: "own" }]
@@ -103,6 +106,38 @@ const putWebhook =
       Effect.asVoid,
       Effect.orDie
     )
+
+/** Inserts a webhook of an installation, at an endpoint where nobody listens, with a secret that signs. */
+const putSignedWebhook =
+  (installationId: string): Restore =>
+  (sql, projectId) =>
+    Effect.gen(function* () {
+      const owner = ["webhook", projectId, installationId]
+      const sealed = yield* (yield* SecretBox).seal(owner, Redacted.make("whsec_c2lnbnMgdGhlIHRlc3Qgb2YgYSB3ZWJob29r"))
+      yield* sql`
+        WITH webhook AS (
+          INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
+          VALUES (${projectId}, ${installationId}, 'http://127.0.0.1:9/', '{crm.task.created.v1}', true, 1)
+          ON CONFLICT DO NOTHING
+          RETURNING project_id, installation_id
+        ),
+        health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM webhook)
+        INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
+        SELECT project_id, installation_id, 1, ${sealed} FROM webhook`
+    }).pipe(Effect.provide(secretBox(secretKey)), Effect.orDie)
+
+/** Inserts a replay that has ended, and its webhook. */
+const putReplay =
+  (installationId: string, id: string): Restore =>
+  (sql, projectId) =>
+    Effect.andThen(
+      putWebhook(installationId)(sql, projectId),
+      sql`
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, made, created_at, finished_at)
+        VALUES (${projectId}, ${id}, ${installationId}, '2026-11-20T10:00:00Z', '2026-11-20T12:00:00Z', '{crm.task.created.v1}', 'dead',
+          'completed', 'evt_1', 2, now(), now())
+        ON CONFLICT DO NOTHING`
+    ).pipe(Effect.asVoid, Effect.orDie)
 
 /** Inserts a dead delivery and its webhook, or makes the delivery dead again. */
 const putDeadDelivery =
@@ -391,6 +426,32 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     refusals: ["webhook_state_conflict"],
     restore: putDeadDelivery("ins_own", "dlv_own")
   },
+  testWebhook: {
+    policy: "write",
+    params: { installationId: "ins_tested" },
+    references: [installationReference],
+    refusals: ["webhook_state_conflict"],
+    restore: putSignedWebhook("ins_tested")
+  },
+  replayDeliveries: {
+    params: { installationId: "ins_own" },
+    body: {
+      since: "2026-11-20T10:00:00Z",
+      until: "2026-11-20T12:00:00Z",
+      status: "dead",
+      eventTypes: ["crm.task.created.v1"]
+    },
+    required: ["since", "status"],
+    receipt: "unversioned",
+    references: [installationReference],
+    refusals: ["webhook_state_conflict"],
+    restore: putWebhook("ins_own")
+  },
+  getReplay: {
+    params: { installationId: "ins_own", replayId: "rpl_own" },
+    references: [installationReference, { at: ["path", "replayId"], foreign: "rpl_foreign", code: "replay_not_found" }],
+    restore: putReplay("ins_own", "rpl_own")
+  },
   previewImport: {
     params: { installationId: "ins_staged" },
     references: [installationReference],
@@ -486,7 +547,7 @@ export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => 
     const { replayed, ...message } = messageReceiptOf(answer)
     return { ...message, resourceId: message.messageId, changed: true, version: null, replayed }
   }
-  return receipt === "unversioned" ? unversionedReceiptOf(answer) : receiptOf(answer, status)
+  return receipt === "unversioned" ? unversionedReceiptOf(answer, status) : receiptOf(answer, status)
 }
 
 /** The sender of a request: a project, and one of its tokens or none. */
@@ -529,6 +590,7 @@ export class World extends Context.Service<
       const other = yield* server.seed(foreign)
       yield* putNote("deal_foreign", "note_foreign")(server.sql, other.projectId)
       yield* putDeadDelivery("ins_foreign", "dlv_foreign")(server.sql, other.projectId)
+      yield* putReplay("ins_foreign", "rpl_foreign")(server.sql, other.projectId)
       yield* putMessage(foreignConversation, "chan_foreign", "msg_foreign")(server.sql, other.projectId)
       const alone = yield* Semaphore.make(1)
       return {

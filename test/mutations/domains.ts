@@ -17,9 +17,22 @@ const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
+const startingReplays = mutating("integrations/deliveries/Replays/Command.ts", "contract/Replays")
+const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
+const webhookReads = mutating("integrations/WebhookReads.ts", "contract/Replays")
 const attempt = mutating("platform/mutations/Attempt.ts", "contract/Walk.keys")
 
 export const domains = [
+  startingReplays("WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict'", ""),
+  startingReplays("${since >= until}::boolean", "false"),
+  startingReplays("Math.min(at.getTime(), ", "Math.min(Infinity, "),
+  startingReplays("unnest(webhook.event_types)", "unnest(coalesce(${types}::text[], webhook.event_types))"),
+  webhookReads(
+    'if (found?.installationId === id) return Struct.omit(found, ["installationId"])',
+    "if (found !== undefined) return found"
+  ),
+  testEvents("AND (parked_until IS NOT NULL OR resting_until IS NOT NULL)", "AND false"),
+  testEvents("isSuccess: isSuccess(outcome)", "isSuccess: true"),
   addresses("has(reachable, address) || ", ""),
   addresses("has(sixToFour, address)", "false"),
   addresses("NetAddress.isIpv4Mapped(address) || ", ""),

@@ -29,8 +29,9 @@ const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<Actio
   "webhook.test": { installation: "shop" },
   "webhook.disable": { installation: "shop" },
   "webhook.enable": { installation: "shop" },
-  "replay.start": { installation: "shop", ...always, status: "all", type: "" },
+  // Before the replay, which may deliver it.
   "delivery.retry": { delivery: dead.id },
+  "replay.start": { installation: "shop", ...always, status: "all", type: "" },
   "message.settle": { message: "msg_reply_1", as: "sent" },
   "campaign.pause": { campaign: "cmp_running", confirmed: "yes" },
   "campaign.resume": { campaign: "cmp_running" },

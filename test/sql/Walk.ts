@@ -146,6 +146,7 @@ export const walk = Effect.gen(function* () {
     })
   }
   yield* json("POST", "crm/deals", { title: "Announced" })
+  yield* json("POST", "integrations/ins_own/outbound-webhook/test")
 
   for (const stdin of [demoText, demoText.replace("A second grinder", "A third grinder")]) {
     yield* run(["project", "apply", "-"], { stdin, env: { DATABASE_URL: databaseUrl, SECRET_KEY: secretKey } })

@@ -220,8 +220,8 @@ export const secretReceiptOf = (answer: Answer) => {
 }
 
 /** Asserts that an answer is the receipt of a mutation of a record without a version. */
-export const unversionedReceiptOf = (answer: Answer) => {
-  assertJson(answer, 200)
+export const unversionedReceiptOf = (answer: Answer, status: 200 | 201 = 200) => {
+  assertJson(answer, status)
   assert.notProperty(answer.headers, "etag")
   return { ...decodeReceipt(answer.json), version: null, replayed: replayedOf(answer) }
 }

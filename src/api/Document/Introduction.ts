@@ -55,6 +55,6 @@ code points. Nothing is trimmed, and no text has U+0000 or an unpaired surrogate
 
 Deliveries are signed by [Standard Webhooks](https://www.standardwebhooks.com) and arrive at least once: \`webhook-id\` is the
 same for every attempt. Answer 2xx within 15 s. After 410 the webhook is disabled; after any other answer that is not 2xx, the delivery is retried for days.
-Operators can send stored events again, with the same \`webhook-id\`. They can also send \`webhook.test.v1\` events, which are signed
-like all others and have an empty \`data\`. Answer these with 2xx, and do nothing else.
+\`replayDeliveries\` sends stored events again, with the same \`webhook-id\`. \`testWebhook\` sends a \`webhook.test.v1\` event, which is signed
+like all others and has an empty \`data\`. Answer it with 2xx, and do nothing else. Operators can do both, too.
 `.trim()

@@ -18,10 +18,9 @@ const targets: Readonly<Record<string, Readonly<Record<string, Parameters>>>> = 
     deleteNote: { dealId: "$request.path.dealId", noteId: created }
   },
   listInstallations: Object.fromEntries(
-    ["getWebhook", "configureWebhook", "listDeliveries", "previewImport"].map((name) => [
-      name,
-      { installationId: "$response.body#/items/0/id" }
-    ])
+    ["getWebhook", "configureWebhook", "testWebhook", "listDeliveries", "replayDeliveries", "previewImport"].map(
+      (name) => [name, { installationId: "$response.body#/items/0/id" }]
+    )
   ),
   listDeliveries: {
     getDelivery: {
@@ -29,6 +28,7 @@ const targets: Readonly<Record<string, Readonly<Record<string, Parameters>>>> = 
       deliveryId: "$response.body#/items/0/id"
     }
   },
+  replayDeliveries: { getReplay: { installationId: "$request.path.installationId", replayId: created } },
   listCampaigns: { getCampaign: { campaignId: "$response.body#/items/0/id" } },
   sendMessage: {
     getMessage: {

@@ -68,6 +68,11 @@ const parameters: Readonly<Record<string, Explained>> = {
     description:
       "The id of the delivery, the `webhook-id` of its attempts: 1 to 160 characters. Use an `id` of listDeliveries instead of the example.",
     example: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8"
+  },
+  "path/replayId": {
+    description:
+      "The id of the replay: 1 to 160 characters. Use the `resourceId` that replayDeliveries answers instead of the example.",
+    example: "rpl_0193f0cbd4e57f70819203a4b5c6d7e8"
   }
 }
 

@@ -45,7 +45,7 @@ const deliveryFields = {
       "Why the last attempt got no answer, or why no attempt followed (`expired`, `disabled`); null in all other cases."
   }),
   replayOf: Schema.NullOr(DeliveryId).annotate({
-    description: "The id of the delivery that an operator sent again as this one; null if this is not a replay."
+    description: "The id of the delivery that a replay sent again as this one; null if this is not a replay."
   }),
   replayedBy: Schema.NullOr(DeliveryId).annotate({
     description:

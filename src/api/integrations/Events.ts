@@ -1,5 +1,5 @@
 /** The events of a project that its outbound webhooks receive (contract §10). */
-import { Effect, Schema, Struct } from "effect"
+import { Effect, Schema, SchemaGetter, Struct } from "effect"
 import { Client, clientExample, clientFields } from "../crm/Clients.ts"
 import { Deal, dealExample, dealFields } from "../crm/Deals.ts"
 import { taskFields } from "../crm/Tasks.ts"
@@ -118,10 +118,21 @@ export const events = {
 }
 export type EventType = keyof typeof events
 
-/** The type of the event by which an operator tests an endpoint. Its `data` is empty, and the event is not stored. */
+/** The type of the event by which callers and operators test an endpoint. Its `data` is empty, and the event is not stored. */
 export const testEventType = "webhook.test.v1"
 
 export const eventTypes: ReadonlyArray<EventType> = Struct.keys(events)
+
+/** The types of events that a command names. They are decoded to a sorted list without repeats. */
+export const EventTypes = Schema.Array(Schema.Literals(eventTypes))
+  .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
+  .annotate({ description: "The types of events to send, 1 to 20. Order and repeats have no meaning." })
+  .pipe(
+    Schema.decode({
+      decode: SchemaGetter.transform((types: ReadonlyArray<EventType>) => [...new Set(types)].toSorted()),
+      encode: SchemaGetter.passthrough()
+    })
+  )
 
 /** The body of a delivery: an event, addressed to one installation. */
 export const eventBody = <Type extends EventType>(type: Type) =>

@@ -1,5 +1,5 @@
 /** Endpoints that configure webhooks, rotate their secrets and retry deliveries (contract §10). */
-import { Schema, SchemaGetter } from "effect"
+import { Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
@@ -19,7 +19,9 @@ import {
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { getDelivery, listDeliveries } from "./Deliveries.ts"
-import { type EventType, eventTypes } from "./Events.ts"
+import { type EventType, EventTypes } from "./Events.ts"
+import { getReplay, replayDeliveries } from "./Replays.ts"
+import { testWebhook } from "./Tests.ts"
 import { getWebhook } from "./WebhookHealth.ts"
 
 /** Only the form of the URL is checked here. The handler of `configureWebhook` checks which addresses are allowed. */
@@ -29,16 +31,6 @@ const EndpointUrl = text(1, 2048).check(
     toJsonSchema: () => ({ format: "uri" })
   })
 )
-
-const EventTypes = Schema.Array(Schema.Literals(eventTypes))
-  .check(Schema.isBetweenLength(1, 20, { expected: "1 to 20 event types" }))
-  .annotate({ description: "The types of events to send, 1 to 20. Order and repeats have no meaning." })
-  .pipe(
-    Schema.decode({
-      decode: SchemaGetter.transform((types: ReadonlyArray<EventType>) => [...new Set(types)].toSorted()),
-      encode: SchemaGetter.passthrough()
-    })
-  )
 
 export const WebhookConfigure = Schema.Struct({
   endpointUrl: EndpointUrl.annotate({
@@ -124,6 +116,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
         "Replaces the signing secret, for example because others may know it. The new secret signs at once. For 24 hours deliveries " +
           "also have a signature of the old secret. Only the first answer has the new secret; a replay does not."
       ),
+    testWebhook,
     listDeliveries,
     getDelivery,
     HttpApiEndpoint.post("retryDelivery", `${path}/deliveries/:deliveryId/retry`, {
@@ -140,7 +133,9 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
         "Sends a dead delivery again: returns it to the queue, with a new retry schedule. The webhook must be enabled and " +
           "still subscribe to the type of the event. A delivery is retried at most 20 times. A pending delivery cannot be retried: it is sent at " +
           "its `nextAttemptAt`. `deliveryId` is an `id` of `listDeliveries` with `status` `dead`. `resourceId` is the id of the delivery."
-      )
+      ),
+    replayDeliveries,
+    getReplay
   )
   .annotate(OpenApi.Title, "Integration webhooks")
   .annotate(

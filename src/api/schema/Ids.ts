@@ -40,6 +40,9 @@ export type InstallationId = typeof InstallationId.Type
 export const DeliveryId = id("delivery").pipe(Schema.brand("DeliveryId"))
 export type DeliveryId = typeof DeliveryId.Type
 
+export const ReplayId = id("replay").pipe(Schema.brand("ReplayId"))
+export type ReplayId = typeof ReplayId.Type
+
 export const EventId = id("event").pipe(Schema.brand("EventId"))
 export type EventId = typeof EventId.Type
 

@@ -14,15 +14,23 @@ const isInstant = (text: string) => {
   return isDay(Number(year), Number(month), Number(day)) && /^(?!0000)[0-9]{4}-/.test(utc(text))
 }
 
-/** A time of RFC 3339 at any offset, decoded to UTC with milliseconds. */
-export const Instant = Schema.String.check(
+const Written = Schema.String.check(
   Schema.makeFilter(isInstant, {
     expected: "an instant of RFC 3339, such as 2026-11-20T10:00:00Z",
     toJsonSchema: () => ({ format: "date-time" })
   })
-).pipe(
-  Schema.decodeTo(Timestamp, {
-    decode: SchemaGetter.transform(utc),
-    encode: SchemaGetter.passthrough()
-  })
 )
+
+const decoded = (written: Schema.String) =>
+  written.pipe(
+    Schema.decodeTo(Timestamp, {
+      decode: SchemaGetter.transform(utc),
+      encode: SchemaGetter.passthrough()
+    })
+  )
+
+/** A time of RFC 3339 at any offset, decoded to UTC with milliseconds. */
+export const Instant = decoded(Written)
+
+/** An `Instant` in a body, with what it means there. */
+export const instant = (description: string) => decoded(Written.annotate({ description }))

@@ -3,7 +3,7 @@ import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
-import { filterNames } from "../../integrations/deliveries/Replays.ts"
+import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
 import { projectPage, recordOf } from "../Page.ts"
@@ -77,7 +77,7 @@ export const webhook = projectPage(
         action("replay.start", csrf, of, "Continue", [
           input("Events since", "since", null, "2026-11-20T00:00:00Z"),
           input("and before", "until", null, "2026-11-21T00:00:00Z"),
-          select("State", "status", filterNames, "dead", ""),
+          select("State", "status", replayFilters, "dead", ""),
           select("Event", "type", eventTypes, null, "all")
         ]),
         html`<h2>Deliveries</h2>`,

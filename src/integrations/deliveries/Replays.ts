@@ -6,20 +6,20 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { EventType } from "../../api/integrations/Events.ts"
+import type { ReplayFilter } from "../../api/integrations/Replays.ts"
 import { Operator } from "../../platform/operators/Audit.ts"
 import { ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../../platform/operators/Refused.ts"
 import { pageOf, type Range } from "../../platform/operators/Search.ts"
-import { cancel, type Filter, list, start, webhook } from "./Replays/Repo.ts"
-
-export { filterNames } from "./Replays/Repo.ts"
+import { list } from "./Replays/List.ts"
+import { cancel, start, webhook } from "./Replays/Repo.ts"
 
 interface Request {
   readonly projectId: ProjectId
   readonly installationId: string
   readonly since: Date
   readonly until: Date
-  readonly filter: Filter
+  readonly filter: ReplayFilter
   /** Empty for all types to which the webhook is subscribed. Events of other types are never sent again. */
   readonly eventTypes: ReadonlyArray<EventType>
   /** The id of the replay. A replay with this id is not started a second time. */

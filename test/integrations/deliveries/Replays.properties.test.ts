@@ -4,7 +4,8 @@ import { Effect } from "effect"
 import fc from "fast-check"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { firstIdAt } from "../../../src/platform/NewId.ts"
-import { filterNames, start } from "../../../src/integrations/deliveries/Replays/Repo.ts"
+import { replayFilters } from "../../../src/api/integrations/Replays.ts"
+import { start } from "../../../src/integrations/deliveries/Replays/Repo.ts"
 import { step } from "../../../src/integrations/deliveries/Replays/Step.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { forAll } from "../../support/Properties.ts"
@@ -28,7 +29,7 @@ const stored = fc.record({
 const period = fc.oneof(fc.constant([0, 22] as const), fc.tuple(fc.nat({ max: 22 }), fc.nat({ max: 22 })))
 const wanted = fc.record({
   period,
-  filter: fc.constantFrom(...filterNames),
+  filter: fc.constantFrom(...replayFilters),
   eventTypes: fc.subarray([...types])
 })
 

@@ -13,11 +13,11 @@ const maxRetryCommands = 20
 
 /** Why a delivery cannot be retried: messages for people, by the code that `refusal` returns. */
 export const notRetriable: Readonly<Record<string, string>> = {
-  delivered: "Only a dead delivery can be retried: this one is delivered. An operator can send it again by a replay.",
+  delivered: "Only a dead delivery can be retried: this one is delivered. A replay can send it again.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
   disabled: "The webhook is disabled: configure it again first.",
   replayed: "A replay has delivered this delivery: its replayedBy is the id of the other.",
-  exhausted: `A delivery is retried at most ${maxRetryCommands} times. An operator can send it again by a replay.`,
+  exhausted: `A delivery is retried at most ${maxRetryCommands} times. A replay can send it again.`,
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
 }
 
@@ -42,6 +42,18 @@ const retryAssignments = (sql: Sql, at: Date) => sql`
   status = 'pending', retries = 0, retry_commands = retry_commands + 1, available_at = date_trunc('milliseconds', now()), retried_at = ${at}::timestamptz,
   finished_at = NULL, dead_code = NULL`
 
+/** Reads the installation, and locks its webhook, so that the webhook is not disabled before the command has its effect. */
+export const installationAndWebhook = (sql: Sql, id: InstallationId) => sql`
+    installation AS MATERIALIZED (
+      SELECT installations.id FROM command JOIN installations USING (project_id) WHERE installations.id = ${id}
+    ),
+    webhook AS MATERIALIZED (
+      SELECT locked.* FROM command, LATERAL (
+        SELECT enabled, event_types FROM webhooks
+        WHERE project_id = command.project_id AND installation_id = ${id} FOR SHARE
+      ) locked
+    )`
+
 export const retry = (
   sql: Sql,
   projectId: ProjectId,
@@ -51,16 +63,7 @@ export const retry = (
 ): Mutation<InstallationNotFound | WebhookReferenceInvalid | WebhookStateConflict> => ({
   at,
   decided: sql`
-    installation AS MATERIALIZED (
-      SELECT installations.id FROM command JOIN installations USING (project_id) WHERE installations.id = ${id}
-    ),
-    webhook AS MATERIALIZED (
-      -- Locked until the delivery is pending again, so that the webhook is not disabled in between.
-      SELECT locked.* FROM command, LATERAL (
-        SELECT enabled, event_types FROM webhooks
-        WHERE project_id = command.project_id AND installation_id = ${id} FOR SHARE
-      ) locked
-    ),
+    ${installationAndWebhook(sql, id)},
     target AS MATERIALIZED (
       SELECT delivery.* FROM command, LATERAL (
         SELECT * FROM deliveries

@@ -1,0 +1,44 @@
+/** Replays as the API, the commands and the console show them. */
+import type { SqlClient } from "effect/sql"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
+import type { Replay } from "../../../api/integrations/Replays.ts"
+import { type Columns, selectList } from "../../../platform/database/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../../../platform/database/Lookups.ts"
+import type { Range } from "../../../platform/operators/Search.ts"
+
+export interface Listed extends Omit<Replay, "id"> {
+  readonly replayId: string
+  readonly installationId: InstallationId
+}
+
+const columns = {
+  installationId: "installation_id",
+  since: ["since", "timestamptz"],
+  until: ["until", "timestamptz"],
+  eventTypes: "event_types",
+  status: "status",
+  state: "state",
+  made: "made",
+  createdAt: ["created_at", "timestamptz"],
+  finishedAt: ["finished_at", "timestamptz"]
+} satisfies Columns
+const listed = selectList({ replayId: "id", ...columns })
+const read = selectList({ id: "id", ...columns }, "replays")
+
+export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { after, limit }: Range) => sql<Listed>`
+  SELECT ${sql.literal(listed)} FROM replays
+  WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+  ORDER BY id DESC LIMIT ${limit + 1}::int`
+
+export interface Details extends Replay {
+  readonly installationId: InstallationId
+}
+
+export const details =
+  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
+  (key) =>
+    sql`
+    SELECT ${sql.literal(read)} FROM ${key}
+      LEFT JOIN replays ON replays.project_id = key.project_id AND replays.id = key.id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
