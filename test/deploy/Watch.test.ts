@@ -161,7 +161,9 @@ describe("the alerts on what a service exposes", () => {
       const scrape = Effect.promise(() => fetch(`http://127.0.0.1:${port}/metrics`).then((answer) => answer.text()))
       const until = (isShown: (text: string) => boolean) =>
         scrape.pipe(Effect.repeat({ schedule: Schedule.spaced(Duration.millis(100)), until: isShown }))
-      const start = yield* until((text) => text.includes("webhook_queue_depth "))
+      const start = yield* until(
+        (text) => text.includes("webhook_queue_depth ") && /^background_workers [1-9]/m.test(text)
+      )
       assert.deepStrictEqual(yield* firing(start, start), [])
 
       const project = yield* open(server)
