@@ -26,11 +26,11 @@ const untilReplay = (project: FilledProject, state: string) =>
 /** Returns a form for each action, in the order in which they are sent. */
 const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<ActionName, Record<string, string>>> => ({
   "replay.cancel": { replay, confirmed: "yes" },
+  // Before the test ends the rest of the endpoint, after which a replay may deliver it.
+  "delivery.retry": { delivery: dead.id },
   "webhook.test": { installation: "shop" },
   "webhook.disable": { installation: "shop" },
   "webhook.enable": { installation: "shop" },
-  // Before the replay, which may deliver it.
-  "delivery.retry": { delivery: dead.id },
   "replay.start": { installation: "shop", ...always, status: "all", type: "" },
   "message.settle": { message: "msg_reply_1", as: "sent" },
   "campaign.pause": { campaign: "cmp_running", confirmed: "yes" },
