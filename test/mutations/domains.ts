@@ -75,7 +75,10 @@ export const domains = [
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
-  mutating("messaging/MessageList.ts", "campaigns/Runner.release")("campaigns.status <> 'cancelled' AND ", ""),
+  mutating("messaging/MessageList.ts", "campaigns/Runner.release")(
+    "recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')",
+    "false"
+  ),
   mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
     "giveUp, pruneAbandoned, pruneEnded",
     "pruneAbandoned, pruneEnded"
