@@ -1,4 +1,4 @@
-/** External ids, each of which at most one client and one deal of a project has (contract §7). */
+/** External ids: in a project, at most one client and at most one deal has a given id (contract §7). */
 import { ExternalIdTaken } from "../api/Problems.ts"
 import type { Refusal } from "../platform/mutations/Idempotency.ts"
 

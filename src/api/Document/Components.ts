@@ -20,8 +20,8 @@ interface Part {
 }
 
 /**
- * The components of a kind. Those that occur more than once get a name of their own: different ones of the same name are told
- * apart by where they occur first (`origin`).
+ * The components of a kind. Each component that occurs more than once gets a key. The key is its name; if several components have
+ * this name, the place where it occurs first (`origin`) is added.
  */
 const makePool = (kind: string) => {
   const found = new Map<string, Map<string, Use>>()

@@ -12,7 +12,7 @@ type Health = Webhook["health"]
 /** The last failure of an endpoint. A failure that an earlier version of the service has stored lacks `responseBody`. */
 type Failure = NonNullable<Health["lastFailure"]> & Partial<Pick<DeliveryAttempt, "responseBody">>
 
-/** What operators are told of an endpoint: the state of the API, but `behind` and `unproven` where these say more. */
+/** The condition of an endpoint for operators: the state of the API, or `behind` or `unproven`, which the API does not have. */
 type Condition = Exclude<Health["state"], "unused"> | "behind" | "unproven"
 
 export interface Listed

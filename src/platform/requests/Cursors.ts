@@ -10,8 +10,8 @@ import { canonicalJson } from "../CanonicalJson.ts"
 import { SecretKey } from "../secrets/SecretKey.ts"
 
 /**
- * The position of a record in a list by a time and an id. The time is that of the creation, or of the last change if the list is in
- * the order of changes. In a list by id alone, it has no meaning.
+ * The position of a record in a list that is sorted by a time and an id. The time is the creation or, in a list in the order of
+ * changes, the last change. A list that is sorted by id alone ignores it.
  */
 export interface Position {
   readonly at: Date

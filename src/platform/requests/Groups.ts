@@ -42,7 +42,7 @@ type Handler = (request: { readonly endpoint: HttpApiEndpoint.Top }) => Effect.E
 /**
  * Makes handlers whose answers are sent as they are returned: encoding them by their schemas would double the CPU time of a list,
  * and the contract tests validate every answer against the OpenAPI document. Drop this when the builder encodes at the cost of
- * `JSON.stringify`. The type stays that of the handlers, so the builder checks what they return.
+ * `JSON.stringify`. The returned handlers have the type of the given ones, so the builder still checks the types of their answers.
  */
 export const withoutEncoding = <Handlers extends object>(handlers: Handlers): Handlers => {
   const whole = Object.entries(handlers).map(([name, handler]: [string, Handler]) => [

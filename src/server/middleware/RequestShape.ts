@@ -89,7 +89,7 @@ const partsOf = (
 const setText = (request: HttpServerRequest.HttpServerRequest, text: string) =>
   Object.defineProperty(request, "text", { value: Effect.succeed(text) })
 
-/** Gives a request Node's own headers, which the builder decodes: those of the request would be a copy. */
+/** Sets the headers of a request, which the builder decodes, to Node's own object. By default they are a copy of it. */
 const setHeaders = (request: HttpServerRequest.HttpServerRequest) =>
   Object.defineProperty(request, "headers", { value: NodeHttpServerRequest.toIncomingMessage(request).headers })
 
