@@ -13,7 +13,7 @@ const filesIn = (folder: string) =>
     .map((file) => join(folder, file))
 
 const sources = ["src", "test", "migrations", "deploy"].flatMap(filesIn)
-const documents = ["README.md", ...sources.filter((file) => file.endsWith(".md"))]
+const documents = ["README.md", ".github/CONTRIBUTING.md", ...sources.filter((file) => file.endsWith(".md"))]
 
 const relativeLinksOf = (document: string) => linksOf(read(document)).filter((target) => !/^[a-z]+:/.test(target))
 
@@ -50,6 +50,15 @@ describe("documents", () => {
         .map(([citation]) => `${file}: ${citation}`)
     )
     assert.deepStrictEqual(unknown, [])
+  })
+
+  it("all documents together and the pages that most people read have a bounded size", () => {
+    const bytes = documents.map((document) => [Buffer.byteLength(read(document)), document] as const)
+    const total = bytes.reduce((sum, [size]) => sum + size, 0)
+    for (const [size, document] of bytes.toSorted(([left], [right]) => right - left)) console.log(size, document)
+    console.log(total, "all documents")
+    assert.isAtMost(total, 212_000)
+    assert.isAtMost(bytes.find(([, document]) => document === "src/api/CONTRACT.md")?.[0] ?? 0, 67_000)
   })
 
   it("the README has at most 200 lines", () => {

@@ -32,7 +32,7 @@ export const handOver = Effect.fnUntraced(function* (sides: Sides) {
   if (!isArriving(there, sides) || !(yield* Replication.resume(sides))) {
     return yield* refused(
       lacks,
-      "The source still has all of its records. Restore the target to a later time and run again, or let the source take the project back: deploy/README.md says how"
+      "The source still has all of its records. Restore the target to a later time and run again, or let the source take the project back: deploy/CELLS.md says how"
     )
   }
   yield* Effect.sleep(keysCachedFor)

@@ -1,5 +1,5 @@
 /**
- * The settings of the process: environment variables, read once. `deploy/README.md` has a table of them.
+ * The settings of the process: environment variables, read once. `deploy/SETTINGS.md` has a table of them.
  *
  * Each setting has a row in `variables` with its format, and a member in `settingsOf` with its default.
  */

@@ -1,4 +1,4 @@
-/** `npm run pictures`: makes an outage, and takes the pictures of `deploy/README.md` of the console that shows it. */
+/** `npm run pictures`: makes an outage, and takes the pictures of `deploy/CONSOLE.md` of the console that shows it. */
 import { NodeRuntime } from "@effect/platform-node"
 import { Effect } from "effect"
 import { mkdir } from "node:fs/promises"

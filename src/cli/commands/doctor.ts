@@ -19,7 +19,7 @@ class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly checks: R
 const settings = Settings.pipe(
   Effect.as(ok("every variable is well formed")),
   Effect.provide(Settings.layer),
-  Effect.catchCause(failure("Correct these variables; deploy/README.md has a table of all."))
+  Effect.catchCause(failure("Correct these variables; deploy/SETTINGS.md has a table of all."))
 )
 
 const keys = Checks.keys.pipe(
