@@ -45,12 +45,11 @@ export const makeSendTest = Effect.gen(function* () {
       occurredAt: new Date(startedAt),
       data: "{}"
     })
-    const secrets = yield* open({ ...webhook, projectId })
     const [took, outcome] = yield* Effect.timed(
       sender.send({
         url: webhook.endpointUrl,
         body,
-        headers: headersOf(secrets, {
+        ...headersOf(yield* open({ ...webhook, projectId }), {
           webhookId: yield* newId("tst"),
           now: startedAt,
           body,

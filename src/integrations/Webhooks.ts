@@ -19,6 +19,7 @@ import { endpointFault } from "./endpoints/EndpointUrl.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./deliveries/Deliveries/Retry.ts"
 import { replay } from "./deliveries/Replays/Command.ts"
+import { noHeaders, sealHeaders, type StoredHeaders } from "./endpoints/WebhookHeaders.ts"
 import { currentSecret, secretOwner } from "./endpoints/WebhookSecrets.ts"
 import * as Installations from "./Installations.ts"
 import { makeSendTest, resume, target } from "./TestEvents.ts"
@@ -36,15 +37,16 @@ export const makeWebhooks = Effect.gen(function* () {
   const sendTest = yield* makeSendTest
 
   /**
-   * Caches the current secret of each webhook. `configure` answers with the secret. It opens the secret before it changes the
-   * webhook, so nothing is changed if no key opens the secret. If the statement that changes the webhook finds another secret,
-   * the secret is read again.
+   * Caches the current secret and the headers of each webhook. `configure` answers with the secret. It opens the secret before it
+   * changes the webhook, so nothing is changed if no key opens the secret. If the statement that changes the webhook finds another
+   * secret or other headers, they are read again.
    */
   const currentSecrets = yield* Cache.makeWith(
     Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
-      const sealed = yield* statement(currentSecret(sql, projectId, id))
-      if (sealed === null) return none
-      return { sealed, opened: yield* Effect.option(box.open(secretOwner(projectId, id), sealed)) }
+      const [row] = yield* statement(currentSecret(sql, projectId, id))
+      if (row === undefined) return none
+      const opened = yield* Effect.option(box.open(secretOwner(projectId, id), row.secret))
+      return { sealed: row.secret, opened, headers: { sealed: row.headers, names: row.names } }
     }),
     {
       capacity: 10_000,
@@ -58,12 +60,15 @@ export const makeWebhooks = Effect.gen(function* () {
     const made = yield* newSecret
     const fresh = yield* box.seal(secretOwner(projectId, id), made)
     const isNew = webhook.expectedVersion === null
-    const { opened, sealed } = isNew ? none : yield* Cache.get(currentSecrets, key)
+    const current = isNew ? none : yield* Cache.get(currentSecrets, key)
+    const { opened, sealed } = current
+    const headers = yield* sealHeaders(box, projectId, id, current.headers, webhook.headers)
     const change = {
       ...webhook,
       fault: endpointFault(webhook.endpointUrl, allowed),
       sealed: fresh,
-      current: sealed === null ? null : { sealed, opens: Option.isSome(opened) }
+      headers,
+      current: sealed === null ? null : { sealed, opens: Option.isSome(opened), headers: current.headers }
     }
     const outcome = yield* mutate(
       mutations,
@@ -72,7 +77,9 @@ export const makeWebhooks = Effect.gen(function* () {
     ).pipe(
       Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(currentSecrets, key) : Effect.void))
     )
-    if (isNew && !outcome.replayed) yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made) })
+    if (isNew && !outcome.replayed) {
+      yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made), headers })
+    }
     return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
   })
 
@@ -97,7 +104,7 @@ export const makeWebhooks = Effect.gen(function* () {
       const sealed = yield* box.seal(secretOwner(projectId, id), made)
       const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
       const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* DateTime.nowAsDate))
-      if (!outcome.replayed) yield* Cache.set(currentSecrets, { projectId, id }, { sealed, opened: Option.some(made) })
+      if (!outcome.replayed) yield* Cache.invalidate(currentSecrets, { projectId, id })
       yield* notifier.changed(projectId, id)
       return withSecret(outcome, made)
     }),
@@ -141,9 +148,10 @@ interface CurrentSecret {
   readonly sealed: Uint8Array | null
   /** None if there is no webhook, or no key opens the secret. */
   readonly opened: Option.Option<Redacted.Redacted>
+  readonly headers: StoredHeaders
 }
 
-const none: CurrentSecret = { sealed: null, opened: Option.none() }
+const none: CurrentSecret = { sealed: null, opened: Option.none(), headers: noHeaders }
 
 const withSecret = (outcome: Outcome<null>, secret: Redacted.Redacted): WebhookOutcome => ({
   ...outcome,

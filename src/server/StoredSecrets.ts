@@ -1,11 +1,12 @@
 /** The tables of stored secrets, and the check at start that the keys of this process belong to this database. */
 import { Data, Effect, Layer } from "effect"
+import { sealedHeaders } from "../integrations/endpoints/WebhookHeaders.ts"
 import { signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/SealedConfigs.ts"
 import { plural } from "../platform/operators/Search.ts"
 import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
 
-export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, channelConfigs]
+export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, sealedHeaders, channelConfigs]
 
 class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count: number }> {
   override get message() {

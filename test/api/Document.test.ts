@@ -268,7 +268,7 @@ describe("the OpenAPI document", () => {
     let count = 0
     const visit = (value: unknown, path: ReadonlyArray<string>) => {
       if (!Predicate.isObject(value)) return
-      const isNamed = path.at(-1) === "properties" || path.at(-1) === "headers"
+      const isNamed = path.at(-1) === "properties" || (path.at(-1) === "headers" && path.at(-2) !== "properties")
       for (const [name, member] of Object.entries(value)) {
         const isDescribed = isNamed || (path.at(-1) === "parameters" && Predicate.hasProperty(member, "in"))
         if (isDescribed) {

@@ -50,6 +50,24 @@ const storeWebhooks = Effect.fnUntraced(function* (projectId: string, names: Rea
   }
 })
 
+/** Stores headers of a webhook, which are sealed with a key. */
+const storeHeaders = Effect.fnUntraced(function* (projectId: string, name: string, key: string) {
+  const sql = yield* SqlClient.SqlClient
+  const sealed = yield* (yield* boxOf(key)).seal(ownerOfHeaders(projectId, name), Redacted.make('{"x-a":"1"}'))
+  yield* sql`UPDATE webhooks SET headers = ${sealed}, header_names = '{x-a}' WHERE installation_id = ${name}`
+  return sealed
+})
+
+const ownerOfHeaders = (projectId: string, name: string) => ["headers of webhook", projectId, name]
+
+/** Opens the headers of a webhook with a key. */
+const openHeaders = Effect.fnUntraced(function* (projectId: string, name: string, key: string) {
+  const sql = yield* SqlClient.SqlClient
+  const [{ headers } = assert.fail()] = yield* sql<{ headers: Uint8Array }>`
+    SELECT headers FROM webhooks WHERE installation_id = ${name}`
+  return Redacted.value(yield* (yield* boxOf(key)).open(ownerOfHeaders(projectId, name), headers))
+})
+
 /** Opens the current secrets of webhooks with a key. */
 const openWebhooks = Effect.fnUntraced(function* (projectId: string, key: string) {
   const sql = yield* SqlClient.SqlClient
@@ -85,6 +103,40 @@ describe("secrets reseal", () => {
     assert.deepInclude(yield* apply({ project, channels: withoutConfig }, under(key)), {
       unchanged: { project: 1, channels: 2 }
     })
+  })
+
+  test("seals the headers of webhooks anew, counts those that no key opens, and leaves those of a moved project", function* () {
+    yield* apply({ project }, under(oldKey))
+    yield* storeWebhooks("acme", ["a", "b", "c"], key)
+    yield* storeHeaders("acme", "a", oldKey)
+    const lost = yield* storeHeaders("acme", "b", lostKey)
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`UPDATE projects SET move_state = 'switched'`
+    assert.deepStrictEqual(yield* reseal(), { resealed: 0, failed: 1 })
+    yield* sql`UPDATE projects SET move_state = NULL`
+    const { stdout } = yield* cli(["secrets", "reseal"], both)
+    assert.include(stdout, "Sealed 1 secret anew\n1 is opened by no key that is set:\n  headers of webhook acme/b\n")
+    assert.strictEqual(yield* openHeaders("acme", "a", key), '{"x-a":"1"}')
+    const [b] = yield* sql`SELECT headers FROM webhooks WHERE installation_id = 'b'`
+    assert.deepStrictEqual(b, { headers: lost })
+  })
+
+  test("leaves headers unchanged that are replaced during the command", function* () {
+    yield* apply({ project }, under(oldKey))
+    yield* storeWebhooks("acme", ["a"], key)
+    yield* storeHeaders("acme", "a", oldKey)
+    const sql = yield* SqlClient.SqlClient
+    const next = yield* (yield* boxOf(key)).seal(ownerOfHeaders("acme", "a"), Redacted.make('{"x-a":"2"}'))
+    const command = yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql`UPDATE webhooks SET headers = ${next}`
+        const command = yield* Effect.forkDetach(reseal())
+        yield* Effect.repeat(sql`SELECT FROM pg_locks WHERE NOT granted`, { until: (rows) => rows.length > 0 })
+        return command
+      })
+    )
+    assert.deepStrictEqual(yield* Fiber.join(command), { resealed: 0, failed: 0 })
+    assert.strictEqual(yield* openHeaders("acme", "a", key), '{"x-a":"2"}')
   })
 
   test("seals all that is stored in several batches", function* () {

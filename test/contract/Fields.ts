@@ -206,6 +206,19 @@ export const fields: Readonly<Record<string, Fields>> = {
       bad: ["", "x", "/", `https://shop.example.com/${"a".repeat(2_024)}`, null, 1, ["x"], {}].map((url) => [url, ""])
     },
     "body/eventTypes": subscriptions,
+    "body/headers": {
+      good: [{}, { "x-shop": "1" }, { Authorization: "Bearer a b" }],
+      bad: [
+        ...[null, "x", 1, ["x"], Object.fromEntries(Array.from({ length: 11 }, (_, n) => [`x-${n}`, "1"]))].map(
+          (headers): [unknown, string] => [headers, ""]
+        ),
+        ...["", "ä", "\n", "\u007f", "a".repeat(1_025), 1, null, ["a"]].map((value): [unknown, string] => [
+          { "x-shop": value },
+          "/x-shop"
+        ]),
+        [{ Host: "a" }, "/Host"]
+      ]
+    },
     "body/expectedVersion": { ...orNull(version), good: [null] }
   },
   rotateWebhookSecret: { "body/expectedVersion": version },

@@ -399,6 +399,7 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     body: {
       endpointUrl: "https://shop.example.com/hooks",
       eventTypes: ["crm.task.created.v1", "crm.task.completed.v1"],
+      headers: { "x-shop": "north" },
       expectedVersion: null
     },
     required: ["endpointUrl", "eventTypes", "expectedVersion"],

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { run } from "../cli/Cli.support.ts"
 import { eventually } from "../support/Waiting.ts"
 import type { Calls } from "./Mix.calls.support.ts"
-import { crowd, type Project, recipients } from "./Mix.project.support.ts"
+import { crowd, headerValue, type Project, recipients } from "./Mix.project.support.ts"
 import { type Kind, kinds } from "./Providers.support.ts"
 
 export const clientState = (name: string, status: string, version: number) => `${name}, ${status}, version ${version}`
@@ -187,7 +187,7 @@ const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) =>
   const configure = () =>
     command("configureWebhook", () => {
       endpointUrl = project.urlOf(installationId, (version ?? 0) + 1)
-      return { endpointUrl, eventTypes: project.eventTypes }
+      return { endpointUrl, eventTypes: project.eventTypes, headers: { authorization: headerValue } }
     })
   return {
     configure,

@@ -11,6 +11,9 @@ import { project as applied, unlimited } from "./Projects.support.ts"
 import { channelsOf, type Kind, kinds, startProvider } from "./Providers.support.ts"
 import { lastingSession } from "./Shop.support.ts"
 
+/** The value of a header of each webhook. */
+export const headerValue = `Bearer ${randomBytes(24).toString("base64url")}`
+
 export const conversations = {
   http: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e8",
   telegram: "0193f0cb-d4e5-7f70-8192-03a4b5c6d7e9"

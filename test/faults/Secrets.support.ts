@@ -1,5 +1,6 @@
 /** Secrets of services, and the text of a database, which must not contain them. */
 import { serviceEnv } from "./Projects.support.ts"
+import { headerValue } from "./Mix.project.support.ts"
 import { secrets as ofProviders } from "./Providers.support.ts"
 
 /** Returns the secrets that every service of a test has. */
@@ -7,7 +8,8 @@ export const givenSecrets = (databaseUrl: string): ReadonlyArray<readonly [strin
   ["SECRET_KEY", serviceEnv(databaseUrl).SECRET_KEY],
   ["the password of the database", decodeURIComponent(new URL(databaseUrl).password)],
   ["the signing secret of a channel", ofProviders.signingSecret],
-  ["the token of a bot", ofProviders.token]
+  ["the token of a bot", ofProviders.token],
+  ["the value of a header", headerValue]
 ]
 
 /** Returns every row of every table as text; binary columns are in hex. */

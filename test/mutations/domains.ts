@@ -19,6 +19,8 @@ const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
 const startingReplays = mutating("integrations/deliveries/Replays/Command.ts", "contract/Replays")
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
+const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
+const webhookHeaders = mutating("integrations/endpoints/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookReads = mutating("integrations/WebhookReads.ts", "contract/Replays")
 const attempt = mutating("platform/mutations/Attempt.ts", "contract/Walk.keys")
 
@@ -118,6 +120,23 @@ export const domains = [
     "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
+  headerNames("reserved.has(key)", "false"),
+  headerNames("name.toLowerCase()", "name"),
+  webhookHeaders("if (names.length === 0) return noHeaders", ""),
+  webhookHeaders("if (headers === undefined) return stored", "if (headers === undefined) return noHeaders"),
+  webhookHeaders("=== comparable(headers)) return stored", "=== comparable(headers)) {}"),
+  webhookHeaders("[name.toLowerCase(), value]", "[name, value]"),
+  webhookHeaders("WHERE webhooks.headers = given.sealed AND ${livesHere(sql, sql`move_state`)}", "", "cli/secrets"),
+  webhookHeaders("AND webhooks.headers = change.sealed", "", "cli/secrets"),
+  mutating("integrations/Webhooks/Repo.ts", "contract/WebhookHeaders")(
+    "target.enabled, target.headers)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true, ${headers.sealed}::bytea)",
+    "target.enabled)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)"
+  ),
+  mutating("integrations/endpoints/Sender/AnswerText.ts", "contract/WebhookHeaders")(
+    'text.replace(given, "[redacted]")',
+    "text"
+  ),
+  mutating("server/StoredSecrets.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
   mutating("messaging/providers/SealedConfigs.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),

@@ -67,6 +67,9 @@ export const Webhook = Schema.Struct({
   eventTypes: Schema.Array(Schema.Literals(eventTypes)).annotate({
     description: "The types of events that are sent: 1 to 20."
   }),
+  headerNames: Schema.Array(Schema.String).annotate({
+    description: "The names of the headers that the caller has added to each delivery, without their values."
+  }),
   enabled: Schema.Boolean.annotate({
     description: "Whether events are sent; a disabled webhook is enabled again when it is configured."
   }),
@@ -90,6 +93,7 @@ const example = {
   installationId: "ins_till",
   endpointUrl: "https://shop.example.com/hooks",
   eventTypes: subscribed,
+  headerNames: ["authorization"],
   enabled: true,
   disabledReason: null,
   version: 2,

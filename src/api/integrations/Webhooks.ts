@@ -22,6 +22,7 @@ import { getDelivery, listDeliveries } from "./Deliveries.ts"
 import { type EventType, EventTypes } from "./Events.ts"
 import { getReplay, replayDeliveries } from "./Replays.ts"
 import { testWebhook } from "./Tests.ts"
+import { faultsOfNames, WebhookHeaders } from "./WebhookHeaders.ts"
 import { getWebhook } from "./WebhookHealth.ts"
 
 /** Only the form of the URL is checked here. The handler of `configureWebhook` checks which addresses are allowed. */
@@ -38,11 +39,25 @@ export const WebhookConfigure = Schema.Struct({
       "The URL to which events are sent: `https` at a public address, `https` or `http` at an address that the operator allows; at most 2048 characters."
   }),
   eventTypes: EventTypes,
+  headers: Schema.optionalKey(
+    WebhookHeaders.annotate({
+      description:
+        "At most 10 headers that each delivery also has, by name: values of 1 to 1024 visible ASCII characters or spaces, which are never shown. Absent keeps the headers, {} removes them."
+    })
+  ),
   expectedVersion: Schema.NullOr(Version).annotate({
     description:
       "The version of the webhook that the caller has read, from 1 (getWebhook has it); null for a new webhook."
   })
-}).annotate({ identifier: "DeveloperOutboundWebhookConfigure" })
+})
+  .check(
+    Schema.makeFilter(
+      ({ headers }) => faultsOfNames(headers),
+      // This rule is checked even if members have faults.
+      { "~structural": true }
+    )
+  )
+  .annotate({ identifier: "DeveloperOutboundWebhookConfigure" })
 export type WebhookConfigure = typeof WebhookConfigure.Type
 
 export const WebhookRotate = Schema.Struct({ expectedVersion: ExpectedVersion }).annotate({
@@ -83,7 +98,12 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
       .middleware(JsonBody)
       .annotate(Access, access)
       .annotate(Examples, {
-        request: { endpointUrl: "https://shop.example.com/hooks", eventTypes: events, expectedVersion: null },
+        request: {
+          endpointUrl: "https://shop.example.com/hooks",
+          eventTypes: events,
+          headers: { authorization: "Bearer of-the-receiver" },
+          expectedVersion: null
+        },
         answer: { ...receiptExample, signingSecret: secretExample }
       })
       .annotate(OpenApi.Summary, "Configure the outbound webhook")

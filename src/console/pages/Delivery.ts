@@ -53,7 +53,7 @@ export const delivery = projectPage(
           : [
               html`<h2>Request</h2>`,
               block(
-                `Headers of attempt ${last.number}. The signature is cut, and so is the span of the attempt: neither is stored.`,
+                `Headers of attempt ${last.number}. The signature and the span of the attempt are cut, and headers that a caller has added are left out.`,
                 headersAt(row, last.startedAt)
               )
             ]),
@@ -71,7 +71,8 @@ export const delivery = projectPage(
 
 /** Returns the headers of an attempt. `…` stands for the signature and the span, because they are not stored. */
 const headersAt = ({ id, replayOf, traceparent }: Details, startedAt: string) => {
-  const sent = headersOf([], { webhookId: replayOf ?? id, now: Date.parse(startedAt), body: "", traceparent })
+  const parts = { webhookId: replayOf ?? id, now: Date.parse(startedAt), body: "", traceparent }
+  const { headers: sent } = headersOf({ secrets: [], headers: undefined }, parts)
   const trace = traceparent.split("-")[1] ?? ""
   return Object.entries({ ...sent, "webhook-signature": "v1,…", traceparent: `00-${trace}-…` })
     .map(([name, value]) => `${name}: ${value}`)

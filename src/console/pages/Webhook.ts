@@ -36,6 +36,7 @@ export const webhook = projectPage(
           Installation: idOf(row.installationId),
           Endpoint: row.endpointUrl,
           "Event types": row.eventTypes.join(", "),
+          "Headers, without values": row.headerNames.length === 0 ? undefined : row.headerNames.join(", "),
           Version: row.version
         }),
         html`<h2>Health</h2>`,

@@ -13,6 +13,7 @@ import {
 import { type Mutation, plain, type Refusal } from "../../platform/mutations/Idempotency.ts"
 import { matches, preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 import { recovered } from "../deliveries/States.ts"
+import type { StoredHeaders } from "../endpoints/WebhookHeaders.ts"
 import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
@@ -52,23 +53,25 @@ export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
   }
 }
 
-/** The current secret is not the secret that was read before the statement. Nothing was changed. */
+/** The current secret or headers are not those that were read before the statement. Nothing was changed. */
 export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
 
-interface Configuration extends WebhookConfigure {
+interface Configuration extends Omit<WebhookConfigure, "headers"> {
   /** Why the URL is not allowed; none if it is allowed. */
   readonly fault: Option.Option<string>
   /** The secret to store if the webhook is new. */
   readonly sealed: Uint8Array
-  /** The current secret before the statement, and whether it could be opened; null if there was none. */
-  readonly current: { readonly sealed: Uint8Array; readonly opens: boolean } | null
+  /** The headers to store. */
+  readonly headers: StoredHeaders
+  /** The current secret before the statement, whether it could be opened, and the headers; null if there was no webhook. */
+  readonly current: { readonly sealed: Uint8Array; readonly opens: boolean; readonly headers: StoredHeaders } | null
 }
 
 export const configure = (
   sql: Sql,
   projectId: ProjectId,
   id: InstallationId,
-  { endpointUrl, eventTypes, current, expectedVersion, fault, sealed }: Configuration,
+  { endpointUrl, eventTypes, current, expectedVersion, fault, headers, sealed }: Configuration,
   at: Date
 ): Mutation<
   | InstallationNotFound
@@ -93,7 +96,8 @@ export const configure = (
           WHEN installation.id IS NULL THEN 'installation_not_found'
           WHEN NOT ${holds(sql)} THEN 'precondition_failed'
           WHEN target.version IS DISTINCT FROM ${expectedVersion}::bigint THEN 'version_conflict'
-          WHEN in_force.sealed IS DISTINCT FROM ${current?.sealed ?? null}::bytea THEN 'secret_replaced'
+          WHEN (in_force.sealed, target.headers) IS DISTINCT FROM
+            (${current?.sealed ?? null}::bytea, ${current?.headers.sealed ?? null}::bytea) THEN 'secret_replaced'
           WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'
         END AS failure, NULL::text[] AS faults,
         ${id}::text AS resource_id, changed,
@@ -102,16 +106,18 @@ export const configure = (
           ELSE coalesce(target.version, 0) + changed::int
         END AS version
       FROM command LEFT JOIN installation ON true LEFT JOIN target ON true LEFT JOIN in_force ON true, LATERAL (
-        SELECT (target.endpoint_url, target.event_types, target.enabled)
-          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)
+        SELECT (target.endpoint_url, target.event_types, target.enabled, target.headers)
+          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true, ${headers.sealed}::bytea)
       ) AS difference (changed)
       WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)
     )`,
   effect: sql`
     -- Of two concurrent creates, the second fails on the unique key and is retried.
     created AS (
-      INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version, updated_at)
-      SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[], true, 1, ${at}::timestamptz
+      INSERT INTO webhooks
+        (project_id, installation_id, endpoint_url, event_types, headers, header_names, enabled, version, updated_at)
+      SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[],
+        ${headers.sealed}::bytea, ${headers.names}::text[], true, 1, ${at}::timestamptz
       FROM claim WHERE NOT EXISTS (SELECT FROM target)
       RETURNING project_id, installation_id
     ),
@@ -121,8 +127,9 @@ export const configure = (
     ),
     health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM created),
     updated AS (
-      UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[], enabled = true,
-        disabled_reason = NULL, version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
+      UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[],
+        headers = ${headers.sealed}::bytea, header_names = ${headers.names}::text[], enabled = true, disabled_reason = NULL,
+        version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
       FROM claim, target
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
     ),

@@ -1,6 +1,7 @@
 /** One attempt of a delivery: its body, headers, signatures and trace span. */
-import { Effect, Option, type Redacted, References } from "effect"
+import { Effect, Option, Redacted, References } from "effect"
 import { testEventType } from "../../api/integrations/Events.ts"
+import type { deliveryHeaders, WebhookHeaders } from "../../api/integrations/WebhookHeaders.ts"
 import { formatInstant } from "../../platform/database/Instants.ts"
 import { currentTraceparent, inClientSpan } from "../../platform/outbound/ClientSpan.ts"
 import { userAgent } from "../../platform/outbound/Exchange.ts"
@@ -9,7 +10,8 @@ import { signedHeaders } from "../../platform/secrets/StandardWebhooks.ts"
 import { spanOf } from "../../platform/telemetry/TraceContext.ts"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
 import { keyOf } from "./DeliveryLoop/Visits.ts"
-import { errorOf, type Outcome, type Sender } from "../endpoints/Sender.ts"
+import { type Delivery, errorOf, type Outcome, type Sender } from "../endpoints/Sender.ts"
+import { openHeaders } from "../endpoints/WebhookHeaders.ts"
 import { secretOwner } from "../endpoints/WebhookSecrets.ts"
 
 interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationId" | "occurredAt" | "projectId"> {
@@ -61,13 +63,19 @@ const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent
     return sender.send({
       url: claim.endpointUrl,
       body,
-      headers: headersOf(opened, { webhookId: claim.webhookId, now, body, traceparent })
+      ...headersOf(opened, { webhookId: claim.webhookId, now, body, traceparent })
     })
   })
 
-/** `now`, in milliseconds, is the time in the signatures. */
+/** What is opened to send a delivery. */
+interface Opened {
+  readonly secrets: ReadonlyArray<Redacted.Redacted>
+  readonly headers: Redacted.Redacted<WebhookHeaders> | undefined
+}
+
+/** Returns all headers of a delivery. `now`, in milliseconds, is the time in the signatures. */
 export const headersOf = (
-  secrets: ReadonlyArray<Redacted.Redacted>,
+  { headers, secrets }: Opened,
   {
     body,
     now,
@@ -79,36 +87,48 @@ export const headersOf = (
     readonly body: string | Uint8Array
     readonly traceparent: string
   }
-) => ({
-  ...signedHeaders(secrets, webhookId, now, body),
-  "content-type": "application/json",
-  "user-agent": userAgent,
-  traceparent
-})
+): Pick<Delivery, "headers" | "secrets"> => {
+  const own: Record<(typeof deliveryHeaders)[number], string> = {
+    ...signedHeaders(secrets, webhookId, now, body),
+    "content-type": "application/json",
+    "user-agent": userAgent,
+    traceparent
+  }
+  if (headers === undefined) return { headers: own }
+  const added = Redacted.value(headers)
+  return { headers: { ...added, ...own }, secrets: Object.values(added) }
+}
 
-export type Secrets = (
-  claim: Pick<Claim, "projectId" | "installationId" | "secrets">
-) => Effect.Effect<ReadonlyArray<Redacted.Redacted>>
+export type Secrets = (claim: Pick<Claim, "projectId" | "installationId" | "secrets">) => Effect.Effect<Opened>
 
 /** Maximum number of endpoints whose opened secrets are cached. */
 const remembered = 10_000
 
 /**
- * Returns a function that opens the secrets of an endpoint, and caches them until the sealed secrets change. If no key opens the
- * newest secret, the operator's SECRET_KEY is wrong and nothing can be signed: this is a defect. An older secret that no key
+ * Returns a function that opens the secrets and headers of an endpoint, and caches them until the sealed ones change. If no key
+ * opens the newest secret or the headers, the operator's SECRET_KEY is wrong and nothing can be sent: this is a defect. An older secret that no key
  * opens is left out, because receivers can verify the signature by the newest secret.
  */
 export const secretsOf = (box: SecretBox["Service"]): Secrets => {
-  const known = new Map<string, { readonly sealed: string; readonly opened: ReadonlyArray<Redacted.Redacted> }>()
+  const known = new Map<string, { readonly sealed: string; readonly opened: Opened }>()
   return ({ installationId, projectId, secrets }) => {
     const endpoint = keyOf({ projectId, installationId })
     const last = known.get(endpoint)
     if (last?.sealed === secrets) return Effect.succeed(last.opened)
     const owner = secretOwner(projectId, installationId)
     const open = (sealed: string) => box.open(owner, Buffer.from(sealed, "base64"))
-    const [inForce = "", ...older] = secrets.split(" ")
-    return Effect.all([open(inForce), ...older.map((sealed) => Effect.option(open(sealed)))]).pipe(
-      Effect.map(([first, ...others]) => [first, ...others.flatMap(Option.toArray)]),
+    const [signing = "", sealedHeaders] = secrets.split("|")
+    const [inForce = "", ...older] = signing.split(" ")
+    return Effect.all({
+      secrets: Effect.map(
+        Effect.all([open(inForce), ...older.map((sealed) => Effect.option(open(sealed)))]),
+        ([first, ...others]) => [first, ...others.flatMap(Option.toArray)]
+      ),
+      headers:
+        sealedHeaders === undefined
+          ? Effect.undefined
+          : openHeaders(box, projectId, installationId, Buffer.from(sealedHeaders, "base64"))
+    }).pipe(
       Effect.tap((opened) =>
         Effect.sync(() => {
           if (known.size >= remembered) known.clear()

@@ -31,8 +31,10 @@ interface SenderConfig {
 export interface Delivery {
   readonly url: string
   readonly body: string | Uint8Array
-  /** Names in lower case. The sender adds `host`, `content-length`, `accept-encoding` and `connection`. */
+  /** The sender adds `host`, `content-length`, `accept-encoding` and `connection`. */
   readonly headers: Readonly<Record<string, string>>
+  /** Texts that are redacted from the answer that the attempt log keeps. Default: none. */
+  readonly secrets?: ReadonlyArray<string>
 }
 
 /** Why an attempt got no answer. Attempt logs store the codes, so existing codes must not change. */
@@ -85,23 +87,27 @@ export class Sender extends Context.Service<
         const kept = yield* keptConnections(find)
         const fresh = freshConnections(find)
 
-        const answered = ({ address, body, retryAfter, status }: Answer): Effect.Effect<Outcome> => {
+        const answered = (
+          { address, body, retryAfter, status }: Answer,
+          secrets: ReadonlyArray<string> | undefined
+        ): Effect.Effect<Outcome> => {
           const isKept = !is2xx(status) && (keepAllowedAnswers || classify(address, allowed) === "public")
           return Effect.map(retryDelayOf(retryAfter), (delay) => ({
             _tag: "answered",
             status,
             retryAfter: delay,
-            body: isKept ? textOf(body) : null
+            body: isKept ? textOf(body, secrets) : null
           }))
         }
 
-        const post = (url: URL, { body, headers }: Delivery) => {
+        const post = (url: URL, { body, headers, secrets }: Delivery) => {
           const post = { url, headers, body, bodyLimit, until: performance.now() + timeout }
+          const onSuccess = (answer: Answer) => answered(answer, secrets)
           return Effect.matchEffect(exchange(kept, post), {
-            onSuccess: answered,
+            onSuccess,
             onFailure: ({ code, stale }) =>
               stale
-                ? Effect.matchEffect(exchange(fresh, post), { onSuccess: answered, onFailure: unanswered })
+                ? Effect.matchEffect(exchange(fresh, post), { onSuccess, onFailure: unanswered })
                 : Effect.succeed(failed(code))
           })
         }

@@ -14,14 +14,15 @@ export const signingSecretsMax = 3
 /** The owner of a webhook's signing secrets. A sealed secret can be opened only for its owner. */
 export const secretOwner = (projectId: ProjectId, id: InstallationId) => ["webhook", projectId, id]
 
-/** Null if the installation has no webhook. */
-export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
-  Effect.map(
-    sql<{ readonly sealed: Uint8Array }>`
-      SELECT sealed FROM webhook_secrets
-      WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'`,
-    ([row]) => row?.sealed ?? null
-  )
+/** The current secret, and the headers. Returns no row if the installation has no webhook. */
+export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) => sql<{
+  readonly secret: Uint8Array
+  readonly headers: Uint8Array | null
+  readonly names: ReadonlyArray<string>
+}>`
+  SELECT sealed AS secret, headers, header_names AS names
+  FROM webhook_secrets JOIN webhooks USING (project_id, installation_id)
+  WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'`
 
 /** The secrets to seal with a new key: those that still sign deliveries. The others are never opened again. */
 export const signingSecrets: SealedTable = {

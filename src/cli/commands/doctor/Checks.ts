@@ -152,7 +152,7 @@ export const keys = Effect.gen(function* () {
   if (unreadable.length > 0) {
     return failed(
       `No key that is set opens ${plural(unreadable.length, "stored secret", "stored secrets")}: ${unreadable.slice(0, 3).join(", ")}`,
-      "Add the key that sealed them to SECRET_KEY_PREVIOUS; else rotate these webhooks, and apply these channels' configs again."
+      "Add the key that sealed them to SECRET_KEY_PREVIOUS; else rotate these webhooks, configure their headers again, and apply these channels' configs again."
     )
   }
   return previous > 0

@@ -35,7 +35,7 @@ export interface Claim extends Endpoint {
   readonly endpointUrl: string
   /** Version of the webhook. A result changes the health of the endpoint only if the webhook still has this version. */
   readonly version: number
-  /** Sealed secrets in base64, the newest first, separated by spaces. */
+  /** Sealed secrets and headers, as `validSecrets` reads them. */
   readonly secrets: string
   readonly eventId: EventId
   readonly type: EventType

@@ -139,12 +139,15 @@ export const endpoints = (sql: Sql, { concurrency, isPoll, workerId }: Terms) =>
   ) able`
 }
 
-/** A subquery for a row of `webhooks`: the sealed secrets that sign a delivery now, in base64, the newest first. */
+/**
+ * An expression over `webhooks`: the sealed secrets that sign a delivery now, in base64, the newest first, separated by spaces. The
+ * sealed headers of the caller follow after `|`, if there are any.
+ */
 export const validSecrets = (sql: Sql) => sql`(
   SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
   WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
     AND retires_at > now()
-)`
+) || coalesce('|' || encode(headers, 'base64'), '')`
 
 /**
  * Shares the slots:
