@@ -30,7 +30,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     const anchors = new Set([...anchorsOf(text)].map((anchor) => `#${anchor}`))
     assert.isAbove(contract.length, 10)
     assert.deepStrictEqual(
-      contract.filter((target) => !anchors.has(target) && !target.startsWith("https://")),
+      contract.filter((target) => !anchors.has(target) && !/^https:|^(client|agents)\.md$/.test(target)),
       []
     )
     assert.isAbove(llms.length, 4)
@@ -38,8 +38,33 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
       const { hash, origin, pathname } = new URL(target, url)
       assert.strictEqual(origin, url)
       assert.strictEqual((yield* send({ path: pathname })).status, 200, target)
-      if (hash !== "") assert.isTrue(pathname === "/contract.md" && anchors.has(hash), target)
+      assert.strictEqual(hash, "", target)
     }
+  })
+
+  it.effect("are pages, whose links lead to a heading or to another document", function* () {
+    const { send } = yield* TestServer
+    for (const path of ["/contract", "/client", "/agents"]) {
+      const { headers, text } = yield* send({ path })
+      assert.strictEqual(headers["content-type"], "text/html; charset=utf-8")
+      const [, style = ""] = /<style>([^]*)<\/style>/.exec(text) ?? []
+      const hash = createHash("sha256").update(style).digest("base64")
+      assert.include(headers["content-security-policy"], `default-src 'none'; style-src 'sha256-${hash}';`)
+      assert.notMatch(text, /<script|style="|\]\(/)
+      const anchors = new Set([...text.matchAll(/<h\d id="([^"]+)"/g)].map(([, anchor = ""]) => `#${anchor}`))
+      const links = [...text.matchAll(/ href="([^"]+)"/g)].map(([, target = ""]) => target)
+      for (const target of links.filter((target) => !/^(https|data):/.test(target))) {
+        if (target.startsWith("#")) assert.isTrue(anchors.has(target), `${path}${target}`)
+        else assert.strictEqual((yield* send({ path: `/${target}` })).status, 200, target)
+      }
+      // The list of contents leads to every section.
+      const sections = [...text.matchAll(/<h2 id="([^"]+)"/g)].map(([, anchor]) => `#${anchor}`)
+      assert.includeMembers(links, sections)
+      assert.isAbove(sections.length, 4)
+    }
+    const { text } = yield* send({ path: "/contract" })
+    assert.include(text, '<a href="#10-webhooks">§10</a>')
+    assert.include(text, '<td role="cell" data-name="scope"><code>crm.deals.write</code></td>')
   })
 
   it.effect("name a file that is not served as one of the repository", function* () {
@@ -67,7 +92,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     assert.match(head, /^# [^\n]+\n\n> [^\n]+\n\n[^#]*$/)
     assert.isAbove(sections.length, 1)
     for (const section of sections) assert.match(section, /^[^\n]+\n\n(- \[[^\]]+\]\([^)]+\): [^\n]+\n)+\n?$/)
-    for (const path of ["/contract.md", "/openapi.json", "/contract.md#16-the-client-package"]) {
+    for (const path of ["/contract.md", "/openapi.json", "/client.md"]) {
       assert.include(linksOf(text), `${url}${path}`)
     }
   })
@@ -86,6 +111,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
       "/docs",
       "/docs/viewer.js",
       "/docs/openapi.json",
+      "/contract",
       "/contract.md",
       "/llms.txt"
     ]) {
@@ -134,10 +160,10 @@ it.live("with PUBLIC_URL the documents and the redirect of / lead below it", fun
   assert.strictEqual(root, "/crm/docs")
   const { info } = decodeDocument((yield* send(url, { path: "/openapi.json" })).json)
   const introduced = linksOf(info.description).filter((target) => !target.includes("standardwebhooks"))
-  assert.lengthOf(introduced, 3)
+  assert.lengthOf(introduced, 4)
   for (const target of introduced) assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   // The reference sends requests to the host of its page, and leads there.
-  assert.include((yield* send(url, { path: "/docs/openapi.json" })).text, "](/crm/contract.md)")
+  assert.include((yield* send(url, { path: "/docs/openapi.json" })).text, "](/crm/contract)")
   for (const target of llms) {
     assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   }

@@ -11,7 +11,12 @@ const openRoutes = {
   "/openapi.json": 200,
   "/docs": 200,
   "/docs/openapi.json": 200,
+  "/contract": 200,
   "/contract.md": 200,
+  "/client": 200,
+  "/client.md": 200,
+  "/agents": 200,
+  "/agents.md": 200,
   "/llms.txt": 200
 }
 

@@ -15,7 +15,7 @@ const toolArguments = mutating("server/Mcp/ToolArguments.ts", "contract/Walk.too
 const toolList = mutating("server/Mcp/Tools.ts", "contract/Walk.tools")
 
 export const server = [
-  discovery("Buffer.from(withoutFiles(text))", "Buffer.from(text)"),
+  discovery("withServedLinks(markdown, source, ending)", "markdown"),
   discovery('`${pathname.replace(/\\/$/, "")}/docs`', '"/docs"'),
   mutating("server/middleware/RequestShape.ts", "contract/Walk.bodies")(
     "const onEnd = () => end(false)",

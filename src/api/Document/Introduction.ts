@@ -2,8 +2,8 @@
 export const introduction = (base: string): string =>
   `
 The project-scoped developer API: CRM, messaging, campaigns and integrations. Every path is resolved in the project of the
-token; a record of another project answers exactly like one that does not exist. More: [the whole contract](${base}/contract.md) with the
-typed client (§16) and the webhooks (§10), [the document](${base}/openapi.json), and
+token; a record of another project answers exactly like one that does not exist. More: [the whole contract](${base}/contract) with the
+webhooks (§10), [the typed client](${base}/client), [the document](${base}/openapi.json), and
 [an index for programs](${base}/llms.txt), which also leads to the endpoint for agents.
 
 ## Credentials

@@ -1,5 +1,5 @@
 /**
- * The documents that people and programs read before their first call (contract §15): the contract and `llms.txt`. `GET /`
+ * The documents that people and programs read before their first call (contract §15): the manuals and `llms.txt`. `GET /`
  * redirects to the reference.
  */
 import { Context, Effect } from "effect"
@@ -9,18 +9,37 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { readFile } from "node:fs/promises"
 import { Api } from "../../api/Api.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
+import { manualPage } from "./Manual.ts"
 
 type Make = (publicUrl: string, mcp: boolean) => Effect.Effect<Fixed>
 
-const documents = {
-  "/contract.md": () =>
-    Effect.map(
-      Effect.promise(() => readFile(new URL("../../api/CONTRACT.md", import.meta.url), "utf8")),
-      (text): Fixed => ({ body: Buffer.from(withoutFiles(text)), contentType: "text/markdown; charset=utf-8" })
-    ),
+/** The manuals: each is served as a page, and as its text with the ending `.md`. */
+const manuals = { contract: "api/CONTRACT.md", client: "client/README.md", agents: "client/Agents.md" } as const
+
+const pages = Object.fromEntries(
+  Object.entries(manuals).flatMap(([name, file]): ReadonlyArray<readonly [string, Make]> => {
+    const source = new URL(`../../${file}`, import.meta.url)
+    const text = (ending: string) =>
+      Effect.map(
+        Effect.promise(() => readFile(source, "utf8")),
+        (markdown) => withServedLinks(markdown, source, ending)
+      )
+    const plain = (markdown: string): Fixed => ({
+      body: Buffer.from(markdown),
+      contentType: "text/markdown; charset=utf-8"
+    })
+    return [
+      [`/${name}`, () => Effect.map(text(""), manualPage)],
+      [`/${name}.md`, () => Effect.map(text(".md"), plain)]
+    ]
+  })
+)
+
+const documents: Readonly<Record<string, Make>> = {
+  ...pages,
   "/llms.txt": (publicUrl, mcp) =>
     Effect.sync(() => ({ body: Buffer.from(llms(publicUrl, mcp)), contentType: "text/plain; charset=utf-8" }))
-} as const satisfies Readonly<Record<`/${string}`, Make>>
+}
 
 export const paths: ReadonlyArray<string> = ["/", ...Object.keys(documents)]
 
@@ -30,18 +49,22 @@ export const layer = (publicUrl: string, mcp: boolean) =>
     Effect.gen(function* () {
       const { pathname } = new URL(publicUrl)
       yield* router.add("GET", "/", HttpServerResponse.redirect(`${pathname.replace(/\/$/, "")}/docs`))
-      for (const [path, make] of Object.entries<Make>(documents)) {
+      for (const [path, make] of Object.entries(documents)) {
         yield* router.add("GET", `/${path.slice(1)}`, yield* fixedAnswer(make(publicUrl, mcp)))
       }
     })
   )
 
 /**
- * Replaces each link to a file of the repository with the text of the link and a note that the file is in the repository. The
- * service does not serve these files.
+ * Leads links between the manuals to their routes. A link to another file of the repository becomes its text and a note that
+ * the file is in the repository, because the service does not serve it.
  */
-const withoutFiles = (markdown: string): string =>
-  markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)[^)\s]+\)/g, "$1 in the service's repository")
+const withServedLinks = (markdown: string, source: URL, ending: string): string =>
+  markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)([^)\s]+)\)/g, (_, text: string, target: string) => {
+    const { hash, href } = new URL(target, source)
+    const served = Object.entries(manuals).find(([, file]) => href.endsWith(`/${file}${hash}`))
+    return served === undefined ? `${text} in the service's repository` : `[${text}](${served[0]}${ending}${hash})`
+  })
 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
@@ -62,15 +85,16 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 
 ${mcp ? agents(publicUrl) : ""}## Client
 
-- [The typed client](${publicUrl}/contract.md#16-the-client-package): the package \`developer-api\`, which the operator of the service has; \`developer-api/client\` has every operation as a typed function, and verifies webhooks
+- [The manual of the typed client](${publicUrl}/client.md): the package \`developer-api\`, which the operator of the service has; \`developer-api/client\` has every operation as a typed function, and verifies webhooks
 
 ## Optional
 
 - [The interactive reference](${publicUrl}/docs): the OpenAPI document for people
+- [The contract as a page](${publicUrl}/contract): the same text for people
 `
 
 const agents = (publicUrl: string): string => `## Agents
 
-- [Model Context Protocol](${publicUrl}/contract.md#17-agents): \`POST ${publicUrl}/mcp\` with the same token has each operation as a tool
+- [Model Context Protocol](${publicUrl}/agents.md): \`POST ${publicUrl}/mcp\` with the same token has each operation as a tool
 
 `
