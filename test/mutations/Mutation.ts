@@ -7,6 +7,8 @@ export interface Mutation {
   readonly to: string
   /** Paths below `test/`, without `.test.ts`. At least one of their tests has to fail. */
   readonly tests: ReadonlyArray<string>
+  /** Whether a test has to reach its time limit, because what it waits for never ends. */
+  readonly hangs?: true
 }
 
 /** Declares mutations of one source file. */
@@ -18,3 +20,6 @@ export const mutating =
     to,
     tests: others.length === 0 ? tests : others
   })
+
+/** Declares that a mutation makes its test hang. */
+export const hanging = (mutation: Mutation): Mutation => ({ ...mutation, hangs: true })

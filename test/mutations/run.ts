@@ -1,36 +1,41 @@
 /**
- * Runs every mutation (or those whose file contains the first argument) against its tests, and lists the survivors.
- * `--jobs N` runs N at a time. The exit code is 1 when a mutation survives or no longer applies.
+ * `npm run test:mutations`: runs mutations against their tests, and lists the survivors. First the tests run once without any
+ * mutation. The exit code is 1 unless all mutations are caught. Verdicts:
+ *
+ * - caught: a test fails.
+ * - survived: no test fails.
+ * - timed out: no test fails, but one reaches its time limit; of a mutation that `hangs`: caught.
+ * - fails without: a test file fails without the mutation as well.
+ * - not applicable: the text is no longer in the source, or a test file is missing.
  */
+import { NodeRuntime, NodeServices } from "@effect/platform-node"
+import { Console, Effect, Schema } from "effect"
+import { Argument, Command } from "effect/cli"
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { parseArgs } from "node:util"
+import { text } from "node:stream/consumers"
+import { count } from "../bench/Options.ts"
+import { judges } from "../support/Judges.ts"
 import { api } from "./api.ts"
 import { client } from "./client.ts"
 import { domains } from "./domains.ts"
 import { engine } from "./engine.ts"
+import type { Failure } from "./Failures.ts"
 import type { Mutation } from "./Mutation.ts"
 import { platform } from "./platform.ts"
 import { project } from "./project.ts"
 import { server } from "./server.ts"
-import { judges } from "../support/Judges.ts"
 
 const root = join(import.meta.dirname, "../..")
-const { positionals, values } = parseArgs({
-  allowPositionals: true,
-  options: { jobs: { type: "string", default: "1" } }
-})
-const [filter = ""] = positionals
 
-// Without the judges, their tests would fail and every mutation would seem to be caught.
-if (!existsSync(judges))
-  throw new Error("Some mutations need the judges; install them with: npm ci --prefix test/judges")
+/** In milliseconds: longer than the tests of any mutation take. A mutation can make them hang beyond the limits of Vitest. */
+const timeout = 300_000
 
-/** In milliseconds: longer than any of the tests takes. A mutation can also make them hang. */
-const timeout = 180_000
+const verdicts = ["caught", "survived", "timed out", "fails without", "not applicable"] as const
+type Verdict = (typeof verdicts)[number]
 
-type Verdict = "caught" | "survived" | "not applicable"
+const pathOf = (test: string) => `test/${test}.test.ts`
 
 /** Returns whether the mutation still changes its source, and its tests exist. */
 const applies = ({ file, from, tests }: Mutation) => {
@@ -38,61 +43,138 @@ const applies = ({ file, from, tests }: Mutation) => {
   return (
     existsSync(path) &&
     readFileSync(path, "utf8").includes(from) &&
-    tests.every((test) => existsSync(join(root, "test", `${test}.test.ts`)))
+    tests.every((test) => existsSync(join(root, pathOf(test))))
   )
 }
 
-const verdictOf = (mutation: Mutation): Promise<Verdict> => {
-  if (!applies(mutation)) return Promise.resolve("not applicable")
+const failuresIn = Schema.decodeUnknownSync(
+  Schema.fromJsonString(
+    Schema.Array(
+      Schema.Struct({
+        file: Schema.String,
+        title: Schema.String,
+        message: Schema.String,
+        isTimeout: Schema.Boolean
+      })
+    )
+  )
+)
+
+/** Runs files of tests. Returns their failures, or `undefined` if the run was ended by `limit` (milliseconds). */
+const failuresOf = async (
+  files: ReadonlyArray<string>,
+  args: ReadonlyArray<string>,
+  env: Readonly<Record<string, string>>,
+  limit?: number
+): Promise<ReadonlyArray<Failure> | undefined> => {
   const child = spawn(
     process.execPath,
     [
       join(root, "node_modules/.bin/vitest"),
       "run",
       "--config=test/vitest.config.ts",
-      "--bail=1",
-      "--reporter=dot",
-      ...mutation.tests.map((test) => `test/${test}.test.ts`)
+      "--reporter=./test/mutations/Failures.ts",
+      ...args,
+      ...files
     ],
     {
       cwd: root,
-      env: {
-        ...process.env,
-        // Random project files are the same in each run, so that a verdict does not depend on chance.
-        SEED: "1",
-        NODE_OPTIONS: `--import ${new URL("hooks.ts", import.meta.url).href}`,
-        MUTATION_FILE: mutation.file,
-        MUTATION_FROM: mutation.from,
-        MUTATION_TO: mutation.to
-      },
-      stdio: "ignore",
-      timeout
+      // Random project files are the same in each run, so that a verdict does not depend on chance.
+      env: { ...process.env, SEED: "1", ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+      ...(limit === undefined ? {} : { timeout: limit })
     }
   )
-  return new Promise((resolve, reject) => {
+  const ended = new Promise<number | null>((resolve, reject) => {
     child.once("error", reject)
-    child.once("exit", (code) => resolve(code === 0 ? "survived" : "caught"))
+    child.once("close", resolve)
   })
+  const [code, output, errors] = await Promise.all([ended, text(child.stdout), text(child.stderr)])
+  const report = output.split("\n").findLast((line) => line.startsWith("["))
+  if (report !== undefined) return failuresIn(report)
+  if (child.killed) return undefined
+  throw new Error(`Vitest ended with ${code} and reported nothing: ${errors}`)
 }
 
-const started = Date.now()
-const queue = [platform, client, project, api, domains, engine, server]
-  .flat()
-  .filter(({ file }) => file.includes(filter))
-const counts: Record<Verdict, number> = { caught: 0, survived: 0, "not applicable": 0 }
+interface Judged {
+  readonly verdict: Verdict
+  /** What failed, if a test did. */
+  readonly failure?: Failure | undefined
+}
 
-const work = async () => {
-  for (let mutation = queue.shift(); mutation !== undefined; mutation = queue.shift()) {
-    const verdict = await verdictOf(mutation)
-    counts[verdict]++
-    const { file, from, to } = mutation
-    console.log(`${verdict.padEnd(14)} ${file}: ${JSON.stringify(from)} -> ${JSON.stringify(to)}`)
+const verdictOf = async (mutation: Mutation, failsWithout: ReadonlySet<string>): Promise<Judged> => {
+  if (!applies(mutation)) return { verdict: "not applicable" }
+  const files = mutation.tests.map(pathOf)
+  if (files.some((file) => failsWithout.has(file))) return { verdict: "fails without" }
+  const failures = await failuresOf(
+    files,
+    ["--bail=1"],
+    {
+      NODE_OPTIONS: `--import ${new URL("hooks.ts", import.meta.url).href}`,
+      MUTATION_FILE: mutation.file,
+      MUTATION_FROM: mutation.from,
+      MUTATION_TO: mutation.to
+    },
+    timeout
+  )
+  const failure = failures?.find(({ isTimeout }) => !isTimeout)
+  if (failure !== undefined) return { verdict: "caught", failure }
+  if (failures?.length === 0) return { verdict: "survived" }
+  return { verdict: mutation.hangs === true ? "caught" : "timed out", failure: failures?.[0] }
+}
+
+const judge = async (filter: string, jobs: number): Promise<boolean> => {
+  // Without the judges, their tests would fail.
+  if (!existsSync(judges))
+    throw new Error("Some mutations need the judges; install them with: npm ci --prefix test/judges")
+  const started = Date.now()
+  const queue = [platform, client, project, api, domains, engine, server]
+    .flat()
+    .filter(({ file }) => file.includes(filter))
+  const total = queue.length
+  const files = new Set(queue.filter(applies).flatMap(({ tests }) => tests.map(pathOf)))
+  const failsWithout = new Set<string>()
+  for (const { file, message, title } of (await failuresOf([...files], [], {})) ?? []) {
+    failsWithout.add(file)
+    console.log(`fails without a mutation: ${file}: ${title}: ${message}`)
   }
+  const counts = Object.fromEntries(verdicts.map((verdict) => [verdict, 0]))
+  const work = async () => {
+    for (let mutation = queue.shift(); mutation !== undefined; mutation = queue.shift()) {
+      const { failure, verdict } = await verdictOf(mutation, failsWithout)
+      counts[verdict] = (counts[verdict] ?? 0) + 1
+      const { file, from, to } = mutation
+      const by = failure === undefined ? "" : `\n  ${failure.title}: ${failure.message.split("\n", 1)[0]}`
+      console.log(`${verdict.padEnd(14)} ${file}: ${JSON.stringify(from)} -> ${JSON.stringify(to)}${by}`)
+    }
+  }
+  await Promise.all(Array.from({ length: jobs }, work))
+  const found = verdicts.map((verdict) => `${counts[verdict]} ${verdict}`).join(", ")
+  console.log(`${found}, in ${Math.round((Date.now() - started) / 1000)} s`)
+  return total > 0 && counts["caught"] === total
 }
-await Promise.all(Array.from({ length: Number(values.jobs) }, work))
 
-const seconds = Math.round((Date.now() - started) / 1000)
-console.log(
-  `${counts.caught} caught, ${counts.survived} survived, ${counts["not applicable"]} not applicable, in ${seconds} s`
+const flags = {
+  filter: Argument.String("filter").pipe(
+    Argument.withMetavar("TEXT"),
+    Argument.withDefault(""),
+    Argument.withDescription("Only mutations of source files whose path contains the text")
+  ),
+  jobs: count("jobs", 1, "Number of mutations at a time")
+}
+
+Command.make("mutations", flags, ({ filter, jobs }) =>
+  Effect.gen(function* () {
+    const isCaught = yield* Effect.promise(() => judge(filter, jobs))
+    if (!isCaught)
+      yield* Effect.andThen(
+        Console.error("Not all mutations are caught"),
+        Effect.sync(() => void (process.exitCode = 1))
+      )
+  })
+).pipe(
+  Command.withDescription("Make the source wrong in many places, one at a time; a test has to fail each time"),
+  Command.run({ version: "1" }),
+  Effect.provide(NodeServices.layer),
+  NodeRuntime.runMain
 )
-process.exitCode = counts.caught > 0 && counts.survived + counts["not applicable"] === 0 ? 0 : 1
