@@ -110,7 +110,7 @@ export const engine = [
   ),
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
-  recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverRecovery"),
+  recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverCost"),
   mutating("platform/background/Worker.ts", "platform/background/Worker")(
     "SELECT (classid::bigint << 32)",
     "SELECT 1 + (classid::bigint << 32)"

@@ -16,8 +16,8 @@ import { layerOf } from "./Deliveries.support.ts"
 import { openDue, worker } from "./Due.support.ts"
 
 const parked = 2_000
-/** Deliveries for one endpoint, enough that a scan by any other index shows. */
-const waiting = 5_000
+/** Deliveries for one endpoint, enough that a scan by any other index shows, and that the index of the queue has a third level. */
+const waiting = 12_000
 
 /**
  * Returns the number of rows that the transaction has read from the tables, by index or not, of entries of the queues' index, those of
@@ -186,5 +186,14 @@ layerOf({}, "api")("a queue whose ended deliveries an old snapshot still sees", 
     assert.lengthOf(yield* shop.claimed(), 0)
     yield* sweep(shop.sql, firstEndpoint)
     assert.lengthOf(yield* shop.claimed(), 2)
+  })
+
+  it.effect("is found by the next sweep, though nothing else moves the start of the queue", function* () {
+    const shop = yield* openDue()
+    yield* shop.setHealth("open_from = now() - interval '10 seconds', next_due_at = NULL")
+    const polled = shop.claimed(4, { named: [] })
+    assert.lengthOf(yield* polled, 0)
+    yield* sweep(shop.sql, firstEndpoint)
+    assert.lengthOf(yield* polled, 1)
   })
 })

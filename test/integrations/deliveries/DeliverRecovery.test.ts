@@ -1,6 +1,6 @@
 /** A delivery loop that misses notices, or can't record or sign: it recovers, and delays no other webhook (contract §10). */
 import { assert, describe, it, layer } from "../../support/Vitest.ts"
-import { Context, Effect, Layer, Metric, Redacted, References } from "effect"
+import { Context, Effect, Latch, Layer, Metric, Redacted, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
@@ -11,7 +11,7 @@ import { holding } from "../../support/Locks.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
-import { type Hit, ok, open, openShop, receiver, serve, status, verifies } from "./Deliveries.support.ts"
+import { type Hit, inTurn, ok, open, openShop, receiver, serve, status, verifies } from "./Deliveries.support.ts"
 import { loopWith } from "./Loop.support.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -242,10 +242,50 @@ describe("a transaction that holds the row of an endpoint or of a delivery", () 
   })
 })
 
+describe("a transaction that holds a row of one of two endpoints whose attempts end at once", () => {
+  it.live("delays only the results of that endpoint", function* () {
+    const server = yield* serve({}, "api")
+    const answers = yield* Latch.make(false)
+    let sent = 0
+    yield* loopWith(() =>
+      Effect.as(
+        Effect.andThen(
+          Effect.sync(() => ++sent),
+          Latch.await(answers)
+        ),
+        answered(200)
+      )
+    ).pipe(
+      Layer.provide(clients.workers),
+      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
+      Layer.build
+    )
+    for (const table of ["endpoint_health", "deliveries"]) {
+      const [first, second] = [yield* open(server), yield* open(server)]
+      for (const project of [first, second]) {
+        yield* project.subscribe("shop", "http://127.0.0.1:1/hook", created)
+        yield* project.created()
+      }
+      yield* until(() => sent === 2)
+      const { projectId, sql } = first
+      const { release } = yield* holding(sql, sql`SELECT FROM ${sql(table)} WHERE project_id = ${projectId} FOR UPDATE`)
+      yield* Latch.open(answers)
+      yield* second.finished
+      assert.strictEqual((yield* first.deliveries())[0]?.status, "delivering", table)
+      yield* release
+      yield* first.finished
+      yield* Latch.close(answers)
+      sent = 0
+    }
+  })
+})
+
 describe("a transaction that holds a pending delivery", () => {
   it.live("delays no other endpoint, and that delivery until it ends", function* () {
     const server = yield* serve()
-    const [first, second] = [yield* openShop(server), yield* openShop(server)]
+    // Only a poll, which also visits the endpoint of that delivery, finds a retry.
+    const again = inTurn(status(503), ok, status(503), ok, status(503), ok)
+    const [first, second] = [yield* openShop(server), yield* openShop(server, again)]
     const { projectId, sql } = first
     yield* first.created()
     yield* first.finished
@@ -254,7 +294,7 @@ describe("a transaction that holds a pending delivery", () => {
     yield* untilRows(first.deliveries(), (rows) => rows.length === 2)
     const { release } = yield* holding(sql, sql`SELECT FROM deliveries WHERE project_id = ${projectId} FOR UPDATE`)
     yield* first.setHealth("parked_until = NULL, next_due_at = now()")
-    for (let n = 1; n <= 5; n++) {
+    for (let n = 1; n <= 3; n++) {
       yield* second.created()
       yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
     }
