@@ -2,7 +2,7 @@
  * Mutations of the background work: shares of slots, supervision, batches, takeover, cost of a claim. Each removes one of
  * these guarantees.
  */
-import { mutating } from "./Mutation.ts"
+import { hanging, mutating } from "./Mutation.ts"
 
 const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
 const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
@@ -40,9 +40,11 @@ export const engine = [
   permits("CircuitBreaker.failure()", "CircuitBreaker.ignored"),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
   supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
-  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
-    "Effect.andThen(cycle, progress)",
-    "Effect.andThen(progress, cycle)"
+  hanging(
+    mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
+      "Effect.andThen(cycle, progress)",
+      "Effect.andThen(progress, cycle)"
+    )
   ),
   deadLetter("WHERE NOT enabled LIMIT ${deadLetterBatch}::int", "WHERE NOT enabled"),
   deadLetter("(SELECT count(*) FROM waiting) < ${deadLetterBatch}::int", "true"),
@@ -113,7 +115,7 @@ export const engine = [
   recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverCost"),
   mutating("platform/background/Worker.ts", "platform/background/Worker")(
     "SELECT (classid::bigint << 32)",
-    "SELECT 1 + (classid::bigint << 32)"
+    "SELECT (classid::bigint << 31)"
   ),
   replaying("AND is_over", ""),
   replaying("(original IS NOT NULL OR occurred_at >= webhook_since)", "true"),

@@ -7,7 +7,7 @@ import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { clients, DatabaseUrl } from "../../../src/platform/database/Database.ts"
 import { MetricsEnabled } from "../../../src/platform/telemetry/MetricsEnabled.ts"
 import { answered } from "../../support/Claims.ts"
-import { holding } from "../../support/Locks.ts"
+import { holding, untilBlocking } from "../../support/Locks.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
@@ -242,18 +242,16 @@ describe("a transaction that holds the row of an endpoint or of a delivery", () 
   })
 })
 
-describe("a transaction that holds a row of one of two endpoints whose attempts end at once", () => {
+describe("a transaction that holds a row of one of two endpoints whose results are in one batch", () => {
   it.live("delays only the results of that endpoint", function* () {
     const server = yield* serve({}, "api")
-    const answers = yield* Latch.make(false)
+    const { sql } = server
+    const [answers, lateAnswers] = [yield* Latch.make(false), yield* Latch.make(false)]
     let sent = 0
-    yield* loopWith(() =>
-      Effect.as(
-        Effect.andThen(
-          Effect.sync(() => ++sent),
-          Latch.await(answers)
-        ),
-        answered(200)
+    yield* loopWith(({ url }) =>
+      Effect.sync(() => ++sent).pipe(
+        Effect.andThen(Latch.await(url.endsWith("/late") ? lateAnswers : answers)),
+        Effect.as(answered(200))
       )
     ).pipe(
       Layer.provide(clients.workers),
@@ -261,20 +259,29 @@ describe("a transaction that holds a row of one of two endpoints whose attempts 
       Layer.build
     )
     for (const table of ["endpoint_health", "deliveries"]) {
-      const [first, second] = [yield* open(server), yield* open(server)]
-      for (const project of [first, second]) {
-        yield* project.subscribe("shop", "http://127.0.0.1:1/hook", created)
+      const [before, first, second] = [yield* open(server), yield* open(server), yield* open(server)]
+      for (const project of [before, first, second]) {
+        yield* project.subscribe("shop", `http://127.0.0.1:1/${project === before ? "" : "late"}`, created)
         yield* project.created()
       }
-      yield* until(() => sent === 2)
-      const { projectId, sql } = first
-      const { release } = yield* holding(sql, sql`SELECT FROM ${sql(table)} WHERE project_id = ${projectId} FOR UPDATE`)
-      yield* Latch.open(answers)
-      yield* second.finished
-      assert.strictEqual((yield* first.deliveries())[0]?.status, "delivering", table)
-      yield* release
+      yield* until(() => sent === 3)
+      // The results of the others arrive while the loop waits for the delivery of `before`, so that they are one batch.
+      const { release } = yield* holding(
+        sql,
+        Effect.gen(function* () {
+          yield* sql`SELECT FROM deliveries WHERE project_id = ${before.projectId} FOR UPDATE`
+          yield* sql`SELECT FROM ${sql(table)} WHERE project_id = ${first.projectId} FOR UPDATE`
+          yield* Latch.open(answers)
+          yield* untilBlocking(sql)
+          yield* Latch.open(lateAnswers)
+        })
+      )
+      yield* Effect.ensuring(second.finished, Effect.orDie(release))
+      // Not by another attempt after the end of its lease.
+      assert.deepInclude((yield* second.deliveries())[0], { status: "delivered", attempts: 1 }, table)
       yield* first.finished
-      yield* Latch.close(answers)
+      yield* before.finished
+      for (const latch of [answers, lateAnswers]) yield* Latch.close(latch)
       sent = 0
     }
   })
@@ -294,12 +301,14 @@ describe("a transaction that holds a pending delivery", () => {
     yield* untilRows(first.deliveries(), (rows) => rows.length === 2)
     const { release } = yield* holding(sql, sql`SELECT FROM deliveries WHERE project_id = ${projectId} FOR UPDATE`)
     yield* first.setHealth("parked_until = NULL, next_due_at = now()")
-    for (let n = 1; n <= 3; n++) {
-      yield* second.created()
-      yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
-    }
-    assert.strictEqual(first.to.hits.length, 1)
-    yield* release
+    const delivered = Effect.gen(function* () {
+      for (let n = 1; n <= 3; n++) {
+        yield* second.created()
+        yield* untilRows(second.deliveries(), (rows) => rows.length === n && rows.every(isDelivered))
+      }
+      assert.strictEqual(first.to.hits.length, 1)
+    })
+    yield* Effect.ensuring(delivered, Effect.orDie(release))
     yield* first.finished
     assert.strictEqual(first.to.hits.length, 2)
   })
