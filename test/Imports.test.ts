@@ -71,7 +71,7 @@ const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
   background: ["database", "telemetry"],
   outbound: ["telemetry"],
   outbox: ["background", "database", "telemetry"],
-  mutations: ["background", "database", "telemetry"],
+  mutations: ["background", "database", "secrets", "telemetry"],
   requests: ["mutations", "operators", "database", "secrets", "telemetry"]
 }
 

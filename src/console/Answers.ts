@@ -42,7 +42,7 @@ export const actionResponse = ({ form, name, notify, session }: Parts) => {
   const { confirmed, once, project = "", ...texts } = Object.fromEntries(form)
   return Effect.gen(function* () {
     const { question, run } = yield* on(project, once ?? (yield* newOnce), texts)
-    const page = recordPage(target, { projectId: project, id: texts[target] ?? "" }) ?? "/console"
+    const page = recordPage(target, { projectId: project, id: texts[target] ?? "" })
     if (question === undefined || confirmed === "yes") {
       const { message, title } = yield* run
       return notify(HttpServerResponse.redirect(page, { status: 303 }), page, { title, message })

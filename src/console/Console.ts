@@ -25,6 +25,7 @@ import { overview } from "./pages/Overview.ts"
 import { project } from "./pages/Project.ts"
 import { projects } from "./pages/Projects.ts"
 import { replays } from "./pages/Replays.ts"
+import { history } from "./pages/History.ts"
 import { search } from "./pages/Search.ts"
 import { linkPage, signInPage } from "./pages/SignIn.ts"
 import { webhook } from "./pages/Webhook.ts"
@@ -52,7 +53,8 @@ const pages = {
   "/console/campaign": campaign,
   "/console/keys": keys,
   "/console/audit": auditLog,
-  "/console/search": search
+  "/console/search": search,
+  "/console/history": history
 } as const satisfies Readonly<Record<string, Page>>
 
 const styleSheet = "/console/style.css"

@@ -2,12 +2,11 @@
 import type { Found, Kind } from "../project/IdSearch.ts"
 import { href } from "./Html.ts"
 
-type Record = Pick<Found, "id" | "projectId"> & { readonly name?: string }
+type Record = Pick<Found, "id" | "projectId">
 
 const pages: Readonly<Partial<{ readonly [K in Kind]: (record: Record) => string }>> = {
   project: ({ id }) => href("/console/project", { project: id }),
   delivery: ({ id, projectId: project }) => href("/console/delivery", { project, id }),
-  event: ({ name: id, projectId: project }) => href("/console/delivery", { project, id }),
   message: ({ id, projectId: project }) => href("/console/message", { project, id }),
   campaign: ({ id, projectId: project }) => href("/console/campaign", { project, id }),
   installation: ({ id, projectId: project }) => href("/console/webhook", { project, installation: id }),
@@ -15,5 +14,8 @@ const pages: Readonly<Partial<{ readonly [K in Kind]: (record: Record) => string
   key: ({ projectId: project }) => href("/console/keys", { project })
 }
 
-/** Returns the page that shows a record; undefined if its kind has none. */
-export const recordPage = (kind: Kind, record: Record) => pages[kind]?.(record)
+/** Returns the page that shows a record: that of its kind, otherwise its history. */
+export const recordPage = (kind: Kind, record: Record) => pages[kind]?.(record) ?? historyPage(kind, record)
+
+export const historyPage = (kind: Kind, { id, projectId: project }: Record) =>
+  href("/console/history", { project, kind, id })

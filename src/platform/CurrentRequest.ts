@@ -1,10 +1,10 @@
 /** State of one HTTP request from arrival to answer, shared by everything that handles it. */
 import { Context, Effect } from "effect"
-import { randomUUID } from "node:crypto"
 import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems.ts"
+import { newUuid } from "./NewId.ts"
 
 export interface CurrentRequestShape {
-  /** The caller's `x-request-id` if it is well formed, otherwise a new UUID. Empty outside a request. */
+  /** The caller's `x-request-id` if it is well formed, otherwise a new UUIDv7. Empty outside a request. */
   readonly id: string
   /** Path and query as they were sent. */
   readonly target: string
@@ -58,7 +58,7 @@ export const newRequestState = (
   header: string | ReadonlyArray<string> | undefined,
   target: string
 ): CurrentRequestShape => {
-  const id = typeof header === "string" && wellFormed.test(header) ? header : randomUUID()
+  const id = typeof header === "string" && wellFormed.test(header) ? header : newUuid()
   return {
     id,
     target,

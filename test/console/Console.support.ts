@@ -122,6 +122,8 @@ export const pagesOf = (
     `/console/campaign?${project}&id=${campaign}`,
     `/console/keys?${project}`,
     `/console/audit?${project}`,
+    `/console/history?${project}&kind=delivery&id=${dead.id}`,
+    `/console/history?${project}&kind=message&id=${message}`,
     "/console/search?q=cmp",
     `/console/search?${project}&q=msg_`
   ]

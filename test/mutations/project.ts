@@ -9,7 +9,15 @@ const deals = mutating("project/Projects/Deals.ts", "project/Projects.properties
 const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
+const history = mutating("project/History.ts", "console/History")
+const origin = mutating("platform/mutations/Origin.ts", "console/History")
+
 export const project = [
+  mutating("project/IdSearch.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
+  history('client: ["clients", "created_at, updated_at"],\n  deal: ["deals", "created_at, updated_at"],', ""),
+  history('WHERE ${kind !== "event"} OR events.id = ${id}', ""),
+  origin("redactSecrets(id)", "id"),
+  origin("caller?.keyId ?? null", "null"),
   mutating("project/Projects/Upsert.ts", "project/Projects.references")(
     "if (unique !== undefined) yield* release(sql, part.table, unique, projectId, records)",
     ""

@@ -45,7 +45,9 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
   const pages = [
     ...pagesOf(project),
     `/console/deliveries?${of}&cursor=${project.dead.id}`,
-    `/console/campaigns?${of}&cursor=cmp`
+    `/console/campaigns?${of}&cursor=cmp`,
+    `/console/history?${of}&kind=event&id=${project.dead.event_id}`,
+    `/console/history?${of}&kind=deal&id=deal_open`
   ]
   for (const path of pages) assert.strictEqual((yield* get(path)).status, 200, path)
   for (const [name, fields] of Object.entries(formsOf(project, replay))) {

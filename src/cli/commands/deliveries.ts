@@ -99,7 +99,7 @@ export const deliveries = Command.make("deliveries").pipe(
 )
 
 /** A delivery as `--json` shows it. */
-const itemOf = (delivery: Delivery) => ({
+export const itemOf = (delivery: Delivery) => ({
   deliveryId: delivery.id,
   installationId: delivery.installationId,
   eventType: delivery.eventType,

@@ -5,6 +5,7 @@ import { listCampaigns, operationLabels, operationsIn } from "../../campaigns/Ca
 import { details, type Listed } from "../../campaigns/CampaignList.ts"
 import { action, badge, facts, html, idLink, idOf, link, progress, select } from "../Html.ts"
 import { choiceOf, listOf, orNotFound, projectPage, recordOf } from "../Page.ts"
+import { historyPage } from "../Records.ts"
 
 const path = "/console/campaigns"
 
@@ -58,6 +59,7 @@ export const campaign = projectPage(
           "Scheduled for": time(row.scheduledFor) ?? undefined,
           Started: time(row.startedAt) ?? undefined,
           Ended: time(row.endedAt) ?? undefined,
+          History: html`<a href="${historyPage("campaign", { projectId: project.id, id: row.id })}">Commands and actions</a>`,
           "Primary route": routeOf(row.primaryRoute),
           "Fallback route": routeOf(row.fallbackRoute)
         }),

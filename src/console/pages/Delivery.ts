@@ -4,6 +4,7 @@ import { headersOf } from "../../integrations/deliveries/Attempt.ts"
 import { attemptsOf, type Details, details } from "../../integrations/deliveries/DeliveryDetails.ts"
 import { action, badge, block, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
 import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
+import { historyPage } from "../Records.ts"
 
 export const delivery = projectPage(
   Effect.fnUntraced(function* (parts) {
@@ -28,6 +29,9 @@ export const delivery = projectPage(
               : idLink("/console/delivery", { ...of, id: row.replayedBy }, row.replayedBy),
           "Replay of":
             row.replayOf === null ? undefined : idLink("/console/delivery", { ...of, id: row.replayOf }, row.replayOf),
+          History: html`<a href="${historyPage("delivery", { projectId: project.id, id: row.id })}"
+            >Commands and actions</a
+          >`,
           Trace: traceLink(yield* traceUrlOf(row.traceparent))
         }),
         ...(row.status === "dead"

@@ -4,6 +4,7 @@ import { details, find, messageFilters } from "../../messaging/MessageList.ts"
 import { scanLimit } from "../../platform/operators/Search.ts"
 import { action, badge, facts, html, idLink, idOf, link, select, table, traceLink } from "../Html.ts"
 import { choiceOf, listOf, projectPage, recordOf, traceUrlOf } from "../Page.ts"
+import { historyPage } from "../Records.ts"
 
 const path = "/console/messages"
 
@@ -58,6 +59,9 @@ export const message = projectPage(
               : idLink("/console/campaign", { project: project.id, id: row.campaignId }, row.campaignId),
           Created: time(row.createdAt),
           Changed: time(row.updatedAt),
+          History: html`<a href="${historyPage("message", { projectId: project.id, id: row.id })}"
+            >Commands and actions</a
+          >`,
           Trace: traceLink(yield* traceUrlOf(row.traceparent))
         }),
         html`<p>${meanings[row.deliveryStatus]}</p>`,

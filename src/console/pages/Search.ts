@@ -23,10 +23,7 @@ export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, req
         "Records found",
         {
           Kind: ({ kind }) => kind,
-          Id: (row) => {
-            const page = pageOf(row)
-            return page === undefined ? idOf(row.id) : html`<a href="${page}">${idOf(row.id)}</a>`
-          },
+          Id: (row) => html`<a href="${pageOf(row)}">${idOf(row.id)}</a>`,
           Name: ({ name }) => name,
           Project: ({ projectId: project }) => idLink("/console/project", { project }, project)
         },

@@ -7,6 +7,7 @@ import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
 import { projectPage, recordOf } from "../Page.ts"
+import { historyPage } from "../Records.ts"
 import { deliveryColumns } from "./Deliveries.ts"
 
 /** Number of latest deliveries on the page. */
@@ -37,7 +38,10 @@ export const webhook = projectPage(
           Endpoint: row.endpointUrl,
           "Event types": row.eventTypes.join(", "),
           "Headers, without values": row.headerNames.length === 0 ? undefined : row.headerNames.join(", "),
-          Version: row.version
+          Version: row.version,
+          History: html`<a href="${historyPage("installation", { projectId: project.id, id: row.installationId })}"
+            >Commands and actions</a
+          >`
         }),
         html`<h2>Health</h2>`,
         facts({

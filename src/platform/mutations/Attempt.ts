@@ -3,6 +3,7 @@
  * command.
  */
 import type { SqlClient, Statement } from "effect/sql"
+import { originParts } from "./Origin.ts"
 
 export interface Attempt<Returned> {
   readonly ord: number
@@ -19,11 +20,11 @@ export interface Attempt<Returned> {
 }
 
 interface Parts {
-  /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at` and the arguments. */
+  /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at`, `origin` and the arguments. */
   readonly requested: Statement.Fragment
   readonly isOne: boolean
   /**
-   * Common table expressions over `command (ord, project_id, key, fingerprint, at, contact_capacity, default_pipeline_id,
+   * Common table expressions over `command (ord, project_id, key, fingerprint, at, origin, contact_capacity, default_pipeline_id,
    * time_zone, …arguments)`. The last one is `decided`: the columns of `command`, `failure text`, `faults text[]`,
    * `resource_id`, `changed`, `version` and those that the effect needs.
    */
@@ -53,8 +54,9 @@ export const attempt = <Returned>(sql: SqlClient.SqlClient, { requested, decided
     WITH ${isOne ? enterOne(sql, requested) : enterMany(sql, requested)},
     ${decided},
     claimed AS (
-      INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at)
-      SELECT project_id, key, fingerprint, resource_id, changed, version, at
+      INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at,
+        request_id, trace_id, key_id, operation)
+      SELECT project_id, key, fingerprint, resource_id, changed, version, at, ${sql.literal(originParts)}
       FROM decided WHERE failure IS NULL
       ${sql.literal(isOne ? "" : "ORDER BY project_id, key")}
       ON CONFLICT (project_id, key) DO NOTHING

@@ -17,6 +17,7 @@ import { hashOf } from "../NameHash.ts"
 import { type Attempt, attempt } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
+import { type Origin, originColumn, originOf } from "./Origin.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 import { ifMatchColumn, matches } from "./Preconditions.ts"
 
@@ -132,7 +133,9 @@ export const makeGrouped = <Args, Problem, Returned = null>(
     const { key, projectId } = command
     const taken = kind.takes?.(args) ?? []
     const names = [hashOf("key", projectId, key), ...taken.map((name) => hashOf("taken", projectId, name))]
-    const run = queue({ projectId, names, command, at, args })
+    const run = Effect.withFiber((fiber) =>
+      queue({ projectId, names, command, at, args, origin: originOf(fiber, command.operation) })
+    )
     return replayOrRun(client, command, outcomeOf(client, command, kind.problems, run))
   }
 }
@@ -150,11 +153,12 @@ interface Request<Args> {
   readonly command: Command
   readonly at: Date
   readonly args: Args
+  readonly origin: Origin
 }
 
 const parametersOfOne = <Args>(request: Request<Args>) => {
   const { at, command } = request
-  return [command.projectId, command.key, command.fingerprint, at, JSON.stringify(withCondition(request))]
+  return [command.projectId, command.key, command.fingerprint, at, JSON.stringify(argumentsOf(request))]
 }
 
 const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
@@ -162,11 +166,10 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
   requests.map(({ command }) => command.key),
   requests.map(({ command }) => command.fingerprint),
   requests.map(({ at }) => at),
-  JSON.stringify(requests.map(withCondition))
+  JSON.stringify(requests.map(argumentsOf))
 ]
 
-const withCondition = <Args>({ args, command: { ifMatch } }: Request<Args>) =>
-  ifMatch === undefined ? args : { ...args, ifMatch }
+const argumentsOf = <Args>({ args, command: { ifMatch }, origin }: Request<Args>) => ({ ...args, ifMatch, origin })
 
 /**
  * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
@@ -191,7 +194,7 @@ const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Probl
       coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
     crowded: () => code(undecided)
   }
-  const columns = { ...kind.args, ...ifMatchColumn }
+  const columns = { ...kind.args, ...ifMatchColumn, ...originColumn }
   const requested = (query: (args: typeof columns) => string) => sql.literal(query(columns))
   return {
     many: textOf(sql, kind, requested(requestedMany), {

@@ -12,6 +12,8 @@ export interface Command {
   readonly projectId: ProjectId
   readonly key: string
   readonly fingerprint: Uint8Array
+  /** The name of the operation. */
+  readonly operation: string
   /** The versions of the record that the command may change (`If-Match`); undefined: every version. */
   readonly ifMatch?: ReadonlyArray<number> | undefined
   /** Whether the command may only create its record (`If-None-Match: *` of an upsert). */
@@ -34,6 +36,7 @@ export const command = (
 ): Command => ({
   projectId,
   key: request.headers["idempotency-key"],
+  operation: request.endpoint.identifier,
   // No part of the fingerprint: a repetition gets the stored outcome, whatever its condition is.
   ifMatch: request.headers["if-match"] === undefined ? undefined : versionsOf(request.headers["if-match"]),
   isCreateOnly: request.headers["if-none-match"] !== undefined,

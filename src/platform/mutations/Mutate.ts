@@ -5,6 +5,7 @@ import { Contended, statement } from "../database/Database.ts"
 import { type Attempt, attempt } from "./Attempt.ts"
 import type { Command, Mutation, Outcome } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
+import { originOf } from "./Origin.ts"
 import { replayOrRun, outcomeOf } from "./Outcomes.ts"
 
 /**
@@ -18,16 +19,18 @@ export const mutate = <Problem, Returned = null>(
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
   const { permits, sql } = client
   const { fingerprint, ifMatch = null, key, projectId } = command
-  const text = attempt<Returned>(sql, {
-    requested: sql`
-      SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
-        ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at,
-        ${ifMatch}::bigint[] AS "ifMatch"`,
-    isOne: true,
-    decided,
-    effect,
-    returning
-  })
+  const text = Effect.withFiber((fiber) =>
+    attempt<Returned>(sql, {
+      requested: sql`
+        SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
+          ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at,
+          ${ifMatch}::bigint[] AS "ifMatch", ${originOf(fiber, command.operation)}::text[] AS origin`,
+      isOne: true,
+      decided,
+      effect,
+      returning
+    })
+  )
   const one = Effect.flatMap(text, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row)))
   const run: Effect.Effect<Attempt<Returned>, ServiceUnavailable> = statement(permits.withPermit(projectId)(one))
   return replayOrRun(client, command, outcomeOf(client, command, problems, run))

@@ -55,7 +55,7 @@ export interface Audited {
   readonly columns?: Readonly<Record<string, string>>
 }
 
-interface Entry {
+export interface Entry {
   readonly id: string
   readonly at: string
   readonly actor: string
@@ -120,12 +120,18 @@ export const listServiceActions = Effect.fn("listServiceActions")(function* ({ a
   return pageOf(rows, limit, ({ id }) => id)
 })
 
-export const listActions = Effect.fn("listActions")(function* (projectId: ProjectId, { after, limit }: Range) {
+/** Lists the actions in a project, or those on the record `target`. */
+export const listActions = Effect.fn("listActions")(function* (
+  projectId: ProjectId,
+  { after, limit }: Range,
+  target?: string
+) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   const rows = yield* sql<Entry>`
     SELECT ${sql.literal(entryColumns)} FROM audit_entries
     WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
+      ${target === undefined ? sql.literal("") : sql`AND target = ${target}`}
     ORDER BY id DESC LIMIT ${limit + 1}::int`
   return pageOf(rows, limit, ({ id }) => id)
 })
