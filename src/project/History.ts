@@ -7,7 +7,7 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { columnsOf, type Delivery } from "../integrations/deliveries/DeliveryList.ts"
 import { selectList } from "../platform/database/Columns.ts"
-import { listActions } from "../platform/operators/Audit.ts"
+import { entries } from "../platform/operators/Audit.ts"
 import type { Kind } from "./IdSearch.ts"
 
 /** Maximum number of commands, actions, events and deliveries: the newest. */
@@ -110,10 +110,12 @@ export const historyOf = Effect.fn("historyOf")(function* (
     WHERE ${kind !== "event"} OR events.id = ${id}
     ORDER BY events.occurred_at DESC, events.id DESC LIMIT ${maxShown}::int`
   const deliveries = yield* sql<Delivery>`
-    SELECT ${sql.literal(columnsOf("deliveries"))} FROM deliveries
-    WHERE project_id = ${projectId} AND event_id = ANY(${events.map((event) => event.id)}::text[])
-    ORDER BY id DESC LIMIT ${maxShown}::int`
-  const { items: actions } = yield* listActions(projectId, { after: null, limit: maxShown }, id)
+    SELECT ${sql.literal(columnsOf("deliveries"))}
+    FROM unnest(${events.map((event) => event.id)}::text[]) AS event (id), LATERAL (
+      SELECT * FROM deliveries WHERE project_id = ${projectId} AND event_id = event.id LIMIT ${maxShown}::int
+    ) deliveries
+    ORDER BY deliveries.id DESC LIMIT ${maxShown}::int`
+  const actions = yield* entries(sql, projectId, sql`target = ${id}`, maxShown)
   return { commands, actions, events, deliveries }
 })
 

@@ -38,7 +38,13 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
       yield* project.subscribe("shop", (yield* receiver(status(200))).url)
       yield* project.subscribe("desk", (yield* receiver(status(500))).url)
       const keyId = token.slice(3, 15)
-      const command = (name: string, path: string, body: object, method: "POST" | "PATCH" = "POST", requestId = `request-${name}`) => {
+      const command = (
+        name: string,
+        path: string,
+        body: object,
+        method: "POST" | "PATCH" = "POST",
+        requestId = `request-${name}`
+      ) => {
         const traceId = randomBytes(16).toString("hex")
         const headers = {
           "idempotency-key": `order-${name}`,
@@ -58,16 +64,19 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
       const create = { ...created.made, operation: "createDeal", resourceId: id }
       const patch = { ...patched.made, operation: "patchDeal", resourceId: id }
       // A token in an id of a request is not stored.
-    yield* command("secret", deals, { title: "Hats" }, "POST", token)
-    const find = (text: string) =>
+      yield* command("secret", deals, { title: "Hats" }, "POST", token)
+      const find = (text: string) =>
         Effect.map(server.command("find", text, "--json"), (ended) => decode(documentOf(ended)))
 
       for (const text of ["order-create", "request-create", create.traceId, create.requestId.slice(0, -2)]) {
         const { commands, events } = yield* find(text)
         assert.deepStrictEqual([commands, events.map(({ type }) => type)], [[create], ["crm.deal.created.v1"]], text)
       }
-      assert.deepStrictEqual((yield* find("order-secret")).commands.map(({ requestId }) => requestId), ["dk_[redacted]"])
-    const ofDeal = yield* find(id)
+      assert.deepStrictEqual(
+        (yield* find("order-secret")).commands.map(({ requestId }) => requestId),
+        ["dk_[redacted]"]
+      )
+      const ofDeal = yield* find(id)
       assert.deepStrictEqual(ofDeal.items, [{ kind: "deal", id }])
       assert.deepStrictEqual(ofDeal.commands, [patch, create])
       assert.deepStrictEqual(

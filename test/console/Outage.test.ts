@@ -141,8 +141,8 @@ const read = async (page: Page, projectId: string, counts: Counts) => {
     ["cmp_r", "Campaign Harbour Wines"],
     ["thr", "Webhook of three"],
     [counts.key, /^API keys of/],
-    [counts.event, "Search"],
-    [counts.deal, "Search"],
+    [counts.event, `Event ${counts.event}`],
+    [counts.deal, `Deal ${counts.deal}`],
     ["cli_", "Search"]
   ]
   for (const [text, heading] of searched) {

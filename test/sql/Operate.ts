@@ -42,12 +42,17 @@ const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<Actio
 const browse = Effect.fnUntraced(function* (server: Console, project: FilledProject, replay: string) {
   const { get, post } = yield* sessionOf(server, project.projectId)
   const of = `project=${project.projectId}`
+  const records = yield* server.sql<{ kind: string; id: string }>`
+    SELECT 'event' AS kind, min(id) AS id FROM events WHERE project_id = ${project.projectId}
+    UNION ALL SELECT 'deal', min(id) FROM deals WHERE project_id = ${project.projectId}
+    UNION ALL SELECT 'request', min(request_id) FROM idempotency_keys WHERE project_id = ${project.projectId}`.pipe(
+    Effect.orDie
+  )
   const pages = [
     ...pagesOf(project),
     `/console/deliveries?${of}&cursor=${project.dead.id}`,
     `/console/campaigns?${of}&cursor=cmp`,
-    `/console/history?${of}&kind=event&id=${project.dead.event_id}`,
-    `/console/history?${of}&kind=deal&id=deal_open`
+    ...records.map(({ id, kind }) => `/console/history?${of}&kind=${kind}&id=${id}`)
   ]
   for (const path of pages) assert.strictEqual((yield* get(path)).status, 200, path)
   for (const [name, fields] of Object.entries(formsOf(project, replay))) {

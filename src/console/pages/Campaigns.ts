@@ -59,7 +59,9 @@ export const campaign = projectPage(
           "Scheduled for": time(row.scheduledFor) ?? undefined,
           Started: time(row.startedAt) ?? undefined,
           Ended: time(row.endedAt) ?? undefined,
-          History: html`<a href="${historyPage("campaign", { projectId: project.id, id: row.id })}">Commands and actions</a>`,
+          History: html`<a href="${historyPage("campaign", { projectId: project.id, id: row.id })}"
+            >Commands and actions</a
+          >`,
           "Primary route": routeOf(row.primaryRoute),
           "Fallback route": routeOf(row.fallbackRoute)
         }),

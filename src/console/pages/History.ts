@@ -5,7 +5,7 @@ import { type Command, type Event, historyOf, maxShown } from "../../project/His
 import { find, kindNames } from "../../project/IdSearch.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { block, type Cell, type Columns, facts, html, idLink, idOf, table, traceLink } from "../Html.ts"
-import { choiceOf, notFound, orNotFound, projectPage, textOf } from "../Page.ts"
+import { choiceOf, notFound, projectPage, textOf } from "../Page.ts"
 import { actionColumns } from "./AuditLog.ts"
 import { deliveryColumns } from "./Deliveries.ts"
 
@@ -16,8 +16,10 @@ export const history = projectPage(
     const record = (yield* find(sql, project, id)).find((found) => found.kind === kind && found.id === id)
     if (kind === null || record === undefined) return yield* notFound(kind ?? "record", id)
     const { traceUrlTemplate } = yield* Settings
-    const { actions, commands, deliveries, events } = yield* orNotFound(
-      Effect.provideService(historyOf(project, { kind, id }), SqlClient.SqlClient, sql)
+    const { actions, commands, deliveries, events } = yield* Effect.provideService(
+      historyOf(project, { kind, id }),
+      SqlClient.SqlClient,
+      sql
     )
     const historyLink = (kind: string, id: string | null) =>
       id === null ? null : idLink("/console/history", { project, kind, id }, id)

@@ -120,21 +120,19 @@ export const listServiceActions = Effect.fn("listServiceActions")(function* ({ a
   return pageOf(rows, limit, ({ id }) => id)
 })
 
-/** Lists the actions in a project, or those on the record `target`. */
-export const listActions = Effect.fn("listActions")(function* (
-  projectId: ProjectId,
-  { after, limit }: Range,
-  target?: string
-) {
+export const listActions = Effect.fn("listActions")(function* (projectId: ProjectId, { after, limit }: Range) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
-  const rows = yield* sql<Entry>`
-    SELECT ${sql.literal(entryColumns)} FROM audit_entries
-    WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
-      ${target === undefined ? sql.literal("") : sql`AND target = ${target}`}
-    ORDER BY id DESC LIMIT ${limit + 1}::int`
+  const rows = yield* entries(sql, projectId, after === null ? sql`true` : sql`id < ${after}`, limit + 1)
   return pageOf(rows, limit, ({ id }) => id)
 })
+
+/** Lists the newest actions that match a condition, such as those on one record. */
+export const entries = (sql: SqlClient.SqlClient, projectId: ProjectId, matches: Statement.Fragment, limit: number) =>
+  sql<Entry>`
+    SELECT ${sql.literal(entryColumns)} FROM audit_entries
+    WHERE project_id = ${projectId} AND ${matches}
+    ORDER BY id DESC LIMIT ${limit}::int`
 
 const entryColumns = selectList({
   id: "id",
