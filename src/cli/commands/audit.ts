@@ -57,7 +57,7 @@ export const find = Command.make(
       items,
       commands,
       actions.map(entryOf),
-      events.map(({ data: _, ...event }) => event),
+      events.map(({ id, occurredAt, type }) => ({ id, type, occurredAt })),
       deliveries.map(itemOf)
     ]
     const tables = parts.filter((part) => part.length > 0).map(tableOf)
