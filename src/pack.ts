@@ -1,5 +1,6 @@
 /**
- * Compiles the package of the client (`npm pack --workspace developer-api`), with the texts of the OpenAPI document as JSDoc.
+ * Compiles the package of the client (`npm pack --workspace developer-api`), with the texts of the OpenAPI document as JSDoc. With the
+ * name of a file as argument, packs it into this file, as `GET /client.tgz` serves it, and leaves no other file behind.
  *
  * The texts are annotations of schemas, which exist only in a running program, while editors show the comments in declaration
  * files. TypeScript writes the types of records in full into the declarations of `Api`, events and problems. There, each member
@@ -8,13 +9,17 @@
 import { Context } from "effect"
 import { HttpApi, OpenApi } from "effect/http-api"
 import { spawnSync } from "node:child_process"
-import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Api } from "./api/Api.ts"
 import { completeDocument } from "./api/Document.ts"
 
 const client = join(import.meta.dirname, "client")
-const dist = join(client, "dist")
+const root = join(import.meta.dirname, "..")
+const [tarball] = process.argv.slice(2)
+const folder = tarball === undefined ? client : mkdtempSync(join(tmpdir(), "developer-api-client-"))
+const dist = join(folder, "dist")
 
 /** The descriptions of an object's members, by name. */
 type Texts = ReadonlyMap<string, string>
@@ -142,10 +147,33 @@ const edit = (file: string, change: (text: string) => string) => {
 }
 
 rmSync(dist, { recursive: true, force: true })
-const { status } = spawnSync("tsc", ["--project", client], { stdio: "inherit" })
-if (status !== 0) process.exit(1)
+const run = (command: string, ...args: ReadonlyArray<string>) => {
+  if (spawnSync(command, args, { stdio: "inherit" }).status !== 0) process.exit(1)
+}
+run(join(root, "node_modules/.bin/tsc"), "--project", client, "--outDir", dist)
 for (const file of ["Problems", "RequestProblems"]) edit(`api/${file}.d.ts`, declareProblemMembers)
 for (const file of ["Api", "Problems", "RequestProblems", "integrations/Events"])
   edit(`api/${file}.d.ts`, documentMembers)
 edit("client/Operations.d.ts", documentOperations)
-cpSync(join(client, "../../LICENSE"), join(client, "LICENSE"))
+cpSync(join(root, "LICENSE"), join(folder, "LICENSE"))
+if (tarball !== undefined) {
+  const files = ["package.json", "README.md"]
+  for (const file of files) cpSync(join(client, file), join(folder, file))
+  const packed = join(folder, "client.tgz")
+  const entries = ["dist", "LICENSE", ...files].map((entry) => `./${entry}`)
+  run(
+    "tar",
+    "--create",
+    "--gzip",
+    "--file",
+    packed,
+    "--directory",
+    folder,
+    "--transform",
+    "s,^[.],package,",
+    ...entries
+  )
+  cpSync(packed, `${tarball}.part`)
+  renameSync(`${tarball}.part`, tarball)
+  rmSync(folder, { recursive: true })
+}

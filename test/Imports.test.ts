@@ -54,6 +54,7 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   client: ["api"],
   "client.ts": ["client", "api"],
+  "webhooks.ts": ["client"],
   "pack.ts": ["api"],
   "cli.ts": ["cli"],
   "main.ts": ["cli"]

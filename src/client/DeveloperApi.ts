@@ -6,6 +6,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import * as HttpApiClient from "effect/http-api/HttpApiClient"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
+import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { Authentication } from "../api/Authentication.ts"
 import { membersOf } from "../api/schema/Faults.ts"
@@ -25,16 +26,18 @@ export interface DeveloperApiOptions extends AttemptOptions {
   readonly token: string | Redacted.Redacted
 }
 
-/** The members of an answer that pagination reads. */
+/** An answer with the members that pagination reads. */
 export interface Answer {
-  readonly body?: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
+  readonly body: { readonly items?: ReadonlyArray<unknown>; readonly nextCursor?: string | null }
+  readonly headers: object
 }
 
 /** An operation without its specific types. `Operations` has these types. */
-export type Call<Request> = (request: Request) => Effect.Effect<Answer, unknown>
+export type Call<Request, Value = Answer> = (request: Request) => Effect.Effect<Value, unknown>
 
 /** Narrows a member of a client. In a loop over the operations, the compiler loses the types of the operations. */
-export const isCall = <Request>(value: unknown): value is Call<Request> => typeof value === "function"
+export const isCall = <Request, Value = Answer>(value: unknown): value is Call<Request, Value> =>
+  typeof value === "function"
 
 /**
  * Adds `Authorization: Bearer <token>` to each request of a client of `Api`. `DeveloperApi` includes this layer; use it
@@ -108,21 +111,30 @@ const operations = Effect.fnUntraced(function* (service: string) {
     onEndpoint: ({ endpoint, group }) => {
       const calls = Predicate.hasProperty(client, group.identifier) ? client[group.identifier] : undefined
       const call = Predicate.hasProperty(calls, endpoint.identifier) ? calls[endpoint.identifier] : undefined
-      if (!isCall<undefined>(call)) return
+      if (!isCall<undefined, Decoded>(call)) return
       groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call, service) }
     }
   })
   return groups as Operations
 })
 
-const method = ({ headers, query }: HttpApiEndpoint.Top, call: Call<undefined>, service: string) => {
+const method = ({ headers, query }: HttpApiEndpoint.Top, call: Call<undefined, Decoded>, service: string) => {
   const isKeyed = hasMember(headers, "idempotency-key")
   const send = Effect.fnUntraced(function* (request: CallerRequest = {}) {
     const complete = completion(service, isKeyed ? yield* withKey(request) : request)
-    return yield* Effect.provideService(call(undefined), Completion, complete)
+    return plainAnswer(yield* Effect.provideService(call(undefined), Completion, complete))
   })
   return hasMember(query, "cursor") ? Object.assign(send, { items: pages(send) }) : send
 }
+
+/** An answer as the framework decodes it: its body, or its body with its headers. */
+type Decoded = Answer["body"] | (Answer & { readonly [HttpApiSchema.WithHeadersValueTypeId]: unknown })
+
+/** Returns a plain object of one form for all operations, without the mark of the framework on answers with headers. */
+const plainAnswer = (answer: Decoded): Answer =>
+  HttpApiSchema.WithHeadersValueTypeId in answer
+    ? { body: answer.body, headers: answer.headers }
+    : { body: answer, headers: {} }
 
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
   schema !== undefined && membersOf(schema.ast).includes(member)
@@ -145,7 +157,7 @@ const pages =
       Effect.map(send(at), (answer) => [itemsOf(answer), Option.fromUndefinedOr(nextPage(at, answer))] as const)
     )
 
-export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body?.items ?? []
+export const itemsOf = ({ body }: Answer): ReadonlyArray<unknown> => body.items ?? []
 
 export const nextPage = (request: CallerRequest, { body }: Answer): CallerRequest | undefined =>
-  body?.nextCursor == null ? undefined : { ...request, query: { ...request.query, cursor: body.nextCursor } }
+  body.nextCursor == null ? undefined : { ...request, query: { ...request.query, cursor: body.nextCursor } }

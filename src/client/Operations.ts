@@ -5,6 +5,7 @@ import type * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiClient from "effect/http-api/HttpApiClient"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import type * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import type { Api } from "../api/Api.ts"
 import type { UnexpectedProblem } from "./Problem.ts"
 
@@ -55,8 +56,13 @@ type RequestTo<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
   : never
 
 type AnswerOf<Endpoint> = Endpoint extends HttpApiEndpoint.ConstraintRequest
-  ? HttpApiClient.SuccessType<Endpoint["~Success"]>
+  ? PlainAnswer<HttpApiClient.SuccessType<Endpoint["~Success"]>>
   : never
+
+type PlainAnswer<Success> =
+  Success extends HttpApiSchema.withHeaders<infer Body, infer Headers>
+    ? { readonly body: Body; readonly headers: Headers }
+    : { readonly body: Success; readonly headers: Readonly<Record<never, never>> }
 
 type FailureOf<Endpoint> =
   | HttpApiEndpoint.Errors<Endpoint>
@@ -79,8 +85,7 @@ export type OperationRequest<Group extends GroupName, Name extends OperationName
 >
 
 /**
- * The answer of an operation: `{ body, headers }` when the answer has headers of its own (`etag`, …), otherwise the
- * body.
+ * The answer of an operation: `{ body, headers }`, where `headers` has those that the operation declares (`etag`, …).
  */
 export type OperationAnswer<Group extends GroupName, Name extends OperationName<Group>> = AnswerOf<
   Endpoints[Group][Name]

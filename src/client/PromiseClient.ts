@@ -47,18 +47,36 @@ export const createClient = ({ fetch, ...options }: ClientOptions): DeveloperCli
 }
 
 const promiseCall = (call: Call<CallerRequest | undefined>) => {
-  const send = (request?: CallerRequest, options?: CallOptions) => run(call(request), options?.signal)
+  const send = (request?: CallerRequest, options?: CallOptions) => run(call(request), options?.signal, new Error())
   return "items" in call ? Object.assign(send, { items: pages(send) }) : send
 }
 
-const run = async <A, E>(effect: Effect.Effect<A, E>, signal: AbortSignal | undefined): Promise<A> => {
+/** `called` has the stack of the call. */
+const run = async <A, E>(effect: Effect.Effect<A, E>, signal: AbortSignal | undefined, called: Error): Promise<A> => {
   const exit = await effect.pipe(
     // No tracer exports the spans, so no trace headers are sent.
     Effect.provideService(HttpClient.TracerPropagationEnabled, false),
     (untraced) => Effect.runPromiseExit(untraced, { signal })
   )
   if (Exit.isSuccess(exit)) return exit.value
-  throw signal?.aborted === true && Cause.hasInterruptsOnly(exit.cause) ? signal.reason : Cause.squash(exit.cause)
+  if (signal?.aborted === true && Cause.hasInterruptsOnly(exit.cause)) throw signal.reason
+  throw withCaller(Cause.squash(exit.cause), called)
+}
+
+/**
+ * Replaces the stack of a failure, which leads through the fiber that has sent the request, by the stack of the call, and shows
+ * the failure in logs like other errors, without the marks of the framework.
+ */
+const withCaller = (failure: unknown, { stack = "" }: Error): unknown => {
+  if (!(failure instanceof Error)) return failure
+  const frames = stack.split("\n").filter((line) => /^ *at /.test(line) && !line.includes(import.meta.url))
+  const hidden = (value: unknown) => ({ value, configurable: true, writable: true, enumerable: false })
+  const marks = Object.entries(failure).filter(([name]) => name.startsWith("~"))
+  return Object.defineProperties(failure, {
+    ...Object.fromEntries(marks.map(([name, value]) => [name, hidden(value)])),
+    stack: hidden(`${failure.name}: ${failure.message}\n${frames.join("\n")}`),
+    [Symbol.for("nodejs.util.inspect.custom")]: hidden(undefined)
+  })
 }
 
 const pages = (send: (request?: CallerRequest, options?: CallOptions) => Promise<Answer>) =>

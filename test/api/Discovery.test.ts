@@ -78,6 +78,21 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     }
   })
 
+  it.effect("have the package of the client, which is compiled once", function* () {
+    const { url } = yield* TestServer
+    const read = Effect.promise(async () => {
+      const answer = await fetch(`${url}/client.tgz`)
+      return { type: answer.headers.get("content-type"), bytes: Buffer.from(await answer.arrayBuffer()) }
+    })
+    const [first, second] = yield* Effect.all([read, read], { concurrency: "unbounded" })
+    assert.strictEqual(first.type, "application/gzip")
+    assert.isTrue(first.bytes.equals(second.bytes))
+    const files = gunzipSync(first.bytes).toString("latin1")
+    for (const file of ["package.json", "README.md", "LICENSE", "dist/client.js", "dist/webhooks.d.ts"]) {
+      assert.include(files, `package/${file}`)
+    }
+  })
+
   it.effect("have their media types", function* () {
     const { send } = yield* TestServer
     const typeOf = (path: string) => Effect.map(send({ path }), ({ headers }) => String(headers["content-type"]))

@@ -6,7 +6,7 @@ import { CampaignCommand } from "../../src/api/campaigns/Commands.ts"
 import { hasMember } from "../../src/client/DeveloperApi.ts"
 import { declared } from "./Walk.support.ts"
 
-const manual = readFileSync(join(import.meta.dirname, "../../src/client/README.md"), "utf8")
+const manual = readFileSync(join(import.meta.dirname, "../../src/client/README.md"), "utf8").replaceAll(/\s+/g, " ")
 
 /** Returns the names in the sentence that starts with `start`, up to its full stop or to a semicolon. */
 const namesAfter = (start: string) =>

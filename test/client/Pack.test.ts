@@ -84,24 +84,24 @@ describe("the packed client", { timeout }, () => {
     const files = readdirSync(installed, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map((entry) => join(entry.parentPath, entry.name).slice(installed.length + 1))
-    assert.deepStrictEqual(files.filter((file) => !/^dist\/(client\.|client\/|api\/)/.test(file)).toSorted(), [
-      "LICENSE",
-      "README.md",
-      "package.json"
-    ])
+    assert.deepStrictEqual(
+      files.filter((file) => !/^dist\/(client\.|webhooks\.|client\/|api\/)/.test(file)).toSorted(),
+      ["LICENSE", "README.md", "package.json"]
+    )
     const manifestOf = (path: string) => JSON.parse(readFileSync(join(path, "package.json"), "utf8"))
     const manifest = manifestOf(installed)
     const { version } = manifestOf(join(home, "node_modules/effect"))
     assertMatches(manifest, { name: "developer-api", peerDependencies: { effect: `^${version}` } })
     assert.notProperty(manifest, "dependencies")
-    assert.deepStrictEqual(Object.keys(manifest.exports), ["./client"])
+    assert.deepStrictEqual(Object.keys(manifest.exports), ["./client", "./webhooks"])
     assert.deepStrictEqual(
       readdirSync(join(home, "node_modules")).filter((name) => !name.startsWith(".")),
       ["developer-api", "effect"]
     )
   })
 
-  it("imports effect alone and no node: module", async () => {
+  /** Returns the URLs of the modules that an export of the package loads. */
+  const graphOf = async (name: string): Promise<ReadonlyArray<string>> => {
     const script = await fileOf(
       "graph.js",
       `import { registerHooks } from "node:module"
@@ -111,14 +111,31 @@ describe("the packed client", { timeout }, () => {
          urls.push(resolved.url)
          return resolved
        } })
-       await import("developer-api/client")
+       await import("developer-api/${name}")
        console.log(JSON.stringify(urls))`
     )
-    const urls: ReadonlyArray<string> = JSON.parse(await run(process.execPath, script))
-    const packages = `file://${home}/node_modules/`
+    return JSON.parse(await run(process.execPath, script))
+  }
+  const packages = () => `file://${home}/node_modules/`
+
+  it("verifies webhooks with less than 20 kB of modules, and without effect", async () => {
+    const urls = await graphOf("webhooks")
+    assert.isTrue(
+      urls.every((url) => url.startsWith(`${packages()}developer-api/dist/`)),
+      urls.join(" ")
+    )
+    const size = urls.reduce((sum, url) => sum + readFileSync(new URL(url)).length, 0)
+    console.log(size, "bytes: developer-api/webhooks")
+    assert.isBelow(size, 20_000)
+  })
+
+  it("imports effect alone and no node: module", async () => {
+    const urls = await graphOf("client")
     assert.isAbove(urls.length, 20)
     assert.deepStrictEqual(
-      urls.filter((url) => !url.startsWith(`${packages}effect/`) && !url.startsWith(`${packages}developer-api/dist/`)),
+      urls.filter(
+        (url) => !url.startsWith(`${packages()}effect/`) && !url.startsWith(`${packages()}developer-api/dist/`)
+      ),
       []
     )
   })
@@ -127,6 +144,7 @@ describe("the packed client", { timeout }, () => {
     const program = (title: string) => `
         import { createClient, DeveloperApi, isProblem, verifyWebhook, type WebhookEvent } from "developer-api/client"
         import { Effect, Stream } from "effect"
+        import * as plain from "developer-api/webhooks"
         const api = createClient({ baseUrl: new URL("https://api.example.com"), token: "dk_1" })
         const { body, headers } = await api.deals.getDeal({ params: { dealId: "deal_1" } })
         export const etag: string = headers.etag
@@ -136,6 +154,8 @@ describe("the packed client", { timeout }, () => {
           Stream.unwrap(Effect.map(DeveloperApi, ({ deals }) => deals.listDeals.items({ query: { limit: 10 } }))),
           (deal) => deal.title
         )
+        export const titleOf = (event: plain.WebhookEvent) =>
+          event.type === "crm.deal.created.v1" ? [event.data.deal.title, event.data.deal.clientId ?? null] : []
         export const event: Effect.Effect<WebhookEvent, { readonly reason: string }> =
           verifyWebhook({ body: "{}", headers: new Headers(), secrets: ["whsec_AAAA"] })`
     const options = {
@@ -162,7 +182,7 @@ describe("the packed client", { timeout }, () => {
         .trimEnd()
         .split("\n")
         .map((line) => line.replace(/^.*\//, "")),
-      ["bad.ts(7,22): error TS2322: Type 'string' is not assignable to type 'number'."]
+      ["bad.ts(8,22): error TS2322: Type 'string' is not assignable to type 'number'."]
     )
   })
 })
@@ -188,7 +208,7 @@ describe("what editors show for the packed client", { timeout }, () => {
          const { body: deal, headers } = await api.deals.getDeal({ params: { dealId: "deal_1" } })
          const { body: page } = await api.deals.listDeals({ query: { status: "won" } })
          for await (const listed of api.deals.listDeals.items()) console.log(listed.stageId)
-         const preview = await api.preview.previewImport({ params: { installationId: "ins_shop" } })
+         const { body: preview } = await api.preview.previewImport({ params: { installationId: "ins_shop" } })
          await api.deals.createDeal({ payload: { title: "", currency: "EUR" }, headers: { "idempotency-key": "k" } })
          const versionOf = (error: unknown) => (isProblem(error, "version_conflict") ? error.currentVersion : undefined)
          export const shown = [deal.amountMinor, headers.etag, page.nextCursor, page.items[0]?.closedAt, versionOf]
@@ -269,7 +289,7 @@ describe("the example programs of the README", { timeout }, () => {
     block.replaceAll("http://127.0.0.1:3000", service.url).replaceAll("listen(8080", `listen(${port}`)
 
   it("are all covered by these tests", () => {
-    assert.include(compile, "npm pack")
+    assert.include(compile, "client.tgz")
     assert.lengthOf(programs, 3)
   })
 

@@ -96,6 +96,23 @@ describe("a call of the Promise client", () => {
     assert.isFalse(isProblem(error, "note_not_found"))
   })
 
+  it.live("rejects with the stack of the call, and shows it where the failure is logged", function* () {
+    const { client } = yield* clientOf(problem(404, "deal_not_found"))
+    const placeOrder = async () => await client.deals.getDeal({ params: { dealId: "deal_1" } })
+    const error = yield* rejection(placeOrder())
+    const shown = inspect(error)
+    assert.match(shown, /^deal_not_found: .*\n    at (async )?placeOrder .*PromiseClient\.test\.ts/)
+    assert.include(shown, "status: 404")
+    assert.notInclude(shown, "~effect/http")
+  })
+
+  it.live("answers plain objects of one form", function* () {
+    const { client } = yield* clientOf(receipt)
+    const answer = yield* Effect.promise(() => client.clients.createClient(request))
+    assert.deepStrictEqual(Reflect.ownKeys(answer), ["body", "headers"])
+    assert.notInclude(inspect(answer), "~effect")
+  })
+
   it.live("sends no traceparent without a tracer", function* () {
     const { client, requests } = yield* clientOf(receipt)
     yield* Effect.promise(() => client.clients.createClient(request))

@@ -8,6 +8,7 @@ import { dealExample } from "../../src/api/crm/Deals.ts"
 import { events, eventTypes } from "../../src/api/integrations/Events.ts"
 import { withAbsentAsNull } from "../../src/client/OlderEvents.ts"
 import { verifyWebhook, verifyWebhookPromise, type WebhookDelivery, WebhookInvalid } from "../../src/client/Webhooks.ts"
+import { verifyWebhook as verifyPlain } from "../../src/webhooks.ts"
 
 const secretOf = (fill: number) => `whsec_${Buffer.alloc(32, fill).toString("base64")}`
 const [fresh, old, other] = [secretOf(0xfb), secretOf(2), secretOf(3)]
@@ -155,7 +156,7 @@ describe("a delivery is refused", () => {
   refuses("more than 5 minutes late", "too_old", () => ({ headers: headersOf(body, [fresh], seconds - 301) }))
   refuses("more than 5 minutes early", "too_new", () => ({ headers: headersOf(body, [fresh], seconds + 301) }))
   refuses("by another secret", "signature_invalid", () => ({ secrets: [old, other] }))
-  refuses("without a secret", "signature_invalid", () => ({ secrets: [] }))
+  refuses("without a secret", "secret_invalid", () => ({ secrets: [] }))
   refuses("with another body", "signature_invalid", () => ({ body: body.replace("1250000", "1250001") }))
   refuses("with the same JSON in other bytes", "signature_invalid", () => ({
     body: JSON.stringify(JSON.parse(body), null, 1)
@@ -213,6 +214,37 @@ describe("a delivery is refused", () => {
     const mac = createHmac("sha256", key).update(signed).digest("base64")
     return { body: bytes, headers: { ...headersOf(body), "webhook-signature": `v1,${mac}` } }
   })
+})
+
+describe("the verification without effect", () => {
+  const at = () => Math.floor(Date.now() / 1000)
+  const plain = (change: object = {}) =>
+    verifyPlain({ body, headers: headersOf(body, [fresh], at()), secrets: fresh, ...change }).catch(
+      (failure: unknown) => failure
+    )
+
+  it("resolves to the event as it was sent", async () => {
+    assert.deepStrictEqual(await plain(), JSON.parse(body))
+    const exploded = eventOf("crm.deal.exploded.v1", {})
+    const newer = await plain({ body: exploded, headers: headersOf(exploded, [fresh], at()) })
+    assert.deepStrictEqual(newer, JSON.parse(exploded))
+  })
+
+  const misuses = {
+    "with a parsed body": [{ body: JSON.parse(body) }, "body_invalid", /^body has to be the raw text or bytes/],
+    "without a body": [{ body: undefined }, "body_invalid", /^body has to be the raw text or bytes/],
+    "without a secret": [{ secrets: undefined }, "secret_invalid", /^A secret is missing/],
+    "with another secret": [{ secrets: other }, "signature_invalid", /^No signature fits/],
+    "too late": [{ tolerance: -1 }, "too_old", /^The delivery was signed/]
+  } as const
+  for (const [what, [change, reason, message]] of Object.entries(misuses)) {
+    it(`rejects ${what} with a reason and a sentence`, async () => {
+      const failure = await plain(change)
+      assert.isTrue(failure instanceof WebhookInvalid)
+      assert.strictEqual(failure instanceof WebhookInvalid && failure.reason, reason)
+      assert.match(String(failure instanceof Error && failure.message), message)
+    })
+  }
 })
 
 describe("the webhook verification for Promises", () => {

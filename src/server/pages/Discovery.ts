@@ -6,7 +6,11 @@ import { Context, Effect } from "effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { readFile } from "node:fs/promises"
+import { execFile } from "node:child_process"
+import { mkdtemp, readFile, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { promisify } from "node:util"
 import { Api } from "../../api/Api.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
 import { manualPage } from "./Manual.ts"
@@ -37,6 +41,7 @@ const pages = Object.fromEntries(
 
 const documents: Readonly<Record<string, Make>> = {
   ...pages,
+  "/client.tgz": () => Effect.map(clientPackage, (body): Fixed => ({ body, contentType: "application/gzip" })),
   "/llms.txt": (publicUrl, mcp) =>
     Effect.sync(() => ({ body: Buffer.from(llms(publicUrl, mcp)), contentType: "text/plain; charset=utf-8" }))
 }
@@ -54,6 +59,23 @@ export const layer = (publicUrl: string, mcp: boolean) =>
       }
     })
   )
+
+/**
+ * The package of the client: the file that an image has, otherwise made from the sources at the first request, which needs the
+ * tools of development.
+ */
+const clientPackage = Effect.promise(async (): Promise<Uint8Array> => {
+  const made = await readFile(new URL("../../client/client.tgz", import.meta.url)).catch(() => undefined)
+  if (made !== undefined) return made
+  const folder = await mkdtemp(join(tmpdir(), "developer-api-"))
+  try {
+    const file = join(folder, "client.tgz")
+    await promisify(execFile)(process.execPath, [join(import.meta.dirname, "../../pack.ts"), file])
+    return await readFile(file)
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+})
 
 /**
  * Leads links between the manuals to their routes. A link to another file of the repository becomes its text and a note that
@@ -85,7 +107,8 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 
 ${mcp ? agents(publicUrl) : ""}## Client
 
-- [The manual of the typed client](${publicUrl}/client.md): the package \`developer-api\`, which the operator of the service has; \`developer-api/client\` has every operation as a typed function, and verifies webhooks
+- [The package](${publicUrl}/client.tgz): \`npm install ${publicUrl}/client.tgz effect@4.1.0\`; \`developer-api/client\` has every operation as a typed function, \`developer-api/webhooks\` verifies webhooks without \`effect\`
+- [The manual of the client](${publicUrl}/client.md): its behaviour, a whole integration, receiving webhooks
 
 ## Optional
 
