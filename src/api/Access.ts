@@ -34,3 +34,6 @@ export class Access extends Context.Service<
 
 /** Whether an operation can remove or end what no other operation restores. */
 export const Destructive = Context.Reference<boolean>("developer-api/api/Destructive", { defaultValue: () => false })
+
+/** Whether an operation can change what exists although it is a POST. */
+export const Changing = Context.Reference<boolean>("developer-api/api/Changing", { defaultValue: () => false })

@@ -21,6 +21,14 @@ export interface RateLimit {
   readonly windowSeconds: number
 }
 
+/** The token bucket of a project for one policy. */
+export interface Bucket extends RateLimit {
+  readonly policy: Policy
+  readonly key: string
+  /** The value of the header `ratelimit-policy`. */
+  readonly description: string
+}
+
 /** The limits of a project that has no limits of its own (contract §4). */
 export const defaultRateLimits: Record<Policy, RateLimit> = {
   read: { limit: 1200, windowSeconds: 60 },
@@ -38,6 +46,7 @@ export class Principal extends Context.Service<
     readonly memberId: MemberId | null
     /** The IANA time zone of the project. The value is up to a second old, like all data of a key. */
     readonly timeZone: string
+    readonly buckets: Readonly<Record<Policy, Bucket>>
   }
 >()("developer-api/api/Principal") {}
 

@@ -6,6 +6,7 @@ import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access } from "./Access.ts"
 import { DeveloperBearer } from "./Authentication.ts"
+import { MaxBody } from "./Requests.ts"
 import { introduction } from "./Document/Introduction.ts"
 import { linksOf } from "./Document/Links.ts"
 import { completeParameters, descriptionOf, flat } from "./Document/Parameters.ts"
@@ -75,6 +76,7 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
 
 const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identifier: name }: HttpApiEndpoint.Top) => {
   const access = Context.getUnsafe(annotations, Access)
+  const limits = Context.get(annotations, MaxBody)
   operation.operationId = name
   operation.security = [{ DeveloperBearer: [] }]
   operation.description =
@@ -99,7 +101,7 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identi
       response.description = "The record has a version that `if-none-match` names: its `etag`, without a body."
     } else {
       response.description = describeProblems(response)
-      exemplify(response.content, exampleProblems(response, access, operation))
+      exemplify(response.content, exampleProblems(response, access, limits, operation))
     }
   }
 }

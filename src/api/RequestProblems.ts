@@ -81,7 +81,7 @@ export class RequestTimeout extends problem<RequestTimeout>()("request_timeout",
 }) {}
 export class BodyTooLarge extends problem<BodyTooLarge>()("body_too_large", 413, {
   title: "The request body is too large.",
-  remedy: "A body has at most 256 KiB.",
+  remedy: "A body has at most 256 KiB, that of a batch 1 MiB.",
   detail: (bytes: number) => `A body has at most ${bytes} bytes.`
 }) {}
 export class UnsupportedMediaType extends problem<UnsupportedMediaType>()("unsupported_media_type", 415, {

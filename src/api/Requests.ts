@@ -3,6 +3,7 @@
  * request passes them from the outermost to the innermost, in the order of the contract's checks (§1): `Operation`,
  * `Authentication`, `RequestShape`, `JsonBody`.
  */
+import { Context } from "effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import {
   BodyTooLarge,
@@ -25,8 +26,20 @@ export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()("dev
   error: ValidationFailed
 }) {}
 
-/** Maximum size of a body, in bytes (contract §1). */
-export const maxBodyBytes = 256 * 1024
+/** The limits of a body (contract §1). They bound the time that it takes to refuse one. */
+export interface BodyLimits {
+  /** Maximum size, in bytes. */
+  readonly bytes: number
+  /** Maximum number of entries of all its lists and objects. */
+  readonly entries: number
+  /** Maximum number of members of all its objects, which are entries too. */
+  readonly members: number
+}
+
+export const usualBody: BodyLimits = { bytes: 256 * 1024, entries: 6_000, members: 6_000 }
+
+/** The limits of the body of an operation. */
+export const MaxBody = Context.Reference<BodyLimits>("developer-api/api/MaxBody", { defaultValue: () => usualBody })
 
 /** Reads the body of an operation that takes one: its size, its media type, its syntax and its shape. */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api/api/JsonBody", {

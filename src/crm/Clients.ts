@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type {
   Client,
+  ClientBatch,
   ClientCreate,
   ClientFilters,
   ClientPatch,
@@ -31,6 +32,7 @@ import { makeAddresses } from "./Clients/Addresses.ts"
 import * as Create from "./Clients/Create.ts"
 import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
+import { makeBatch } from "./Batches.ts"
 import { makeFind, OtherRecord, upsert, without } from "./Upserts.ts"
 
 export const makeClients = Effect.gen(function* () {
@@ -51,6 +53,14 @@ export const makeClients = Effect.gen(function* () {
     const expected = externalId === undefined ? {} : { expectedExternalId: externalId }
     return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p, ...expected }))
   })
+  const upserted = (command: Command, externalId: string, p: ClientUpsert) =>
+    upsert({
+      command,
+      find: find(command.projectId, externalId),
+      create: (command) => create(command, { ...p, externalId }),
+      patch: (command, id) => change(command, ClientId.make(id), p, externalId)
+    })
+  const batch = yield* makeBatch
 
   return {
     list: (projectId: ProjectId, { cursor, limit, ...given }: PageQuery & ClientFilters) => {
@@ -64,13 +74,9 @@ export const makeClients = Effect.gen(function* () {
     create: (command: Command, client: ClientCreate) => asCreate(create(command, client)),
     /** Changes the fields of the patch. An archived client accepts only its reactivation. */
     patch: (command: Command, id: ClientId, p: ClientPatch) => asPatch(change(command, id, p)),
-    upsert: (command: Command, externalId: string, p: ClientUpsert) =>
-      upsert({
-        command,
-        find: find(command.projectId, externalId),
-        create: (command) => create(command, { ...p, externalId }),
-        patch: (command, id) => change(command, ClientId.make(id), p, externalId)
-      }),
+    upsert: upserted,
+    batch: (command: Command, { items }: ClientBatch) =>
+      batch(command, items, (command, { externalId, ...p }) => upserted(command, externalId, p)),
     addresses: makeAddresses(sql, mutations)
   }
 })

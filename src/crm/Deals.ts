@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import {
   type Deal,
+  type DealBatch,
   type DealCreate,
   type DealFilters,
   DealLifecycle,
@@ -26,6 +27,7 @@ import { orderOf, pageOfRanges, type PageQuery, Pages, type Window } from "../pl
 import * as Create from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
+import { makeBatch } from "./Batches.ts"
 import { makeFind, OtherRecord, upsert, without } from "./Upserts.ts"
 
 export const makeDeals = Effect.gen(function* () {
@@ -46,6 +48,14 @@ export const makeDeals = Effect.gen(function* () {
     const expected = externalId === undefined ? {} : { expectedExternalId: externalId }
     return yield* notifyAfter(command.projectId, patching(command, at, { id, traceparent, p, ...expected }))
   })
+  const upserted = (command: Command, externalId: string, p: DealUpsert) =>
+    upsert({
+      command,
+      find: find(command.projectId, externalId),
+      create: (command) => create(command, { ...p, externalId }),
+      patch: (command, id) => change(command, DealId.make(id), p, externalId)
+    })
+  const batch = yield* makeBatch
 
   return {
     list: (projectId: ProjectId, { cursor, limit, ...filters }: PageQuery & DealFilters) => {
@@ -61,13 +71,9 @@ export const makeDeals = Effect.gen(function* () {
      */
     create: (command: Command, deal: DealCreate) => asCreate(create(command, deal)),
     patch: (command: Command, id: DealId, p: DealPatch) => asPatch(change(command, id, p)),
-    upsert: (command: Command, externalId: string, p: DealUpsert) =>
-      upsert({
-        command,
-        find: find(command.projectId, externalId),
-        create: (command) => create(command, { ...p, externalId }),
-        patch: (command, id) => change(command, DealId.make(id), p, externalId)
-      })
+    upsert: upserted,
+    batch: (command: Command, { items }: DealBatch) =>
+      batch(command, items, (command, { externalId, ...p }) => upserted(command, externalId, p))
   }
 })
 

@@ -2,7 +2,9 @@ import { Effect } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
+import { itemsPerToken } from "../api/crm/Batches.ts"
 import { etag } from "../api/schema/Fields.ts"
+import { type Command, command } from "../platform/mutations/Idempotency.ts"
 import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
 import {
   commandHandler,
@@ -11,7 +13,8 @@ import {
   recordHandler,
   recordHandlerWith
 } from "../platform/requests/Handlers.ts"
-import { upsertAnswer } from "../platform/requests/Responses.ts"
+import { makeCharge } from "../platform/requests/rateLimit/Throttle.ts"
+import { type Batched, batchAnswer, upsertAnswer } from "../platform/requests/Responses.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDirectory } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"
@@ -19,7 +22,25 @@ import { makeNotes } from "./Notes.ts"
 import { makeListPipelines } from "./Pipelines.ts"
 import { makeListTickets, makeRateTicket } from "./Tickets.ts"
 
-export const clients = groupOf(makeClients, (clients) =>
+/** Makes a function that runs a batch, after it has taken what the batch costs. */
+const makeBatchHandler = Effect.map(
+  makeCharge,
+  (charge) =>
+    <
+      Request extends Parameters<typeof command>[1] & { readonly payload: { readonly items: ReadonlyArray<object> } },
+      Done,
+      E
+    >(
+      run: (command: Command, request: Request) => Effect.Effect<Batched<Done>, E>
+    ) =>
+      commandWith(
+        (command, request: Request) =>
+          Effect.andThen(charge(Math.ceil(request.payload.items.length / itemsPerToken)), run(command, request)),
+        batchAnswer<Done>
+      )
+)
+
+export const clients = groupOf(Effect.all([makeClients, makeBatchHandler]), ([clients, batchHandler]) =>
   HttpApiBuilder.group(Api, "clients", (handlers) =>
     handlers.handleAll(
       withoutEncoding({
@@ -33,6 +54,7 @@ export const clients = groupOf(makeClients, (clients) =>
           (command, { params, payload }) => clients.upsert(command, params.externalId, payload),
           upsertAnswer
         ),
+        batchClients: batchHandler((command, { payload }) => clients.batch(command, payload)),
         getClientAddresses: recordHandlerWith(
           (projectId, { params }) => clients.addresses.get(projectId, params.clientId),
           ({ addresses, version }) =>
@@ -54,7 +76,7 @@ export const pipelines = groupOf(makeListPipelines, (list) =>
   )
 )
 
-export const deals = groupOf(makeDeals, (deals) =>
+export const deals = groupOf(Effect.all([makeDeals, makeBatchHandler]), ([deals, batchHandler]) =>
   HttpApiBuilder.group(Api, "deals", (handlers) =>
     handlers.handleAll(
       withoutEncoding({
@@ -65,7 +87,8 @@ export const deals = groupOf(makeDeals, (deals) =>
         upsertDeal: commandWith(
           (command, { params, payload }) => deals.upsert(command, params.externalId, payload),
           upsertAnswer
-        )
+        ),
+        batchDeals: batchHandler((command, { payload }) => deals.batch(command, payload))
       })
     )
   )

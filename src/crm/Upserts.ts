@@ -2,7 +2,7 @@
  * Upserts by external id (contract §7). An upsert looks up the record with the external id, and is then a patch of it or a create, under
  * the same idempotency key. Both check in their statements that the look-up still holds. If it does not, the upsert begins again.
  */
-import { Data, Effect } from "effect"
+import { Data, Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { ClientNotFound, DealNotFound, ExternalIdTaken, type ServiceUnavailable } from "../api/Problems.ts"
@@ -46,6 +46,9 @@ type Outdated = OtherRecord | ExternalIdTaken | ClientNotFound | DealNotFound
 const isOutdated = (error: unknown): error is Outdated =>
   [OtherRecord, ExternalIdTaken, ClientNotFound, DealNotFound].some((Class) => error instanceof Class)
 
+/** The pause before an upsert begins again, while which another writer may still hold the external id. */
+const pause = Duration.millis(25)
+
 /** Runs an upsert. It ends at the latest when the request has no time left, because each statement then fails. */
 export const upsert = <A, E, E2>(parts: {
   readonly find: Effect.Effect<string | undefined, ServiceUnavailable>
@@ -59,7 +62,7 @@ export const upsert = <A, E, E2>(parts: {
   const run = Effect.flatMap(find, (id): Effect.Effect<A, E | E2 | Outdated> =>
     id === undefined ? create(command) : patch(change, id)
   )
-  return Effect.catch(run, (error) => (isOutdated(error) ? upsert(parts) : Effect.fail(error)))
+  return Effect.catch(run, (error) => (isOutdated(error) ? Effect.delay(upsert(parts), pause) : Effect.fail(error)))
 }
 
 /** Makes the problems of a command defects that it can have only as part of an upsert. */

@@ -11,7 +11,8 @@ import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { Drain } from "./listening/Drain.ts"
 import { Unread } from "./listening/Unread.ts"
-import { outcomeUnknown, type Problem, problemOf, problemResponse } from "./ProblemResponse.ts"
+import type { Problem } from "../platform/requests/ProblemBody.ts"
+import { outcomeUnknown, problemOf, problemResponse } from "./ProblemResponse.ts"
 import { isSend, type Methods } from "./Routes.ts"
 
 type Request = HttpServerRequest.HttpServerRequest

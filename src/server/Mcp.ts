@@ -10,6 +10,7 @@ import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { Api } from "../api/Api.ts"
 import { MalformedJson, OriginRefused } from "../api/Problems.ts"
+import { usualBody } from "../api/Requests.ts"
 import { makeAuthenticate } from "../platform/requests/auth/Bearer.ts"
 import type { Credential } from "../platform/requests/auth/Credentials.ts"
 import { makeThrottle } from "../platform/requests/rateLimit/Throttle.ts"
@@ -44,7 +45,7 @@ const instructions =
   "A problem of 400, 404 or 409 stored nothing: correct the arguments and choose a new key. The answer is in structuredContent. With " +
   "isError it is a problem: `code` names it, `errors` names the arguments to correct, `detail` says what to do. After 429 or 503 wait the " +
   "seconds of `retry-after` in _meta. Never call sendMessage again with a new key to repeat a message. A tool with readOnlyHint costs 1 " +
-  "of the limit `read`, sendMessage 1 of `messages`, any other 1 of `write`. Texts and ids have 1 to 160 characters where a schema says " +
+  "of the limit `read`, sendMessage 1 of `messages`, any other 1 of `write`, a batch 1 for ten items. Texts and ids have 1 to 160 characters where a schema says " +
   "nothing else."
 
 /**
@@ -124,7 +125,7 @@ const addRoute = Effect.fnUntraced(function* (
       /** Every message costs one of `read`, unless it is a call, which costs what its operation costs. */
       const charged = <A, E>(answered: () => Effect.Effect<A, E>) =>
         Effect.flatMapEager(throttle(credential.buckets.read, current, now), answered)
-      return Effect.matchEffect(readBody(request, current), {
+      return Effect.matchEffect(readBody(request, current, usualBody), {
         onFailure: (problem) => charged(() => unreadable(problem, current)),
         onSuccess: ({ value }) => {
           const message = messageOf(value, headers)

@@ -1,24 +1,10 @@
 /** Turns failures into problems, and problems into answers (contract §2). */
-import { Cause, Effect, Predicate } from "effect"
+import { Cause, Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { faultDetail } from "../api/schema/Locations.ts"
-import { Internal, ProviderOutcomeUnknown, ValidationFailed } from "../api/Problems.ts"
+import { Internal, ProviderOutcomeUnknown } from "../api/Problems.ts"
 import type { CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { ProjectLocked } from "../platform/database/Database.ts"
-import { redactSecrets } from "../platform/secrets/Redaction.ts"
-
-/** An instance of any class of `api/Problems`. */
-export interface Problem {
-  readonly _tag: string
-  readonly type: string
-  readonly title: string
-  readonly status: number
-  readonly code: string
-  readonly detail?: string
-}
-
-export const isProblem = (u: unknown): u is Problem =>
-  Predicate.hasProperty(u, "code") && Predicate.hasProperty(u, "type") && Predicate.hasProperty(u, "status")
+import { isProblem, type Problem, problemBody } from "../platform/requests/ProblemBody.ts"
 
 /** The headers that a problem adds to its answer, by the problem's code. */
 const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
@@ -44,9 +30,11 @@ export interface RenderedProblem {
 /** Also records the problem's code in the state of the request. */
 export const renderProblem = (problem: Problem, request: CurrentRequestShape): RenderedProblem => {
   request.problem = problem.code
-  const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem
-  const body = { type, title, status, detail, instance: `urn:developer-api:request:${request.id}`, code, ...extensions }
-  return { status, body: redactSecrets(JSON.stringify(body)), headers: headers[code]?.(problem) ?? {} }
+  return {
+    status: problem.status,
+    body: problemBody(problem, request.id),
+    headers: headers[problem.code]?.(problem) ?? {}
+  }
 }
 
 export const problemResponse = (
@@ -70,10 +58,6 @@ export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestSh
   const isOutage = error.code === "service_unavailable" && !(error instanceof ProjectLocked)
   return Effect.succeed(isOutage ? current.unavailable(error.detail ?? "") : error)
 }
-
-/** A `ValidationFailed` without a detail gets the locations of its faults as its detail. */
-const detailOf = (problem: Problem): string | undefined =>
-  problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined
 
 /** A message send answers this problem instead of `service_unavailable`, except while the project is locked (contract §8). */
 export const outcomeUnknown = (detail: string) =>

@@ -2,6 +2,7 @@
 import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
 import { count, profile, progress } from "./Options.ts"
+import { loadClients } from "./requests/Batches.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
 import { compare, sample } from "./requests/Check.ts"
@@ -109,7 +110,7 @@ export const measure = Effect.fnUntraced(function* ({ connections, rounds, secon
     const pairs = yield* alternate([one, other], plan, rounds)
     measured.push({ case: name, contenders: [one.name, other.name], rounds: pairs })
   }
-  return text(measured)
+  return `${text(measured)}\n${yield* loadClients(one, token)}`
 }, Effect.scoped)
 
 export const command = Command.make(

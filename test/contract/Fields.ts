@@ -122,6 +122,43 @@ const upsertedDeal: Fields = {
   "body/lifecycle": word("active", "archived")
 }
 
+/** The items of a batch: each value of each field of an upsert. */
+const batched = (fields: Fields, required: string): Field => {
+  const values = Object.entries({ ...fields, "body/externalId": text(160) }).map(([location, field]) => ({
+    member: location.slice("body/".length),
+    ...field
+  }))
+  const item = (member: string, value: unknown, more: object = {}, id = member) => ({
+    externalId: id,
+    [required]: "A",
+    ...more,
+    [member]: value
+  })
+  const other = { externalId: "other" }
+  return {
+    good: [
+      Array.from({ length: 100 }, (_, index) => item(required, "A", {}, `${index}`)),
+      ...values.map(({ beside, good, member }) =>
+        good.map((value, index) => item(member, value, beside, `${member} ${index}`))
+      )
+    ],
+    bad: [
+      ...[[], null, "a", 1, {}].map((value) => [value, ""] as const),
+      [Array.from({ length: 101 }, (_, index) => ({ externalId: `${index}` })), ""],
+      [[other, {}], "/1/externalId"],
+      [[other, "a"], "/1"],
+      [[other, { externalId: "a", surprise: 1 }], "/1/surprise"],
+      [[other, { externalId: "a" }, other], "/2/externalId"],
+      ...values.flatMap(({ bad, beside, member }) =>
+        bad
+          // An amount without a currency breaks a rule of the record, which is a problem of its item.
+          .filter(([value]) => value !== null || !["amountMinor", "currency"].includes(member))
+          .map(([value, below]) => [[other, item(member, value, beside)], `/1/${member}${below}`] as const)
+      )
+    ]
+  }
+}
+
 const subscriptions: Field = {
   good: [["crm.deal.created.v1"], Array<string>(20).fill("crm.task.created.v1")],
   bad: [
@@ -149,6 +186,7 @@ export const fields: Readonly<Record<string, Fields>> = {
   createClient: client,
   patchClient: { ...client, ...upsertedClient },
   upsertClient: upsertedClient,
+  batchClients: { "body/items": batched(upsertedClient, "displayName") },
   putClientAddresses: { "body/addresses": addresses },
   listDeals: {
     "query/lifecycle": queryWord("active", "archived", "all"),
@@ -177,6 +215,7 @@ export const fields: Readonly<Record<string, Fields>> = {
   createDeal: deal,
   patchDeal: { ...deal, ...upsertedDeal },
   upsertDeal: upsertedDeal,
+  batchDeals: { "body/items": batched(upsertedDeal, "title") },
   listNotes: page(512),
   createNote: note,
   patchNote: { ...note, "body/expectedVersion": version },

@@ -42,8 +42,8 @@ export interface Sample {
   readonly discriminator?: string
   /** The form of the idempotency key (contract §5): of clients and deals, or of everything else. */
   readonly key?: "record" | "any"
-  /** The kind of its receipt, if it differs from the usual one: with a signing secret, without a version, or of a message. */
-  readonly receipt?: "secret" | "unversioned" | "message"
+  /** The kind of its receipt, if it differs from the usual one: with a signing secret, without a version, of a message or a batch. */
+  readonly receipt?: "secret" | "unversioned" | "message" | "batch"
   readonly references?: ReadonlyArray<Reference>
   /** Other codes with which the operation can refuse. */
   readonly refusals?: ReadonlyArray<string>

@@ -1,7 +1,7 @@
 /** A valid request to each operation, with what the contract requires for it: the table of the `Walk` tests. */
 import { Context, Effect, Layer, Redacted, Semaphore } from "effect"
 import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
-import { receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
+import { batchOf, receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { secretBox } from "../support/SecretBox.ts"
@@ -276,6 +276,15 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     ],
     refusals: ["client_archived", "organization_archived", "contact_capacity_exhausted"]
   },
+  batchClients: {
+    body: {
+      items: [
+        { externalId: "shop-1", ...client, organizationId: "org_own", responsibleMemberId: "mem_own", status: "active" }
+      ]
+    },
+    required: ["items"],
+    receipt: "batch"
+  },
   getClientAddresses: {
     params: { clientId: "cli_own" },
     references: [{ at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" }]
@@ -334,6 +343,15 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     required: [],
     references: dealReferences,
     refusals: ["deal_status_invalid"]
+  },
+  batchDeals: {
+    body: {
+      items: [
+        { externalId: "order-1", ...deal, status: "lost", lifecycle: "active", lostReason: "No budget this year" }
+      ]
+    },
+    required: ["items"],
+    receipt: "batch"
   },
   listNotes: {
     params: { dealId: "deal_own" },
@@ -544,6 +562,7 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
 /** Asserts that an answer is a receipt of the sample's kind; returns the receipt. */
 export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => {
   if (receipt === "secret") return secretReceiptOf(answer)
+  if (receipt === "batch") return batchOf(answer)
   if (receipt === "message") {
     const { replayed, ...message } = messageReceiptOf(answer)
     return { ...message, resourceId: message.messageId, changed: true, version: null, replayed }

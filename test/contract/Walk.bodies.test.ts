@@ -1,6 +1,7 @@
 /** Every operation: the faults of a body, and their locations (contract §1, §2). */
 import { assert, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
+import { usualBody } from "../../src/api/Requests.ts"
 import { maxFaults } from "../../src/api/schema/Locations.ts"
 import { checkBody } from "../../src/server/decoding/BodyFaults.ts"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
@@ -10,7 +11,10 @@ import type { Sample } from "./Sample.ts"
 import { World } from "./Samples.ts"
 import { each, hasBody, walking } from "./Walk.support.ts"
 
-const limit = 256 * 1024
+const limitsOf = ({ receipt }: Sample) =>
+  receipt === "batch"
+    ? { bytes: 1024 * 1024, entries: 12_000, members: 2_000 }
+    : { bytes: 256 * 1024, entries: 6_000, members: 6_000 }
 
 /** Returns a good body, padded with white space. */
 const padded = (sample: Sample, bytes: number) => {
@@ -37,13 +41,17 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     for (const chunked of [false, true]) assert.oneOf((yield* ask({ body: "", chunked })).status, [200, 201])
   })
 
-  walkBodies("accepts a body of up to 256 KiB, its length declared or not", function* (sample, ask) {
-    for (const chunked of [false, true]) {
-      assert.strictEqual((yield* ask({ body: padded(sample, limit), chunked })).status, sample.status)
-      problemOf(yield* ask({ body: padded(sample, limit + 1), chunked }), 413, "body_too_large")
-      problemOf(yield* ask({ body: padded(sample, 10 * limit), chunked }), 413, "body_too_large")
+  walkBodies(
+    "accepts a body of up to 256 KiB, or 1 MiB of a batch, its length declared or not",
+    function* (sample, ask) {
+      const { bytes: limit } = limitsOf(sample)
+      for (const chunked of [false, true]) {
+        assert.strictEqual((yield* ask({ body: padded(sample, limit), chunked })).status, sample.status)
+        problemOf(yield* ask({ body: padded(sample, limit + 1), chunked }), 413, "body_too_large")
+        problemOf(yield* ask({ body: padded(sample, 10 * limit), chunked }), 413, "body_too_large")
+      }
     }
-  })
+  )
 
   walkBodies("accepts application/json and no other media type or coding", function* (sample, ask) {
     const body = JSON.stringify(sample.body)
@@ -166,7 +174,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     const good = JSON.stringify(sample.body)
     const nested = (depth: number) => [
       `${"[".repeat(depth)}${"]".repeat(depth)}`,
-      `${'{"a":'.repeat(Math.min(depth, 5_000))}1${"}".repeat(Math.min(depth, 5_000))}`,
+      `${'{"a":'.repeat(Math.min(depth, 1_500))}1${"}".repeat(Math.min(depth, 1_500))}`,
       `["]\\"]",${"[".repeat(depth - 1)}"\\u0000"${"]".repeat(depth - 1)}]`
     ]
     // The members of a body are at its first level.
@@ -182,8 +190,9 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   })
 
   walkBodies(
-    "refuses more than 1,000 entries at their place, and more than 6,000 in all at body",
+    "refuses more than 1,000 entries at their place, and more than 6,000 in all, or 12,000 of a batch, at body",
     function* (sample, ask) {
+      const { bytes, entries, members } = limitsOf(sample)
       const good = JSON.stringify(sample.body)
       const named = (length: number) => Array.from({ length }, (_, index) => `"m${index}":0`).join(",")
       const errorsOf = (value: string) =>
@@ -198,11 +207,17 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
       for (const value of [list(1_001, "0"), list(100_000, "0"), `{${named(1_001)}}`]) {
         assert.deepStrictEqual(yield* errorsOf(value), { "body/surprise": ["must have at most 1000 entries"] })
       }
-      for (const value of [list(7, list(1_000, "0")), `{${named(15_000)}}`, list(15_000, '{ "a" : 0 }')]) {
-        assert.deepStrictEqual(yield* errorsOf(value), { body: ["must have at most 6000 entries in all"] })
+      const whole = [list(entries / 1_000 + 1, list(1_000, "0"))]
+      // A list of that many is not parsed.
+      if (bytes > 256 * 1024) whole.push(list(150_000, "0"))
+      for (const value of whole) {
+        assert.deepStrictEqual(yield* errorsOf(value), { body: [`must have at most ${entries} entries in all`] })
+      }
+      for (const value of [`{${named(15_000)}}`, list(15_000, '{ "a" : 0 }')]) {
+        assert.deepStrictEqual(yield* errorsOf(value), { body: [`must have at most ${members} members in all`] })
       }
       // No text of an entry counts as an entry.
-      for (const text of ['":'.repeat(5_000), ":".repeat(40_000)]) {
+      for (const text of ['":'.repeat(5_000), ":".repeat(40_000), '\\":,['.repeat(20_000)]) {
         assert.deepStrictEqual(Object.keys((yield* errorsOf(JSON.stringify(text))) ?? {}), ["body/surprise"])
       }
     }
@@ -219,5 +234,5 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 })
 
 pure("the check of a body gathers one fault more than an answer reports, however many there are", () => {
-  assert.lengthOf(checkBody(Array(1_000).fill("\u0000")).faults, maxFaults + 1)
+  assert.lengthOf(checkBody(Array(1_000).fill("\u0000"), usualBody).faults, maxFaults + 1)
 })

@@ -19,7 +19,7 @@ const slow = (limit: number) => {
 /** Returns the effective window of the bucket in seconds, as the answer reports it. */
 const secondsOf = ({ headers }: Answer) => Number(/;t=([0-9]+)$/.exec(String(headers["ratelimit"]))?.[1])
 
-const tooLarge: Change = { body: `{${" ".repeat(300 * 1024)}}`, headers: { "content-type": "application/json" } }
+const tooLarge: Change = { body: `{${" ".repeat(1_100 * 1024)}}`, headers: { "content-type": "application/json" } }
 
 /** Returns changes with one fault each, all of which are found after the limiter. */
 const faultyOf = (sample: Sample): ReadonlyArray<Change> => [

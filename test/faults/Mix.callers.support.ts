@@ -129,6 +129,27 @@ const upserts = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
+/** Creates clients and deals by batches, and changes them so. */
+const batches = ({ ledger, calls }: Scene): Caller => {
+  return async (n) => {
+    const items = (member: string, name: string) =>
+      Array.from({ length: 25 }, (_, index) => ({
+        externalId: `batch-${n}-${index}`,
+        [member]: `${name} ${index} of ${n}`
+      }))
+    await calls.batch("batchClients", items("displayName", "New"), { created: true })
+    const clientIds = await calls.batch("batchClients", items("displayName", "Batched"), { created: false })
+    for (const [index, id] of clientIds.entries()) {
+      ledger.clients.set(id, clientState(`Batched ${index} of ${n}`, "active", 2))
+    }
+    const dealIds = await calls.batch("batchDeals", items("title", "Batched"), { created: true })
+    for (const [index, id] of dealIds.entries()) {
+      ledger.deals.set(id, dealState(`Batched ${index} of ${n}`, "new", "open", 1))
+      ledger.events.push(eventName("crm.deal.created.v1", id, 1))
+    }
+  }
+}
+
 const drafts = ({ ledger, calls }: Scene): Caller => {
   return async (n) => {
     const name = `Draft ${n}`
@@ -329,7 +350,8 @@ export const openCallers = async (scene: Scene) => {
       webhooks(steady),
       messages(scene),
       campaigns(scene),
-      ...(scene.mutations.includes("upsertClient") ? [upserts(scene), drafts(scene)] : [])
+      ...(scene.mutations.includes("upsertClient") ? [upserts(scene), drafts(scene)] : []),
+      ...(scene.mutations.includes("batchClients") ? [batches(scene)] : [])
     ]
   }
 }

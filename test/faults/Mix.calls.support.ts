@@ -39,6 +39,17 @@ const decodeBody = Schema.decodeUnknownSync(
   })
 )
 
+const decodeResults = Schema.decodeUnknownSync(
+  Schema.Struct({
+    results: Schema.Array(
+      Schema.Union([
+        Schema.Struct({ resourceId: Schema.String, created: Schema.Boolean, changed: Schema.Boolean }),
+        Schema.Struct({ problem: Schema.Struct({ code: Schema.String }) })
+      ])
+    )
+  })
+)
+
 const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
   const { changed, resourceId, signingSecret } = decodeBody(body)
   const etag = headers["etag"]
@@ -124,6 +135,31 @@ export const makeCalls = (
     },
     note,
     newKey: (name: string) => `mix-${name}-${keys++}`,
+    /**
+     * Sends a batch under a new key until each item has succeeded; asserts that each answer has the same outcomes of earlier items.
+     * Returns the records of the items.
+     */
+    batch: async (name: string, items: ReadonlyArray<object>, expected: { readonly created: boolean }) => {
+      const key = `mix-${name}-${keys++}`
+      const done = new Map<number, object>()
+      const records = new Array<string>()
+      while (done.size < items.length) {
+        const answer = await until(name, key, { json: { items } }, ({ status }) => status === 200)
+        for (const [index, result] of decodeResults(answer.body).results.entries()) {
+          if ("problem" in result) {
+            assert.isFalse(done.has(index), answer.text)
+            assert.include(unanswered, `503 ${result.problem.code}`)
+          } else {
+            assert.deepStrictEqual(result, done.get(index) ?? { ...result, ...expected, changed: true })
+            done.set(index, result)
+            records[index] = result.resourceId
+          }
+        }
+        if (done.size === items.length) note(name, answer)
+        else await sleep(50)
+      }
+      return records
+    },
     /** Sends a command under a new key; asserts whether it changed something, and the resulting version. */
     command: async (
       name: string,

@@ -1,10 +1,20 @@
 /** Rate limits that two services share through Redis, and the answers while Redis fails (contract §4, §14). */
+import { randomUUID } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
-import { createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
+import {
+  type Answer,
+  command,
+  createClient,
+  expectProblem,
+  kindOf,
+  listClients,
+  send,
+  stream
+} from "./Requests.support.ts"
 import { isUsed, requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -107,6 +117,32 @@ describe("rate limits in Redis", () => {
     }
     await sleep(due - performance.now())
     assert.strictEqual((await listClients(two.url, token)).status, 200)
+  })
+})
+
+describe("the price of a batch in Redis", () => {
+  requires("redis")
+
+  it("is taken whole or not at all, and Retry-After is the time until there is enough", async () => {
+    const { one, two } = pair
+    const token = await project(databaseUrl, limits(12, 1_200))
+    const batch = (service: Pick<Service, "url">, size: number) =>
+      command(`${service.url}/api/v1/developer/crm/clients/batch`, token, randomUUID(), {
+        method: "POST",
+        json: { items: Array.from({ length: size }, (_, index) => ({ externalId: `id ${index}`, displayName: "A" })) }
+      })
+    const left = ({ headers }: Answer) => Number(/;r=(\d+);/.exec(String(headers["ratelimit"]))?.[1])
+    assert.strictEqual(left(await batch(one, 10)), 11)
+    assert.strictEqual(left(await batch(two, 41)), 6)
+    // Batches of both services at once: none gets a part of what another gives back.
+    const refused = await Promise.all(Array.from({ length: 4 }, (_, n) => batch(n % 2 === 0 ? one : two, 100)))
+    for (const answer of refused) {
+      expectProblem(answer, 429, "rate_limit_exceeded")
+      const retryAfter = Number(answer.headers["retry-after"])
+      assert.isTrue(retryAfter > 300 && retryAfter <= 1_000, String(retryAfter))
+    }
+    assert.strictEqual(left(await batch(two, 1)), 5)
+    assert.strictEqual(left(await batch(one, 41)), 0)
   })
 })
 

@@ -1,6 +1,7 @@
 /** Mutations of the domains (crm, messaging, campaigns, integrations) and of the console. */
 import { mutating } from "./Mutation.ts"
 
+const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
 const evaluation = mutating(
   "integrations/imports/StagedBatches/Evaluation.ts",
@@ -112,7 +113,14 @@ export const domains = [
   clientAddresses("AND client_addresses.position >= jsonb_array_length(claim.addresses)", "AND false"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
   capacity("active_clients + moves.change", "active_clients"),
-  mutating("crm/Upserts.ts", "contract/ExternalIds")("isOutdated(error) ? upsert(parts) :", ""),
+  mutating("crm/Upserts.ts", "contract/ExternalIds")("isOutdated(error) ? Effect.delay(upsert(parts), pause) :", ""),
+  batches("key: `${id} ${index}`", "key: `${id} ${index} ${Math.random()}`"),
+  batches("&& outages.length + 1 === items.length", "&& items.length === 0"),
+  batches("result.success.replayed)", "true)"),
+  batches("created: hasCreated(result.success)", "created: changed"),
+  batches("location.replace(/^body/, `body/items/${index}`)", "location"),
+  mutating("api/crm/Batches.ts", "contract/Batches")("return isRepeated ?", "return seen.size < 0 ?"),
+  mutating("crm/Http.ts", "contract/Batches")("Math.ceil(request.payload.items.length / itemsPerToken)", "1"),
   mutating("crm/Clients/Create.ts", "contract/ExternalIds")("CASE WHEN \"status\" = 'archived' THEN at END", "NULL"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),

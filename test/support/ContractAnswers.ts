@@ -225,6 +225,46 @@ export const unversionedReceiptOf = (answer: Answer, status: 200 | 201 = 200) =>
   assert.notProperty(answer.headers, "etag")
   return { ...decodeReceipt(answer.json), version: null, replayed: replayedOf(answer) }
 }
+
+const anyProblem: Schema.Codec<ProblemBody, unknown> = Schema.Union([
+  ...Object.values(problems),
+  Schema.Struct(problemMembers)
+])
+
+const decodeResults = decodes(
+  Schema.Struct({
+    results: Schema.Array(
+      Schema.Union([
+        Schema.Struct({
+          externalId: Schema.String,
+          resourceId: Schema.NonEmptyString,
+          created: Schema.Boolean,
+          changed: Schema.Boolean
+        }),
+        Schema.Struct({
+          externalId: Schema.String,
+          problem: anyProblem
+        })
+      ])
+    )
+  })
+)
+
+/** Asserts that an answer is that of a batch; returns the results. */
+export const resultsOf = (answer: Answer) => {
+  assertJson(answer, 200)
+  assert.notProperty(answer.headers, "etag")
+  return decodeResults(answer.json).results
+}
+
+/** Asserts that an answer is that of a batch whose only item succeeded; returns its outcome like a receipt. */
+export const batchOf = (answer: Answer) => {
+  const [result, ...others] = resultsOf(answer)
+  assert.lengthOf(others, 0)
+  if (result === undefined || "problem" in result) assert.fail(answer.text)
+  const { changed, resourceId } = result
+  return { resourceId, changed, version: null, replayed: replayedOf(answer) }
+}
 export const memberPageOf = pagesOf(Schema.toEncoded(Member))
 export const organizationPageOf = pagesOf(Schema.toEncoded(Organization))
 export const ticketPageOf = pagesOf(Schema.toEncoded(Ticket))

@@ -49,7 +49,7 @@ Each project has a bucket for reads, one for mutations and one for messages. \`R
 
 Members are camelCase; unknown ones are refused, and so are unknown or repeated query parameters. Times are RFC 3339 in UTC
 with milliseconds, dates are \`YYYY-MM-DD\`, money is an integer in minor units with an ISO 4217 code. Lengths count Unicode
-code points. Nothing is trimmed, and no text has U+0000 or an unpaired surrogate. A body has at most 256 KiB.
+code points. Nothing is trimmed, and no text has U+0000 or an unpaired surrogate. A body has at most 256 KiB, that of a batch 1 MiB.
 
 ## Webhooks
 

@@ -4,7 +4,7 @@ import type * as OpenApi from "effect/http-api/OpenApi"
 import type { Access } from "../Access.ts"
 import { defaultRateLimits } from "../Authentication.ts"
 import * as Problems from "../Problems.ts"
-import { maxBodyBytes } from "../Requests.ts"
+import type { BodyLimits } from "../Requests.ts"
 import { faultDetail } from "../schema/Locations.ts"
 import type { Example } from "../schema/Problem.ts"
 
@@ -58,6 +58,7 @@ export const renameToCodes = (document: string): string =>
 /** Examples that depend on the parameters of the operation and on its access. */
 const ofOperation = (
   { module, policy, scope }: Access["Service"],
+  { bytes }: BodyLimits,
   { parameters }: OpenApi.OpenAPISpecOperation
 ): Readonly<Record<string, Example>> => {
   const errors = faultsOf(parameters.map((parameter) => `${parameter.in}/${parameter.name}`))
@@ -67,7 +68,7 @@ const ofOperation = (
     validation_failed: { detail: faultDetail({ errors, omitted: 0 }), errors },
     scope_missing: { detail: Problems.ScopeMissing.detail(requiredScope), requiredScope },
     module_unavailable: { detail: Problems.ModuleUnavailable.detail(requiredModule) },
-    body_too_large: { detail: Problems.BodyTooLarge.detail(maxBodyBytes) },
+    body_too_large: { detail: Problems.BodyTooLarge.detail(bytes) },
     rate_limit_exceeded: { detail: Problems.RateLimitExceeded.detail(policy, defaultRateLimits[policy]) }
   }
 }
@@ -85,9 +86,10 @@ const faultsOf = (locations: ReadonlyArray<string>): Readonly<Record<string, Rea
 export const exampleProblems = (
   response: OpenApi.OpenApiSpecResponse,
   access: Access["Service"],
+  limits: BodyLimits,
   operation: OpenApi.OpenAPISpecOperation
 ): Readonly<Record<string, unknown>> => {
-  const examples = ofOperation(access, operation)
+  const examples = ofOperation(access, limits, operation)
   const instance = "urn:developer-api:request:0b9e6c1a-52d7-4f6e-9a53-7c1d2e8f4a60"
   return Object.fromEntries(
     problemsOf(response).map(({ code, example, status, title }) => {

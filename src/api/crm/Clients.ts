@@ -4,8 +4,9 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access } from "../Access.ts"
+import { Access, Changing } from "../Access.ts"
 import { getClientAddresses, putClientAddresses } from "./Addresses.ts"
+import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
 import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
 import { Examples } from "../schema/Examples.ts"
 import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
@@ -24,7 +25,7 @@ import {
   OrganizationNotFound,
   PreconditionFailed
 } from "../Problems.ts"
-import { JsonBody } from "../Requests.ts"
+import { JsonBody, MaxBody } from "../Requests.ts"
 
 const ClientStatus = Schema.Literals(["active", "archived"])
 type ClientStatus = typeof ClientStatus.Type
@@ -103,6 +104,12 @@ export const ClientUpsert = Schema.Struct(
 ).annotate({ identifier: "DeveloperClientUpsert" })
 export type ClientUpsert = typeof ClientUpsert.Type
 
+export const ClientBatch = batchOf(
+  "Client",
+  Schema.Struct({ ...identified, ...ClientUpsert.fields }).annotate({ identifier: "DeveloperClientBatchItem" })
+)
+export type ClientBatch = typeof ClientBatch.Type
+
 /** What is reported at `displayName` if an upsert without it finds no client. */
 export const clientRules = { displayName: "is required, as no client has this externalId" } as const
 
@@ -147,6 +154,14 @@ export const clientExample = {
 }
 
 const receiptExample = { resourceId: clientExample.id, changed: true }
+
+const upsertProblems = [
+  MemberNotFound,
+  OrganizationNotFound,
+  ClientArchived,
+  OrganizationArchived,
+  ContactCapacityExhausted
+] as const
 
 const path = "/v1/developer/crm/clients"
 
@@ -222,15 +237,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       headers: { ...RecordMutationHeaders, ...UpsertConditions },
       payload: ClientUpsert,
       success: upsertReceipt,
-      error: [
-        ...mutationProblems,
-        PreconditionFailed,
-        MemberNotFound,
-        OrganizationNotFound,
-        ClientArchived,
-        OrganizationArchived,
-        ContactCapacityExhausted
-      ]
+      error: [...mutationProblems, PreconditionFailed, ...upsertProblems]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
@@ -243,6 +250,32 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         OpenApi.Description,
         "Changes the given members of the client with this external id, by the rules of patchClient (200). If no client has it, creates one, " +
           "for which `displayName` is required (201). Two upserts at the same time make one client."
+      ),
+    HttpApiEndpoint.post("batchClients", `${path}/batch`, {
+      headers: RecordMutationHeaders,
+      payload: ClientBatch,
+      success: batchResults("Client", upsertProblems),
+      error: mutationProblems
+    })
+      .middleware(JsonBody)
+      .annotate(MaxBody, batchBody)
+      .annotate(Changing, true)
+      .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(Examples, {
+        request: {
+          items: [
+            { externalId: "crm-1815", displayName: "Ada Lovelace", email: "ada@example.com" },
+            { externalId: "crm-1906", marketingConsent: true }
+          ]
+        },
+        answer: batchExample(clientExample.id, ["crm-1815", "crm-1906"], "displayName", clientRules.displayName)
+      })
+      .annotate(OpenApi.Summary, "Create or change up to 100 clients by their external ids")
+      .annotate(
+        OpenApi.Description,
+        "Runs 1 to 100 upserts, each as upsertClient with the `externalId` of its item; one that fails stops no other. Answers the outcome of each, " +
+          "in their order. The same request with the same key answers what has succeeded as it was, and tries the rest again. It costs one of " +
+          "the rate limit for ten items or part of ten."
       ),
     getClientAddresses,
     putClientAddresses

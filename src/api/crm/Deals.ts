@@ -4,7 +4,8 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access } from "../Access.ts"
+import { Access, Changing } from "../Access.ts"
+import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
 import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
 import { Currency } from "./Currencies.ts"
 import { Examples } from "../schema/Examples.ts"
@@ -21,7 +22,7 @@ import {
   ExternalIdTaken,
   PreconditionFailed
 } from "../Problems.ts"
-import { JsonBody } from "../Requests.ts"
+import { JsonBody, MaxBody } from "../Requests.ts"
 import { machine, targetsOf } from "../schema/States.ts"
 
 /** A move out of `open` sets `closedAt`. A move back to `open` clears `closedAt` and `lostReason`. */
@@ -138,6 +139,12 @@ export const DealUpsert = Schema.Struct(
 })
 export type DealUpsert = typeof DealUpsert.Type
 
+export const DealBatch = batchOf(
+  "Deal",
+  Schema.Struct({ ...identified, ...DealUpsert.fields }).annotate({ identifier: "DeveloperDealBatchItem" })
+)
+export type DealBatch = typeof DealBatch.Type
+
 /** The filters of the list by values of a deal, each with the form of its field. */
 const dealFilters = Struct.map(
   { externalId: text(1, 160), clientId: ClientId, stageId: StageId, updatedSince: Instant },
@@ -185,6 +192,8 @@ const moves = dealStatuses.states
     return `\`${from}\` → ${targets.join(" or ")}`
   })
   .join(", ")
+
+const upsertProblems = [DealReferenceNotFound, DealStatusInvalid] as const
 
 const path = "/v1/developer/crm/deals"
 
@@ -269,7 +278,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       headers: { ...RecordMutationHeaders, ...UpsertConditions },
       payload: DealUpsert,
       success: upsertReceipt,
-      error: [...mutationProblems, PreconditionFailed, DealReferenceNotFound, DealStatusInvalid]
+      error: [...mutationProblems, PreconditionFailed, ...upsertProblems]
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
@@ -279,6 +288,32 @@ export class DealsGroup extends HttpApiGroup.make("deals")
         OpenApi.Description,
         "Changes the given members of the deal with this external id, by the rules of patchDeal (200). If no deal has it, creates one, for " +
           "which `title` is required (201). Two upserts at the same time make one deal. Emits the events of a create or a patch."
+      ),
+    HttpApiEndpoint.post("batchDeals", `${path}/batch`, {
+      headers: RecordMutationHeaders,
+      payload: DealBatch,
+      success: batchResults("Deal", upsertProblems),
+      error: mutationProblems
+    })
+      .middleware(JsonBody)
+      .annotate(MaxBody, batchBody)
+      .annotate(Changing, true)
+      .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
+      .annotate(Examples, {
+        request: {
+          items: [
+            { externalId: "order-1042", title: "Order 1042", amountMinor: 1250000, currency: "EUR" },
+            { externalId: "order-1043", status: "won" }
+          ]
+        },
+        answer: batchExample(dealExample.id, ["order-1042", "order-1043"], "title", dealRules.title)
+      })
+      .annotate(OpenApi.Summary, "Create or change up to 100 deals by their external ids")
+      .annotate(
+        OpenApi.Description,
+        "Runs 1 to 100 upserts, each as upsertDeal with the `externalId` of its item; one that fails stops no other. Answers the outcome of each, " +
+          "in their order. The same request with the same key answers what has succeeded as it was, and tries the rest again. It costs one of " +
+          "the rate limit for ten items or part of ten."
       )
   )
   .annotate(OpenApi.Title, "CRM deals")

@@ -12,6 +12,15 @@ export const PublicUrl = Context.Reference<string | undefined>("developer-api/pl
   defaultValue: () => undefined
 })
 
+/** The outcomes of the items of a batch, and whether all of them are those of earlier requests. */
+export interface Batched<Result> {
+  readonly results: ReadonlyArray<Result>
+  readonly replayed: boolean
+}
+
+export const batchAnswer = <Result>({ replayed, results }: Batched<Result>) =>
+  HttpApiSchema.withHeaders({ body: { results }, headers: replayHeader(replayed) })
+
 export const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
   HttpApiSchema.withHeaders({ body: item, headers: { etag: etag(item.version) } })
 

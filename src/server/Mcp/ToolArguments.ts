@@ -13,6 +13,19 @@ const shared: Readonly<Record<string, object>> = {
   idempotencyKey: { type: "string", description: "A UUID, new for each command." }
 }
 
+/** Schemas that would repeat the body of another tool, by their names in the document. */
+const alike: Readonly<Record<string, object>> = Object.fromEntries(
+  ["Client", "Deal"].map((record) => [
+    `Developer${record}BatchItem`,
+    {
+      type: "object",
+      properties: { externalId: { type: "string" } },
+      required: ["externalId"],
+      description: `The members of the body of upsert${record}.`
+    }
+  ])
+)
+
 /** Parameters by their names, `idempotencyKey`, and the body's members under `body`. */
 export const argumentsOf = (
   { parameters, requestBody }: OpenApi.OpenAPISpecOperation,
@@ -44,7 +57,8 @@ const shortened = (schema: unknown, schemas: Members): Members => {
     const members = Record.map(rest, (member, name) =>
       name === "properties" && Predicate.isObject(member) ? Record.map(member, walk) : walk(member)
     )
-    const named = typeof reference === "string" ? walk(schemas[reference.slice(reference.lastIndexOf("/") + 1)]) : {}
+    const name = typeof reference === "string" ? reference.slice(reference.lastIndexOf("/") + 1) : undefined
+    const named = name === undefined ? {} : (alike[name] ?? walk(schemas[name]))
     return short({ ...(Predicate.isObject(named) ? named : {}), ...members })
   }
   const whole = walk(schema)
@@ -71,9 +85,11 @@ const short = ({ anyOf, description, ...members }: Members): Members => {
 
 const given = (members: Members): Members => Record.filter(members, (member) => member !== undefined)
 
-/** The bounds of texts and lists are in their schemas. */
+/** The bounds of texts and lists, and whether null is taken, are in their schemas. */
 const withoutBounds = (description: string) =>
-  description.replace(/(?:[:,;] at most 100(?: ids|, each) of|[:,]) (?:1 to |at most )?[\d,]+ characters(?=[.;])/g, "")
+  description
+    .replace(/(?:[:,;] at most 100(?: ids|, each) of|[:,]) (?:1 to |at most )?[\d,]+ characters(?=[.;])/g, "")
+    .replace(/; null if (?:it is unknown|it has none|there is none|nobody is|none is expected)(?=\.)/g, "")
 
 const oneOf = (variants: ReadonlyArray<Members>): Members => {
   const [value, empty] = variants

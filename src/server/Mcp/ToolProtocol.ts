@@ -2,14 +2,15 @@
  * Reads the input of an operation from the arguments of a tool call. One object has the arguments for all parts of the request.
  * The answer is JSON, with the headers of an HTTP answer.
  */
-import { Predicate, type Schema, SchemaAST } from "effect"
+import { Context, Predicate, type Schema, SchemaAST } from "effect"
 import type { HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import { type BodyLimits, MaxBody } from "../../api/Requests.ts"
 import { membersOf, unknown } from "../../api/schema/Faults.ts"
 import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import { type Body, checkBody, hasTooManyMembers, tooManyInAll } from "../decoding/BodyFaults.ts"
+import { type Body, checkBody, excessOf } from "../decoding/BodyFaults.ts"
 import type { Parts } from "../decoding/RequestFaults.ts"
 
 export type Arguments = Readonly<Record<string, unknown>>
@@ -62,6 +63,7 @@ const argumentOf = (location: string) =>
  * arguments, because its decoder ignores unknown names.
  */
 export const partsOf = ({
+  annotations,
   headers,
   path,
   payload,
@@ -71,6 +73,7 @@ export const partsOf = ({
   const inQuery = membersIn(parameters)
   const inBody = new Set([...payload.values()].flatMap(({ schemas }) => schemas.flatMap(membersIn)))
   const takesBody = payload.size > 0
+  const limits = Context.get(annotations, MaxBody)
   const takesKey = membersIn(headers).includes("idempotency-key")
   const known = [...inPath, ...inQuery, ...(takesBody ? ["body"] : []), ...(takesKey ? ["idempotencyKey"] : [])]
   const unknownFault = (name: string): LocatedFault => {
@@ -103,7 +106,7 @@ export const partsOf = ({
       params: given,
       query,
       headers: takesKey && "idempotencyKey" in given ? { "idempotency-key": given["idempotencyKey"] } : {},
-      body: takesBody ? bodyOf(given["body"]) : undefined,
+      body: takesBody ? bodyOf(given["body"], limits) : undefined,
       faults
     }
   }
@@ -117,13 +120,14 @@ const membersIn = (schema: Schema.Top | undefined): ReadonlyArray<string> => {
 }
 
 /** Reads a body. Some agents send it as the JSON text of an object. */
-const bodyOf = (given: unknown): Body => {
-  if (typeof given !== "string" || !/^\s*\{/.test(given)) return checkBody(given)
-  if (hasTooManyMembers(given)) return { value: undefined, faults: [tooManyInAll], isDecodable: false }
+const bodyOf = (given: unknown, limits: BodyLimits): Body => {
+  if (typeof given !== "string" || !/^\s*\{/.test(given)) return checkBody(given, limits)
+  const excess = excessOf(given, limits)
+  if (excess !== undefined) return { value: undefined, faults: [excess], isDecodable: false }
   try {
-    return checkBody(JSON.parse(given))
+    return checkBody(JSON.parse(given), limits)
   } catch {
-    return checkBody(given)
+    return checkBody(given, limits)
   }
 }
 

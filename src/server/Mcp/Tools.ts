@@ -3,7 +3,7 @@ import { Context, Effect } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access, Destructive, type Policy } from "../../api/Access.ts"
+import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
 import { Api } from "../../api/Api.ts"
 import { completeDocument } from "../../api/Document.ts"
 import type { Credential } from "../../platform/requests/auth/Credentials.ts"
@@ -64,6 +64,7 @@ const toolOf = (
 ): Tool => {
   const access = Context.getUnsafe(annotations, Access)
   const isDestructive = Context.get(annotations, Destructive)
+  const isChanging = Context.get(annotations, Changing)
   const title = operation.summary ?? name
   return {
     access,
@@ -74,7 +75,7 @@ const toolOf = (
       annotations: {
         title,
         readOnlyHint: access.policy === "read",
-        destructiveHint: isDestructive || method === "PATCH" || method === "PUT" || method === "DELETE",
+        destructiveHint: isDestructive || isChanging || method === "PATCH" || method === "PUT" || method === "DELETE",
         idempotentHint: true,
         openWorldHint: access.policy === "messages"
       }

@@ -2,36 +2,53 @@
  * Faults of a body that depend on no schema: nesting too deep, too many entries, unsafe characters (U+0000, unpaired surrogates).
  * They bound the work of decoding (contract §1).
  */
+import { type BodyLimits, usualBody } from "../../api/Requests.ts"
 import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
 
 /** Maximum nesting of a body. */
 export const maxDepth = 32
 
-/** Maximum number of entries of a list or an object. No list of the API takes more. */
+/** Maximum number of entries of one list or object. No list of the API takes more. */
 const maxEntries = 1_000
 
-/** Maximum number of entries of all lists and objects of a body. */
-const maxEntriesInAll = 6_000
-
-export const tooManyInAll: LocatedFault = ["body", `must have at most ${maxEntriesInAll} entries in all`]
+const tooMany = (limits: BodyLimits, counted: "entries" | "members"): LocatedFault => [
+  "body",
+  `must have at most ${limits[counted]} ${counted} in all`
+]
 
 /**
- * Whether a JSON text has more members than a body may have entries. Parsing an object with other names than those before costs
- * about 2 µs. What looks like the end of a name counts as one, so no string of a valid body has as many.
+ * Returns the fault of a JSON text that has so many members or entries that it is not parsed. Parsing a member with another name
+ * than those before costs about 2 µs. The entries of a text of the usual size are counted once it is parsed.
  */
-export const hasTooManyMembers = (text: string): boolean => {
+export const excessOf = (text: string, limits: BodyLimits): LocatedFault | undefined => {
   // A member has at least five characters, with its comma.
-  if (text.length < 5 * maxEntriesInAll) return false
-  let count = 0
-  for (let i = 1; i < text.length; i++) {
-    if (text.charCodeAt(i) === 58 && endsName.has(text.charCodeAt(i - 1)) && ++count > maxEntriesInAll) return true
+  if (text.length < 5 * limits.members) return undefined
+  const maxEntries = text.length > usualBody.bytes ? limits.entries : Infinity
+  let [entries, members] = [0, 0]
+  for (let i = 0; i < text.length; i++) {
+    const character = text.charCodeAt(i)
+    if (character === quote) {
+      do i = text.indexOf('"', i + 1)
+      while (i > 0 && isEscaped(text, i))
+      if (i < 0) return undefined
+    } else if (character === colon) {
+      if (++members > limits.members) return tooMany(limits, "members")
+    } else if (character === comma || character === bracket || character === brace) {
+      if (++entries > maxEntries) return tooMany(limits, "entries")
+    }
   }
-  return false
+  return undefined
 }
 
-/** A quotation mark, or white space that may follow it. */
-const endsName = new Set([34, 32, 9, 10, 13])
+const [quote, colon, comma, bracket, brace, backslash] = [34, 58, 44, 91, 123, 92]
+
+/** Whether an odd number of backslashes is before a character. */
+const isEscaped = (text: string, at: number): boolean => {
+  let from = at
+  while (text.charCodeAt(from - 1) === backslash) from--
+  return (at - from) % 2 === 1
+}
 
 export interface Body {
   /** The parsed body. */
@@ -44,14 +61,15 @@ export interface Body {
 interface Walk {
   readonly path: Array<string | number>
   readonly faults: Array<LocatedFault>
+  readonly limits: BodyLimits
   /** Number of entries so far, of all lists and objects. */
   entries: number
   /** The fault that ends the walk. */
   excess: LocatedFault | undefined
 }
 
-export const checkBody = (value: unknown): Body => {
-  const walk: Walk = { path: [], faults: [], entries: 0, excess: undefined }
+export const checkBody = (value: unknown, limits: BodyLimits): Body => {
+  const walk: Walk = { path: [], faults: [], limits, entries: 0, excess: undefined }
   visit(value, walk)
   const { excess, faults } = walk
   return { value, faults: excess === undefined ? faults : [excess], isDecodable: excess === undefined }
@@ -87,7 +105,7 @@ const enter = (entries: number, walk: Walk): void => {
   if (walk.path.length >= maxDepth) walk.excess = ["body", `must not be nested deeper than ${maxDepth} levels`]
   else if (entries > maxEntries)
     walk.excess = [locationOf("body", walk.path), `must have at most ${maxEntries} entries`]
-  else if (walk.entries > maxEntriesInAll) walk.excess = tooManyInAll
+  else if (walk.entries > walk.limits.entries) walk.excess = tooMany(walk.limits, "entries")
 }
 
 const report = ({ faults, path }: Walk, message: string): void => {

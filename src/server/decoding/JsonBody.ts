@@ -4,12 +4,12 @@ import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Readable } from "node:stream"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType, ValidationFailed } from "../../api/Problems.ts"
-import { maxBodyBytes } from "../../api/Requests.ts"
+import { type BodyLimits, usualBody } from "../../api/Requests.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
-import { hasTooManyMembers, tooManyInAll } from "./BodyFaults.ts"
+import { excessOf } from "./BodyFaults.ts"
 
-/** Limits a body of undeclared length while it is read. */
-export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(maxBodyBytes))
+/** Limits the bodies that other routes read. */
+export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(usualBody.bytes))
 
 export interface Json {
   readonly text: string
@@ -19,7 +19,7 @@ export interface Json {
 
 export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson | ValidationFailed
 
-const tooLarge = () => new BodyTooLarge({ detail: BodyTooLarge.detail(maxBodyBytes) })
+const tooLarge = ({ bytes }: BodyLimits) => new BodyTooLarge({ detail: BodyTooLarge.detail(bytes) })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
 /**
@@ -28,11 +28,12 @@ const malformed = (detail: string) => new MalformedJson({ detail })
  */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,
-  current: CurrentRequestShape
+  current: CurrentRequestShape,
+  limits: BodyLimits
 ): Effect.Effect<Json, BodyProblem> => {
   // Reads Node's own headers. Reading `request.headers` would copy them.
   const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
-  if (Number(headers["content-length"]) > maxBodyBytes) return Effect.fail(tooLarge())
+  if (Number(headers["content-length"]) > limits.bytes) return Effect.fail(tooLarge(limits))
   if (!isJson(headers["content-type"])) {
     return Effect.fail(new UnsupportedMediaType())
   }
@@ -41,10 +42,12 @@ export const readBody = (
   }
   const from = performance.now()
   const isDeclared = headers["content-length"] !== undefined && headers["expect"] === undefined
-  const bytes = isDeclared ? readDeclared(NodeHttpServerRequest.toIncomingMessage(request)) : readUndeclared(request)
+  const bytes = isDeclared
+    ? readDeclared(NodeHttpServerRequest.toIncomingMessage(request))
+    : readUndeclared(request, limits)
   return Effect.flatMap(bytes, (bytes) => {
     if (current.arrivedAt !== undefined) current.arrivedAt += performance.now() - from
-    return parse(bytes)
+    return parse(bytes, limits)
   })
 }
 
@@ -76,13 +79,16 @@ const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJso
 
 /** `request.arrayBuffer` counts the bytes, and answers `Expect: 100-continue`. */
 const readUndeclared = (
-  request: HttpServerRequest.HttpServerRequest
+  request: HttpServerRequest.HttpServerRequest,
+  limits: BodyLimits
 ): Effect.Effect<Uint8Array, BodyTooLarge | MalformedJson> =>
-  Effect.mapBoth(request.arrayBuffer, {
-    onFailure: ({ reason }) =>
-      reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge" ? tooLarge() : brokeOff(),
-    onSuccess: (bytes) => new Uint8Array(bytes)
-  })
+  Effect.provideService(request.arrayBuffer, HttpServerRequest.MaxBodySize, ByteSize.bytes(limits.bytes)).pipe(
+    Effect.mapBoth({
+      onFailure: ({ reason }) =>
+        reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge" ? tooLarge(limits) : brokeOff(),
+      onSuccess: (bytes) => new Uint8Array(bytes)
+    })
+  )
 
 /** `application/json` in any letter case, with any parameters. */
 const isJson = (contentType: string | undefined) =>
@@ -90,11 +96,12 @@ const isJson = (contentType: string | undefined) =>
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-const parse = (bytes: Uint8Array): Effect.Effect<Json, MalformedJson | ValidationFailed> => {
+const parse = (bytes: Uint8Array, limits: BodyLimits): Effect.Effect<Json, MalformedJson | ValidationFailed> => {
   try {
     const text = utf8.decode(bytes)
-    if (hasTooManyMembers(text)) {
-      const [location, message] = tooManyInAll
+    const excess = excessOf(text, limits)
+    if (excess !== undefined) {
+      const [location, message] = excess
       return Effect.fail(new ValidationFailed({ errors: { [location]: [message] } }))
     }
     return Effect.succeed({ text, value: JSON.parse(text) })

@@ -8,7 +8,7 @@ import { Context, Effect, type Fiber, JsonPointer, Layer } from "effect"
 import { HttpRouter, HttpServerRequest } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
-import { JsonBody, RequestShape } from "../../api/Requests.ts"
+import { JsonBody, MaxBody, RequestShape } from "../../api/Requests.ts"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
@@ -38,6 +38,7 @@ export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {
 
 export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
   const checked = checking(endpoint)
+  const limits = Context.get(endpoint.annotations, MaxBody)
   return Effect.withFiber((fiber) => {
     const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
     const given = fiber.getRef(GivenParts)
@@ -46,9 +47,9 @@ export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
       return checked(operation, given)
     }
     setHeaders(request)
-    return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest)), ({ text, value }) => {
+    return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest), limits), ({ text, value }) => {
       setText(request, text)
-      return checked(operation, partsOf(fiber, endpoint, checkBody(value)))
+      return checked(operation, partsOf(fiber, endpoint, checkBody(value, limits)))
     })
   })
 })

@@ -5,24 +5,17 @@
  */
 import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
 import type { Policy } from "../../../api/Access.ts"
-import type { RateLimit } from "../../../api/Authentication.ts"
+import type { Bucket, RateLimit } from "../../../api/Authentication.ts"
 import type { ProjectId } from "../../../api/schema/Ids.ts"
 import { monotonicMillis } from "../../MonotonicTime.ts"
 import { Settings } from "../../Settings.ts"
-import { type Decision, TokenBuckets } from "./TokenBuckets.ts"
+import { type Cost, type Decision, one, TokenBuckets } from "./TokenBuckets.ts"
 
 /** Redis, the shared store of the buckets, failed or did not answer in time. */
 export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
 /** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
 const storeTimeout = Duration.millis(500)
-
-export interface Bucket extends RateLimit {
-  readonly policy: Policy
-  readonly key: string
-  /** The value of the header `ratelimit-policy`. */
-  readonly description: string
-}
 
 export const bucketsOf = (
   projectId: ProjectId,
@@ -38,17 +31,21 @@ export const bucketsOf = (
     description: `"${policy}";q=${limit};w=${windowSeconds}`
   }))
 
-type Take = (bucket: Pick<Bucket, "key" | keyof RateLimit>, now: number) => Effect.Effect<Decision, LimiterUnavailable>
+type Take = (
+  bucket: Pick<Bucket, "key" | keyof RateLimit>,
+  now: number,
+  cost: Cost
+) => Effect.Effect<Decision, LimiterUnavailable>
 
 export class RateLimits extends Context.Service<
   RateLimits,
   {
     /**
-     * Takes one token at the monotonic time `now`, in milliseconds. A refused request takes none. With buckets in memory, the
-     * token is taken when the function is called, before the returned effect runs. The policy `messages` falls back to
-     * buckets in memory while the shared store does not answer.
+     * Takes tokens at the monotonic time `now`, in milliseconds, by default one. A refused request takes none. With buckets in
+     * memory, the tokens are taken when the function is called, before the returned effect runs. The policy `messages` falls
+     * back to buckets in memory while the shared store does not answer.
      */
-    readonly take: (bucket: Bucket, now: number) => Effect.Effect<Decision, LimiterUnavailable>
+    readonly take: (bucket: Bucket, now: number, cost?: Cost) => Effect.Effect<Decision, LimiterUnavailable>
     /** Succeeds if the shared store answers. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
@@ -70,23 +67,25 @@ export class RateLimits extends Context.Service<
 /** Only the policy `messages` has a fallback: without it, an outage of the store would stop all messages. */
 const limitsOf = (take: Take, fallback?: Take) => {
   const takeMessage: Take =
-    fallback === undefined ? take : (bucket, now) => Effect.catch(take(bucket, now), () => fallback(bucket, now))
+    fallback === undefined
+      ? take
+      : (bucket, now, cost) => Effect.catch(take(bucket, now, cost), () => fallback(bucket, now, cost))
   return RateLimits.of({
-    take: (bucket, now) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now),
+    take: (bucket, now, cost = one) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now, cost),
     ping: Effect.clockWith((clock) =>
-      Effect.asVoid(take({ key: "ping", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock)))
+      Effect.asVoid(take({ key: "ping", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock), one))
     )
   })
 }
 
 const takeLocal = (): Take => {
   const buckets = new TokenBuckets()
-  return (bucket, now) => Effect.succeed(buckets.take(bucket.key, bucket, now))
+  return (bucket, now, cost) => Effect.succeed(buckets.take(bucket.key, bucket, now, cost))
 }
 
 /** The Redis client is loaded only with `REDIS_URL`, because the client has more modules than the rest of the process. */
 const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { makeTake } = yield* Effect.promise(() => import("./RedisStore.ts"))
   const take = yield* makeTake(url, storeTimeout)
-  return (bucket: Parameters<Take>[0]) => Effect.mapError(take(bucket), () => new LimiterUnavailable())
+  return (...[bucket, , cost]: Parameters<Take>) => Effect.mapError(take(bucket, cost), () => new LimiterUnavailable())
 })

@@ -3,7 +3,7 @@ import { Data, type Duration, Effect, Redacted } from "effect"
 import { setTimeout } from "node:timers/promises"
 import { createClient, defineScript } from "redis"
 import type { RateLimit } from "../../../api/Authentication.ts"
-import type { Decision } from "./TokenBuckets.ts"
+import type { Cost, Decision } from "./TokenBuckets.ts"
 
 class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 
@@ -20,18 +20,20 @@ const options = {
 }
 
 /**
- * Takes one token of a bucket if there is one. The first key has the number of tokens, the second key the time of the last
+ * Takes tokens of a bucket if there are enough (`Cost`). The first key has the number of tokens, the second key the time of the last
  * refill in milliseconds. The time is from the clock of Redis, because the clocks of the service's hosts differ and can be set
- * back. If the clock of Redis was set back, the current time replaces the time of the last refill. Returns whether a token was
- * taken, the number of tokens left, and the milliseconds until the next token.
+ * back. If the clock of Redis was set back, the current time replaces the time of the last refill. Returns a `Decision`: whether the
+ * tokens were taken, the number of tokens left, and the milliseconds until there are more or enough.
  */
-const takeToken = defineScript({
+const takeTokens = defineScript({
   NUMBER_OF_KEYS: 2,
   SCRIPT: `
 local time = redis.call("TIME")
 local now = time[1] * 1000 + time[2] / 1000
 local limit = tonumber(ARGV[1])
 local per_token = tonumber(ARGV[2])
+local cost = tonumber(ARGV[3])
+local taken = tonumber(ARGV[4])
 local tokens = tonumber(redis.call("GET", KEYS[1])) or limit
 local refilled = math.min(tonumber(redis.call("GET", KEYS[2])) or now, now)
 
@@ -40,19 +42,21 @@ tokens = math.min(limit, tokens + returned)
 refilled = refilled + returned * per_token
 if tokens >= limit then refilled = now end
 
-local taken = tokens >= 1 and 1 or 0
-tokens = tokens - taken
+tokens = math.min(limit, tokens + taken)
+local allowed = tokens >= cost
+local missing = allowed and 1 or cost - tokens
+if allowed then tokens = tokens - cost end
 local next_after = math.max(0, refilled + per_token - now)
 local ttl = math.max(1, math.ceil((limit - tokens - 1) * per_token + next_after))
 redis.call("SET", KEYS[1], tokens, "PX", ttl)
 redis.call("SET", KEYS[2], refilled, "PX", ttl)
-return { taken, tokens, string.format("%.17g", next_after) }
+return { allowed and 1 or 0, tokens, string.format("%.17g", next_after + (missing - 1) * per_token) }
 `,
-  parseCommand: (parser, key: string, limit: number, perToken: number) => {
+  parseCommand: (parser, key: string, limit: number, perToken: number, { taken, tokens }: Cost) => {
     parser.pushKeys([`ratelimiter:${key}`, `ratelimiter:${key}:refill`])
-    parser.push(String(limit), String(perToken))
+    parser.push(String(limit), String(perToken), String(tokens), String(taken))
   },
-  transformReply: (reply: readonly [taken: number, left: number, nextAfter: string]) => reply
+  transformReply: (reply: readonly [allowed: number, left: number, nextAfter: string]) => reply
 })
 
 /**
@@ -62,11 +66,11 @@ return { taken, tokens, string.format("%.17g", next_after) }
 const closeTimeout = 500
 
 /**
- * Makes the function that takes a token. The client connects in the background and retries without a limit, so that the process
+ * Makes the function that takes tokens. The client connects in the background and retries without a limit, so that the process
  * can start before Redis. `timeout` is the maximum time for an answer of Redis.
  */
 export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, timeout: Duration.Duration) {
-  const client = createClient({ ...options, url: Redacted.value(url), scripts: { takeToken } })
+  const client = createClient({ ...options, url: Redacted.value(url), scripts: { takeTokens } })
   const log = Effect.runSyncWith(yield* Effect.context<never>())
   client.on("error", (cause: unknown) => log(Effect.logWarning("The connection to Redis failed", cause)))
   // A client that is closed before it was connected rejects.
@@ -78,14 +82,14 @@ export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, tim
     )
   )
 
-  return ({ key, limit, windowSeconds }: RateLimit & { readonly key: string }) =>
+  return ({ key, limit, windowSeconds }: RateLimit & { readonly key: string }, cost: Cost) =>
     Effect.tryPromise({
-      try: () => client.takeToken(key, limit, (windowSeconds * 1_000) / limit),
+      try: () => client.takeTokens(key, limit, (windowSeconds * 1_000) / limit, cost),
       catch: (cause) => new RedisFailed({ cause })
     }).pipe(
       Effect.timeout(timeout),
-      Effect.map(([taken, remaining, nextAfter]): Decision => ({
-        allowed: taken === 1,
+      Effect.map(([allowed, remaining, nextAfter]): Decision => ({
+        allowed: allowed === 1,
         remaining,
         nextAfter: Number(nextAfter)
       }))

@@ -4,9 +4,19 @@ import type { RateLimit } from "../../../api/Authentication.ts"
 export interface Decision {
   readonly allowed: boolean
   readonly remaining: number
-  /** Time until the next token is added, in milliseconds. */
+  /** Time until the next token is added, or until there are as many as a refused request needs, in milliseconds. */
   readonly nextAfter: number
 }
+
+/** What a request takes. */
+export interface Cost {
+  /** The number of tokens, at most the limit of the bucket. */
+  readonly tokens: number
+  /** How many of them the request has taken already. If there are not enough, it gets these back. */
+  readonly taken: number
+}
+
+export const one: Cost = { tokens: 1, taken: 0 }
 
 interface Bucket {
   tokens: number
@@ -25,13 +35,15 @@ export class TokenBuckets {
   private sweepAbove = minSweep
 
   /** `now` is the monotonic time in milliseconds. */
-  take(key: string, { limit, windowSeconds }: RateLimit, now: number): Decision {
+  take(key: string, { limit, windowSeconds }: RateLimit, now: number, { taken, tokens }: Cost = one): Decision {
     const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
     refill(bucket, now)
-    const allowed = bucket.tokens >= 1
-    if (allowed) bucket.tokens--
+    const available = Math.min(limit, bucket.tokens + taken)
+    const allowed = available >= tokens
+    bucket.tokens = allowed ? available - tokens : available
+    const missing = allowed ? 1 : tokens - available
     const elapsed = Math.max(0, now - bucket.refilledAt)
-    return { allowed, remaining: bucket.tokens, nextAfter: Math.max(0, bucket.perToken - elapsed) }
+    return { allowed, remaining: bucket.tokens, nextAfter: Math.max(0, missing * bucket.perToken - elapsed) }
   }
 
   private add(key: string, limit: number, windowSeconds: number, now: number): Bucket {
