@@ -1,10 +1,10 @@
-/** The commands with which operators list, pause, resume and cancel campaigns (contract §13). */
+/** The commands with which operators list, pause, resume, cancel and retry campaigns (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { campaigns } from "../api/campaigns/States.ts"
+import { commanded } from "../api/campaigns/States.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import { recordAction, Operator } from "../platform/operators/Audit.ts"
-import { command } from "../platform/mutations/Idempotency.ts"
+import { command, type Mutation } from "../platform/mutations/Idempotency.ts"
 import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookupOne } from "../platform/database/Lookups.ts"
@@ -14,19 +14,26 @@ import { lacks, Refused } from "../platform/operators/Refused.ts"
 import { pageOf, type Range } from "../platform/operators/Search.ts"
 import { details, list, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
+import { retryFailed } from "./Campaigns/RetryFailed.ts"
 
-export const operations = ["pause", "resume", "cancel"] as const
+export const operations = ["pause", "resume", "cancel", "retry_failed"] as const
 export type Operation = (typeof operations)[number]
+
+export { retriedMax } from "./Campaigns/RetryFailed.ts"
 
 export const operationLabels = {
   pause: "Pause the campaign",
   resume: "Resume the campaign",
-  cancel: "Cancel the campaign"
+  cancel: "Cancel the campaign",
+  retry_failed: "Retry the failed recipients"
 } as const satisfies Record<Operation, string>
 
-/** Returns the commands that would change a campaign in this state. */
-export const operationsIn = (status: Listed["status"]): ReadonlyArray<Operation> =>
-  operations.filter((operation) => (campaigns.moves[operation][status] ?? status) !== status)
+/** Returns the commands that would change a campaign. */
+export const operationsOn = ({ progress, status }: Listed): ReadonlyArray<Operation> =>
+  operations.filter((operation) => {
+    const to = commanded.moves[operation][status]
+    return to !== undefined && (operation === "retry_failed" ? progress.failed > 0 : to !== status)
+  })
 
 /** Lists campaigns, newest first. */
 export const listCampaigns = Effect.fn("listCampaigns")(function* (
@@ -53,7 +60,10 @@ export const showCampaign = Effect.fn("showCampaign")(function* (projectId: Proj
   return found ?? (yield* lacks(projectId, "campaign", id))
 })
 
-/** Pauses, resumes or cancels a campaign. If the campaign changes, the same statement writes the audit entry. `once` is the key of the command. */
+/**
+ * Carries out a command on a campaign. If the campaign changes, the same statement writes the audit entry. `once` is the key of the
+ * command. Returns the number of recipients that are retried; null if the command retries none, or is repeated.
+ */
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
   projectId: ProjectId,
   id: string,
@@ -63,7 +73,11 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator
   yield* requireProject(sql, projectId)
-  const changed = change(sql, projectId, CampaignId.make(id), changeOf({ operation }), yield* eventContext(projectId))
+  const cause = yield* eventContext(projectId)
+  const changed: Mutation<object> =
+    operation === "retry_failed"
+      ? retryFailed(sql, projectId, CampaignId.make(id), cause)
+      : change(sql, projectId, CampaignId.make(id), changeOf({ operation }), cause)
   const effect = sql`${changed.effect},
     commanded AS (SELECT project_id FROM claim WHERE changed),
     ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
@@ -72,9 +86,10 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
     headers: { "idempotency-key": `opr_${once}` },
     params: { id }
   })
-  yield* mutate(yield* Mutations, request, { ...changed, effect }).pipe(
+  const { returned } = yield* mutate<object, number>(yield* Mutations, request, { ...changed, effect }).pipe(
     Effect.mapError((refused) => new Refused({ message: messageOf(refused) }))
   )
+  return returned
 })
 
 /**

@@ -1,15 +1,15 @@
 /** Campaigns with the progress of their recipients, as the API and the console show them. */
-import { Struct } from "effect"
+import { Effect, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { Campaign, Progress } from "../api/campaigns/Campaign.ts"
+import { type Campaign, failuresMax, type Progress } from "../api/campaigns/Campaign.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { selectList } from "../platform/database/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
+import { pageOf, type Range } from "../platform/operators/Search.ts"
 
 export interface Listed extends Campaign {
   /** The number of recipients in the audience; null without an audience. */
   readonly eligible: number | null
-  readonly scheduledFor: string | null
 }
 
 /** SQL for the primary or fallback route; null if the route has neither a template nor a channel. */
@@ -18,18 +18,29 @@ const route = (kind: "primary" | "fallback") => `CASE
     'templateId', ${kind}_template_id, 'templateVersion', ${kind}_template_version, 'channelId', ${kind}_channel_id
   ) END`
 
+const noProgress: Progress = { recipients: 0, pending: 0, sent: 0, failed: 0, unknown: 0, skipped: 0, failures: [] }
+
 /**
  * The numbers of recipients by state; zeros until the campaign runs. The trigger `count_recipients()` updates the counts of the
  * audience.
  */
 const progress = `CASE WHEN hasRun AND sent_count IS NOT NULL THEN json_build_object('recipients', eligible_count,
     'pending', eligible_count - sent_count - failed_count - unknown_count - skipped_count,
-    'sent', sent_count, 'failed', failed_count, 'unknown', unknown_count, 'skipped', skipped_count)
-  ELSE '${JSON.stringify({ recipients: 0, pending: 0, sent: 0, failed: 0, unknown: 0, skipped: 0 } satisfies Progress)}'::json END`
+    'sent', sent_count, 'failed', failed_count, 'unknown', unknown_count, 'skipped', skipped_count, 'failures', (
+      SELECT coalesce(json_agg(json_build_object('errorCode', code, 'count', number) ORDER BY number DESC, code), '[]') FROM (
+        SELECT key AS code, value::int AS number FROM jsonb_each_text(failures) ORDER BY value::int DESC, key LIMIT ${failuresMax}
+      ) most
+    ))
+  ELSE '${JSON.stringify(noProgress)}'::json END`
+
+/** SQL for the zone of the schedule. An earlier version has stored none. */
+const timeZone = `coalesce(campaigns.time_zone, CASE WHEN campaigns.scheduled_for IS NOT NULL THEN (
+  SELECT time_zone FROM projects WHERE projects.project_id = campaigns.project_id
+) END)`
 
 const audience = `
   LEFT JOIN LATERAL (
-    SELECT eligible_count, sent_count, failed_count, unknown_count, skipped_count FROM audiences
+    SELECT eligible_count, sent_count, failed_count, unknown_count, skipped_count, failures FROM audiences
     WHERE audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id OFFSET 0
   ) audience ON true
   CROSS JOIN LATERAL (
@@ -37,11 +48,14 @@ const audience = `
       OR campaigns.paused_from = 'running' AS hasRun
   ) course`
 
-/** The columns of a campaign in the order of the contract, then the columns that only operators see. */
+/** The columns of a campaign in the order of the contract, then the column that only operators see. */
 const columns = `${selectList({ id: "id", name: "name", status: "status" }, "campaigns")},
   ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", ${selectList(
+    { scheduledForLocal: "scheduled_for_local" },
+    "campaigns"
+  )}, ${timeZone} AS "timeZone", ${selectList(
     {
-      scheduledForLocal: "scheduled_for_local",
+      scheduledAt: ["scheduled_for", "timestamptz"],
       sendsPerMinute: ["sends_per_minute", "integer"],
       startedAt: ["started_at", "timestamptz"]
     },
@@ -55,8 +69,7 @@ const columns = `${selectList({ id: "id", name: "name", status: "status" }, "cam
     {
       version: ["version", "integer"],
       createdAt: ["created_at", "timestamptz"],
-      updatedAt: ["updated_at", "timestamptz"],
-      scheduledFor: ["scheduled_for", "timestamptz"]
+      updatedAt: ["updated_at", "timestamptz"]
     },
     "campaigns"
   )}, eligible_count AS eligible`
@@ -76,4 +89,47 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-export const campaignOf = (listed: Listed): Campaign => Struct.omit(listed, ["eligible", "scheduledFor"])
+/** A failed recipient of a campaign. */
+export interface Failed {
+  readonly position: number
+  readonly clientId: string
+  readonly client: string | null
+  readonly errorCode: string
+  readonly messageId: string | null
+  readonly retries: number
+}
+
+/**
+ * Lists the failed recipients of an audience by error code, then in the order of the audience. Reads the index
+ * `campaign_recipients_failed`. `after` is the `position` of the last recipient of the page before.
+ */
+export const listFailed = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  campaignId: string,
+  errorCode: string | null,
+  { after, limit }: Range
+) => {
+  const code = sql.literal("coalesce(error_code, 'unknown')")
+  const last = Number(after)
+  const later =
+    after === null || !Number.isInteger(last)
+      ? sql.literal("")
+      : sql`AND (${code}, position) > ((
+          SELECT ${code} FROM campaign_recipients
+          WHERE project_id = ${projectId} AND audience_id = audience.id AND position = ${last}::int
+        ), ${last}::int)`
+  return sql<Failed>`
+    SELECT position, client_id AS "clientId", error_code AS "errorCode", message_id AS "messageId", retries, (
+        SELECT display_name FROM clients WHERE project_id = ${projectId} AND id = client_id
+      ) AS client
+    FROM (SELECT audience_id AS id FROM campaigns WHERE project_id = ${projectId} AND id = ${campaignId}) audience, LATERAL (
+      SELECT position, client_id, ${code} AS error_code, message_id, retries FROM campaign_recipients
+      WHERE project_id = ${projectId} AND audience_id = audience.id AND status = 'failed'
+        ${errorCode === null ? sql.literal("") : sql`AND ${code} = ${errorCode}`} ${later}
+      ORDER BY ${code}, position LIMIT ${limit + 1}::int
+    ) failed
+    ORDER BY error_code, position`.pipe(Effect.map((rows) => pageOf(rows, limit, ({ position }) => String(position))))
+}
+
+export const campaignOf = (listed: Listed): Campaign => Struct.omit(listed, ["eligible"])

@@ -16,7 +16,7 @@ import { pageResponse } from "./Layout.ts"
 import { signInPath } from "../platform/requests/auth/SignInLinks.ts"
 import { type Content, inReadTransaction, type PageError, type PageRequest } from "./Page.ts"
 import { auditLog } from "./pages/AuditLog.ts"
-import { campaign, campaigns } from "./pages/Campaigns.ts"
+import { campaign, campaigns, failedRecipients } from "./pages/Campaigns.ts"
 import { deliveries } from "./pages/Deliveries.ts"
 import { delivery } from "./pages/Delivery.ts"
 import { keys } from "./pages/Keys.ts"
@@ -51,6 +51,7 @@ const pages = {
   "/console/message": message,
   "/console/campaigns": campaigns,
   "/console/campaign": campaign,
+  "/console/failed-recipients": failedRecipients,
   "/console/keys": keys,
   "/console/audit": auditLog,
   "/console/search": search,

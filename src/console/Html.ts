@@ -93,7 +93,18 @@ export const badge = (state: string): Html => html`<span class="badge ${toneOf(s
 
 const tones = {
   good: ["delivered", "sent", "accepted", "completed", "enabled", "healthy", "active"],
-  busy: ["running", "pending", "delivering", "retrying", "cancelling", "paused", "scheduled", "resting", "unproven"],
+  busy: [
+    "running",
+    "pending",
+    "delivering",
+    "retrying",
+    "cancelling",
+    "paused",
+    "scheduled",
+    "resting",
+    "unproven",
+    "completed with failures"
+  ],
   bad: [
     "dead",
     "failed",

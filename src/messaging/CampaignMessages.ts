@@ -42,6 +42,9 @@ export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
 
 export const isInDoubt = (sql: Sql) => sql.literal(`message.${inDoubt}`)
 
+/** The error code of the last attempt of `message`. */
+export const lastError = (sql: Sql) => sql.literal("message.attempt_log -> -1 ->> 'errorCode'")
+
 /** The time of the next attempt of `message`; null if none follows. */
 export const nextAttemptAt = (sql: Sql) => sql`
   CASE WHEN ${isWaiting(sql, "message.status")} THEN (message.attempt_log -> -1 ->> 'nextAttemptAt')::timestamptz END`

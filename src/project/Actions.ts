@@ -9,7 +9,13 @@ import { replayFilters } from "../api/integrations/Replays.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
 import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
-import { commandCampaign, type Operation, operationLabels, showCampaign } from "../campaigns/CampaignControl.ts"
+import {
+  commandCampaign,
+  type Operation,
+  operationLabels,
+  retriedMax,
+  showCampaign
+} from "../campaigns/CampaignControl.ts"
 import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
 import { cancelReplay, startReplay } from "../integrations/deliveries/Replays.ts"
 import { itemOf } from "../integrations/endpoints/WebhookList.ts"
@@ -135,7 +141,7 @@ const replayFields = {
 }
 
 /** For each command of a campaign: its label, the result, and what happens to the recipients that have no final state yet. */
-const campaignCommand = (operation: Operation, result: string, effect: string) =>
+const campaignCommand = (operation: Exclude<Operation, "retry_failed">, result: string, effect: string) =>
   action({
     target: "campaign",
     fields: { campaign: Schema.String },
@@ -242,6 +248,37 @@ export const actions = {
     "cancelled",
     "do not get the message; a cancelled campaign cannot be resumed"
   ),
+  "campaign.retry_failed": action({
+    target: "campaign",
+    fields: { campaign: Schema.String },
+    descriptions: { campaign: "The campaign's id" },
+    question: Effect.fnUntraced(function* ({ campaign, projectId }) {
+      const { name, progress, sendsPerMinute, status } = yield* showCampaign(projectId, campaign)
+      const { failed, failures, unknown } = progress
+      const reasons = failures.map(({ count, errorCode }) => `${count} × ${errorCode}`).join(", ")
+      const label = operationLabels.retry_failed
+      return {
+        title: `${label} of the campaign ${name}?`,
+        message: [
+          `${plural(failed, "recipient", "recipients")} of ${name} failed${reasons === "" ? "" : ` (${reasons})`}.`,
+          `Each gets another message, at ${sendsPerMinute} a minute${status === "completed" ? ", and the campaign runs again until they are settled" : ""}.`,
+          `Those that were sent to, were skipped or have an unknown outcome (${unknown}) get none.`,
+          ...(failed > retriedMax ? [`One command retries ${retriedMax}: repeat it for the others.`] : [])
+        ].join(" "),
+        label
+      }
+    }),
+    run: Effect.fnUntraced(function* ({ campaign, once, projectId }) {
+      const retried = yield* commandCampaign(projectId, campaign, "retry_failed", once)
+      const { name, status } = yield* showCampaign(projectId, campaign)
+      const message = `${retried === null ? "The failed recipients" : plural(retried, "recipient", "recipients")} of the campaign ${name} get another message. It is ${status}.`
+      return {
+        title: retried === 0 ? "There is no recipient to retry" : "The failed recipients are retried",
+        message,
+        document: { campaignId: campaign, status, retried }
+      }
+    })
+  }),
   "replay.start": action({
     target: "installation",
     fields: replayFields,

@@ -120,6 +120,8 @@ export const pagesOf = (
     `/console/campaigns?${project}`,
     `/console/campaigns?${project}&status=running`,
     `/console/campaign?${project}&id=${campaign}`,
+    `/console/failed-recipients?${project}&campaign=${campaign}`,
+    `/console/failed-recipients?${project}&campaign=${campaign}&reason=http_403&cursor=1`,
     `/console/keys?${project}`,
     `/console/audit?${project}`,
     `/console/history?${project}&kind=delivery&id=${dead.id}`,

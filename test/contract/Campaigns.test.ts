@@ -2,9 +2,10 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { operations } from "../../src/api/campaigns/States.ts"
+import { campaignOf } from "../support/CampaignAnswers.ts"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { callsOf, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
+import { callsOf, everybody, open, otherRoute, path, route } from "./Campaigns.support.ts"
 import { commands } from "./Fields.ts"
 
 const schedule = (scheduledForLocal: string | null, sendsPerMinute = 60) => ({
@@ -209,7 +210,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
   })
 
   it.effect("uses the project's current time zone, whatever the cached credential has", function* () {
-    const { apply, audience, command, done, freeze, read } = yield* inZone("Europe/Berlin")
+    const { apply, audience, command, done, freeze, read, server, token } = yield* inZone("Europe/Berlin")
+    const get = (id: string) => Effect.map(server.send({ path: `${path}/${id}`, token }), campaignOf)
     yield* done("spring", { operation: "set_primary_route", ...route })
     yield* freeze("spring", everybody)
     // A credential is cached for up to a second, so each command finds the previous zone in it.
@@ -226,6 +228,18 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
     // The scheduled campaign is unchanged.
     yield* apply({ project: { timeZone: "Pacific/Auckland" } })
     assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "2030-07-15T10:00:00.000Z")
+    assert.deepInclude(yield* get("spring"), {
+      scheduledForLocal: "2030-07-15T10:00",
+      timeZone: "UTC",
+      scheduledAt: "2030-07-15T10:00:00.000Z"
+    })
+    // One that is scheduled for now has the zone, too.
+    const { resourceId: copy } = yield* done("spring", { operation: "duplicate" })
+    assert.deepInclude(yield* get(copy), { timeZone: null, scheduledAt: null })
+    yield* freeze(copy, everybody)
+    yield* done(copy, schedule(null))
+    assert.deepInclude(yield* get(copy), { timeZone: "Pacific/Auckland", scheduledForLocal: null })
+    assert.isString((yield* get(copy)).scheduledAt)
     // The current zone decides: the time is skipped in Berlin, not in UTC.
     yield* apply({ project: { timeZone: "Europe/Berlin" } })
     problemOf(yield* command("spring", schedule("2030-03-31T02:30")), 400, "schedule_invalid")

@@ -12,6 +12,7 @@ const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/provider
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
 const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
+const retryFailed = mutating("campaigns/Campaigns/RetryFailed.ts", "campaigns/RetryFailed")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
@@ -90,6 +91,19 @@ export const domains = [
     "> ${maxCandidates}::int",
     "> 2 * ${maxCandidates}::int"
   ),
+  retryFailed("AND status = ${sql.literal(`'${from}'`)}", "AND status IN ('failed', 'unknown')"),
+  retryFailed(
+    "message_id = NULL, error_code = NULL, retries = recipient.retries + 1",
+    "message_id = NULL, error_code = NULL"
+  ),
+  retryFailed("changed: sql`number > 0`", "changed: sql`true`"),
+  mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")("',' || nullif(retries, 0), ", ""),
+  mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")(
+    "coalesce(error_code, 'unreachable')",
+    "'unreachable'"
+  ),
+  mutating("campaigns/CampaignList.ts", "campaigns/RetryFailed")("ORDER BY number DESC, code", "ORDER BY number, code"),
+  mutating("campaigns/Campaigns/Changes.ts", "contract/Campaigns")('  timeZone: "time_zone",\n', ""),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   mutating("crm/Clients/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
   mutating("crm/Deals/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${form.holds} THEN", "WHEN false THEN"),

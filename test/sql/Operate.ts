@@ -35,6 +35,7 @@ const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<Actio
   "message.settle": { message: "msg_reply_1", as: "sent" },
   "campaign.pause": { campaign: "cmp_running", confirmed: "yes" },
   "campaign.resume": { campaign: "cmp_running" },
+  "campaign.retry_failed": { campaign: "cmp_running", confirmed: "yes" },
   "campaign.cancel": { campaign: "cmp_running" }
 })
 

@@ -71,6 +71,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/platform/database/Migrations/Adoption.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/platform/database/Migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
+    "src/integrations/endpoints/WebhookHeaders.ts sealedHeaders: filters webhooks below a limit",
     "src/platform/requests/auth/SignInLinks.ts issue: reads all of console_links",
     "src/platform/requests/auth/OperatorSessions.ts : reads all of console_ended_sessions"
   ],

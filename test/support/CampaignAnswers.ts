@@ -17,6 +17,15 @@ const CampaignShape = Schema.toEncoded(Campaign).check(
     { expected: "recipients as the sum of the other members" }
   ),
   Schema.makeFilter(
+    ({ progress: { failed, failures } }) => failures.reduce((sum, { count }) => sum + count, 0) <= failed,
+    { expected: "no more failures than failed recipients" }
+  ),
+  Schema.makeFilter(
+    ({ scheduledAt, scheduledForLocal, timeZone }) =>
+      (scheduledAt === null) === (timeZone === null) && (scheduledForLocal === null || scheduledAt !== null),
+    { expected: "a time zone and an instant exactly when it is scheduled" }
+  ),
+  Schema.makeFilter(
     ({ endedAt, status }) => (status === "completed" || status === "cancelled") === (endedAt !== null),
     { expected: "an end exactly when it is completed or cancelled" }
   ),

@@ -24,13 +24,25 @@ const Route = Schema.NullOr(
 
 const count = (what: string) => Schema.Int.annotate({ description: `The number of recipients ${what}.` })
 
+export const failuresMax = 5
+
 export const Progress = Schema.Struct({
   recipients: count("in all, the sum of the other members"),
   pending: count("that are not settled, including those to whom a message is being sent"),
   sent: count("whose provider has accepted the message"),
   failed: count("that no route reaches, or whose message the providers refused"),
   unknown: count("whose provider may have accepted the message"),
-  skipped: count("that withdrew consent, were suppressed, archived or merged after the freeze")
+  skipped: count("that withdrew consent, were suppressed, archived or merged after the freeze"),
+  failures: Schema.Array(
+    Schema.Struct({
+      errorCode: Schema.String.annotate({
+        description: "Why the message was refused, such as `http_403`, or `unreachable` if no route reaches the client."
+      }),
+      count: count("that failed with this error code")
+    })
+  ).annotate({
+    description: `The ${failuresMax} most frequent error codes of failed recipients, the most frequent first.`
+  })
 })
 export type Progress = typeof Progress.Type
 
@@ -38,7 +50,8 @@ export const Campaign = Schema.Struct({
   id: CampaignId,
   name: text(1, 160).annotate({ description: "The name of the campaign: 1 to 160 characters." }),
   status: CampaignStatus.annotate({
-    description: "The state. It decides which commands are allowed. `completed` and `cancelled` are final."
+    description:
+      "The state. It decides which commands are allowed. `completed` and `cancelled` are final, unless an operator retries the failed recipients of a completed campaign."
   }),
   primaryRoute: Route.annotate({ description: "The route that is tried first; null until a part of it is bound." }),
   fallbackRoute: Route.annotate({
@@ -47,7 +60,14 @@ export const Campaign = Schema.Struct({
   }),
   scheduledForLocal: Schema.NullOr(Schema.String).annotate({
     description:
-      "The scheduled time, `YYYY-MM-DDThh:mm` in the project's time zone; null if the campaign is not scheduled or was scheduled for now."
+      "The scheduled time, `YYYY-MM-DDThh:mm` in `timeZone`; null if the campaign is not scheduled or was scheduled for now."
+  }),
+  timeZone: Schema.NullOr(Schema.String).annotate({
+    description:
+      "The time zone in which the schedule was read, of the IANA database; null until the campaign is scheduled."
+  }),
+  scheduledAt: Schema.NullOr(Timestamp).annotate({
+    description: "The instant that the schedule means; null until the campaign is scheduled."
   }),
   sendsPerMinute: Schema.NullOr(Schema.Int).annotate({
     description: "The maximum number of messages sent per minute, 1 to 60000; null until the campaign is scheduled."
@@ -73,10 +93,20 @@ const example = {
   primaryRoute: { templateId: "tpl_tasting", templateVersion: 1, channelId: "chan_sandbox" },
   fallbackRoute: null,
   scheduledForLocal: "2026-11-20T11:00",
+  timeZone: "Europe/Berlin",
+  scheduledAt: "2026-11-20T10:00:00.000Z",
   sendsPerMinute: 60,
   startedAt: "2026-11-20T10:00:00.120Z",
   endedAt: null,
-  progress: { recipients: 640, pending: 519, sent: 118, failed: 1, unknown: 0, skipped: 2 },
+  progress: {
+    recipients: 640,
+    pending: 519,
+    sent: 118,
+    failed: 1,
+    unknown: 0,
+    skipped: 2,
+    failures: [{ errorCode: "http_403", count: 1 }]
+  },
   version: 6,
   createdAt: "2026-11-18T09:12:00.000Z",
   updatedAt: "2026-11-20T10:00:00.120Z"

@@ -37,6 +37,17 @@ export const campaigns = machine({
   }
 })
 
+/** The commands of callers, and the one of operators alone. */
+export const commanded = machine({
+  ...campaigns,
+  others: ["where it was", "gone"],
+  moves: {
+    ...campaigns.moves,
+    /** The failed recipients get another message. */
+    retry_failed: { running: "running", paused: "paused", completed: "running" }
+  }
+})
+
 export const operations = Struct.keys(campaigns.moves)
 export type Operation = (typeof operations)[number]
 

@@ -25,6 +25,7 @@ const settable = {
   fallbackChannelId: "fallback_channel_id",
   scheduledFor: ["scheduled_for", "timestamptz"],
   scheduledForLocal: "scheduled_for_local",
+  timeZone: "time_zone",
   sendsPerMinute: ["sends_per_minute", "integer"]
 } as const
 
@@ -42,8 +43,8 @@ interface References {
 interface Start {
   /** Why the campaign can't start at the local time; null if it can. */
   readonly fault: string | null
-  /** The zone by which the local time was converted; null for an immediate start. */
-  readonly timeZone: string | null
+  /** The zone by which the local time was converted. */
+  readonly timeZone: string
 }
 
 /**
@@ -88,9 +89,10 @@ export const scheduling = (
     values: {
       scheduledFor: Option.getOrNull(Option.map(Result.getSuccess(at), timestamp)),
       scheduledForLocal: local,
+      timeZone,
       sendsPerMinute
     },
-    start: { fault: Option.getOrNull(Result.getFailure(at)), timeZone: local === null ? null : timeZone }
+    start: { fault: Option.getOrNull(Result.getFailure(at)), timeZone }
   }
 }
 

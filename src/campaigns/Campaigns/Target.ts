@@ -1,6 +1,6 @@
 /** What all commands on a campaign share: the lock of the campaign, the order of the guards, and the problems. */
 import type { SqlClient, Statement } from "effect/sql"
-import { campaigns, type Operation } from "../../api/campaigns/States.ts"
+import { commanded } from "../../api/campaigns/States.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import {
   CampaignNotFound,
@@ -17,6 +17,7 @@ import { type Mutation, plain, type Problems } from "../../platform/mutations/Id
 import { matches, preconditionFailed } from "../../platform/mutations/Preconditions.ts"
 
 type Sql = SqlClient.SqlClient
+type Operation = keyof typeof commanded.moves
 
 export type Conflict =
   | CampaignNotFound
@@ -41,7 +42,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
           ? "The channel in channelId is revoked."
           : fault === "candidates"
             ? `There are more than ${maxCandidates} candidates. Choose a segment with fewer clients.`
-            : CampaignStateConflict.detail(fault, operation, startsOf(campaigns, operation))
+            : CampaignStateConflict.detail(fault, operation, startsOf(commanded, operation))
     }),
   version_conflict: ({ version }) =>
     new VersionConflict({ detail: VersionConflict.detail("campaign", version), currentVersion: version }),
@@ -57,9 +58,9 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
 
 /** Returns SQL for the state of the campaign after an operation; NULL if the operation is not allowed. */
 export const stateAfter = (operation: Operation): string =>
-  `CASE target.status ${startsOf(campaigns, operation)
+  `CASE target.status ${startsOf(commanded, operation)
     .map((status) => {
-      const to = campaigns.moves[operation][status]
+      const to = commanded.moves[operation][status]
       return `WHEN '${status}' THEN ${to === "where it was" ? "target.paused_from" : `'${to}'`}`
     })
     .join(" ")} END`

@@ -15,7 +15,7 @@ const maxSkipped = 100
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
-      attempts, in_doubt, available_at
+      attempts, in_doubt, available_at, retries
     FROM ${openRecipients(sql, "paced", isDue)}
     ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
   ) recipient`

@@ -3,13 +3,13 @@
  * of their messages.
  *
  *   pending ──▶ sending ──▶ sent, failed, unknown
- *      │ ▲         │
- *      │ └─────────┘          another attempt follows, later or on the fallback route
+ *      │ ▲         │             │
+ *      │ └─────────┴─────────────┘  another attempt follows, later or on the fallback route; or an operator retries those that failed
  *      └──▶ skipped, failed, unknown
  */
 import type { SqlClient } from "effect/sql"
 import { machine, stepOf } from "../../api/schema/States.ts"
-import { isInDoubt, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
+import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
@@ -34,7 +34,9 @@ export const recipients = machine({
     refused: { sending: "failed" },
     /** The same message is sent again after the backoff: it was not processed, or its provider is idempotent. */
     postponed: { sending: "pending" },
-    unclear: { sending: "unknown" }
+    unclear: { sending: "unknown" },
+    /** An operator has the recipient get another message (`Campaigns/RetryFailed.ts`). */
+    retried: { failed: "pending" }
   }
 })
 type Move = keyof typeof recipients.moves
@@ -91,14 +93,15 @@ export const collect = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF audiences SKIP LOCKED
   ),
   ended AS MATERIALIZED (
-    SELECT recipient.project_id, recipient.audience_id, recipient.position, outcome.in_doubt, next_at, message.attempts,
+    SELECT recipient.project_id, recipient.audience_id, recipient.position, outcome.in_doubt, next_at, message.attempts, error,
       ${sql.literal(`CASE ${ends.map(([move, condition]) => `WHEN ${condition} THEN '${move}'`).join(" ")} END`)} AS move
     FROM audience JOIN campaign_recipients AS recipient USING (project_id, audience_id)
       JOIN messages AS message ON message.project_id = recipient.project_id AND message.id = recipient.message_id
       LEFT JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
       CROSS JOIN LATERAL (
         SELECT recipient.route = 'primary' AND campaigns.fallback_channel_id IS NOT NULL AS diverts,
-          ${isInDoubt(sql)} AS in_doubt, ${nextAttemptAt(sql)} AS next_at
+          ${isInDoubt(sql)} AS in_doubt, ${nextAttemptAt(sql)} AS next_at,
+          ${lastError(sql)} AS error
       ) AS outcome
     WHERE recipient.status = 'sending' AND message.available_at IS NULL AND message.attempts >= recipient.attempts
     LIMIT ${batch}::int
@@ -110,6 +113,7 @@ export const collect = (sql: Sql) => sql`
       ends.map(([move]) => move)
     )},
     available_at = next_at,
+    error_code = CASE WHEN move IN ('diverted', 'refused') THEN error END,
     route = CASE move WHEN 'diverted' THEN 'fallback' ELSE recipient.route END,
     attempts = CASE move WHEN 'diverted' THEN 0 ELSE ended.attempts END,
     message_id = CASE move WHEN 'diverted' THEN NULL ELSE recipient.message_id END

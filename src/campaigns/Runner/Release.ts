@@ -2,7 +2,8 @@
  * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
  * next attempt. One statement locks a campaign, and releases its sends that are due now or in a moment, evenly spaced. It also
  * advances the time of the next send. Meanwhile other processes skip the locked campaign, so all processes together keep its
- * pace. The id of a message derives from recipient and route, so a recipient has at most one message on each route.
+ * pace. The id of a message derives from recipient and route, so a recipient has at most one message on each route, and one more
+ * after each retry by an operator.
  *
  * Each row is locked with SKIP LOCKED before it is changed, so the statement waits for no other.
  */
@@ -18,9 +19,12 @@ import { recipients, stateAfter } from "./Recipients.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The id of a message: the same for each attempt on a route. The provider gets it as the idempotency key. */
+/**
+ * The id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets it
+ * as the idempotency key.
+ */
 const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
-  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ']'
+  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(retries, 0), ']'
 ), 'UTF8')), 'hex'), 32)`
 
 /** A released message, or how far a campaign on an open circuit has been looked at. */
@@ -46,7 +50,8 @@ const statementOf = (sql: Sql, terms: Terms) => sql<Row>`
   ${moving(sql)},
   ended AS (
     UPDATE campaign_recipients AS recipient SET
-      status = ${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, available_at = NULL
+      status = ${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, available_at = NULL,
+      error_code = CASE move WHEN 'unreachable' THEN coalesce(error_code, 'unreachable') END
     FROM moving
     WHERE move <> 'released' AND recipient.project_id = moving.project_id
       AND recipient.audience_id = moving.audience_id AND recipient.position = moving.position
@@ -112,7 +117,7 @@ const chosen = (sql: Sql, limits: Limits) => sql`
   )`
 
 /** The columns of a candidate that are needed after the choice of recipients. */
-const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, in_doubt, last_route, last_message,
+const candidate = `project_id, id, audience_id, position, client_id, available_at, attempts, retries, in_doubt, last_route, last_message,
   move, kind, channel_id, provider_type, provider_version, config, address, parts, display_name, first_name, last_name, traceparent, gap`
 
 /**

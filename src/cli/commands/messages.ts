@@ -72,7 +72,7 @@ const listOfCampaigns = Command.make(
   Command.withExamples([{ command: `${cli} campaigns list --project demo --status running` }])
 )
 
-const [pause, resume, cancel] = [
+const [pause, resume, cancel, retryFailed] = [
   actionCommand("pause", "campaign.pause", {
     description: "Pause a campaign: its remaining recipients wait until it is resumed",
     example: "campaigns pause --project demo --campaign cmp_spring"
@@ -84,10 +84,15 @@ const [pause, resume, cancel] = [
   actionCommand("cancel", "campaign.cancel", {
     description: "Cancel a campaign: its remaining recipients do not get the message",
     example: "campaigns cancel --project demo --campaign cmp_spring"
+  }),
+  actionCommand("retry-failed", "campaign.retry_failed", {
+    description:
+      "Send the message of a campaign again to the recipients that failed, never to those of unknown outcome",
+    example: "campaigns retry-failed --project demo --campaign cmp_spring"
   })
 ] as const
 
 export const campaigns = Command.make("campaigns").pipe(
-  Command.withDescription("List, pause, resume and cancel the campaigns of a project"),
-  Command.withSubcommands([listOfCampaigns, pause, resume, cancel])
+  Command.withDescription("List, pause, resume, cancel and retry the campaigns of a project"),
+  Command.withSubcommands([listOfCampaigns, pause, resume, cancel, retryFailed])
 )

@@ -1,13 +1,15 @@
 /** The campaigns of a project, filtered by state, and the page of a campaign. */
 import { Effect } from "effect"
 import { campaignStatuses } from "../../api/campaigns/States.ts"
-import { listCampaigns, operationLabels, operationsIn } from "../../campaigns/CampaignControl.ts"
-import { details, type Listed } from "../../campaigns/CampaignList.ts"
-import { action, badge, facts, html, idLink, idOf, link, progress, select } from "../Html.ts"
-import { choiceOf, listOf, orNotFound, projectPage, recordOf } from "../Page.ts"
+import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
+import { details, type Listed, listFailed } from "../../campaigns/CampaignList.ts"
+import { plural } from "../../platform/operators/Search.ts"
+import { action, badge, facts, html, idLink, idOf, input, link, progress, select, table } from "../Html.ts"
+import { choiceOf, listOf, orNotFound, projectPage, recordOf, textOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"
 
 const path = "/console/campaigns"
+const failedPath = "/console/failed-recipients"
 
 export const campaigns = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, time }) {
@@ -22,15 +24,19 @@ export const campaigns = projectPage(
       columns: {
         Campaign: ({ id }) => idLink("/console/campaign", { ...of, id }, id),
         Name: ({ name }) => name,
-        State: ({ status }) => link(path, { ...of, status }, badge(status)),
+        State: (row) => link(path, { ...of, status: row.status }, badge(stateOf(row))),
         Progress: progressOf,
         "Per minute": ({ sendsPerMinute }) => sendsPerMinute,
-        "Scheduled for": ({ scheduledFor }) => time(scheduledFor),
+        "Scheduled for": ({ scheduledAt }) => time(scheduledAt),
         Created: ({ createdAt }) => time(createdAt)
       }
     })
   })
 )
+
+/** A campaign that is completed although recipients failed is no success. */
+const stateOf = ({ progress: { failed }, status }: Listed) =>
+  status === "completed" && failed > 0 ? "completed with failures" : status
 
 /** Shows how many recipients have a final state. Before the campaign runs, shows the size of its frozen audience, if any. */
 const progressOf = ({ eligible, progress: { pending, recipients } }: Listed) => {
@@ -53,10 +59,11 @@ export const campaign = projectPage(
       title: `Campaign ${row.name}`,
       body: [
         facts({
-          State: link(path, { project: project.id, status: row.status }, badge(row.status)),
+          State: link(path, { project: project.id, status: row.status }, badge(stateOf(row))),
           Campaign: idOf(row.id),
           "Sends per minute": row.sendsPerMinute,
-          "Scheduled for": time(row.scheduledFor) ?? undefined,
+          "Scheduled for": time(row.scheduledAt) ?? undefined,
+          "Scheduled as": row.scheduledForLocal === null ? undefined : `${row.scheduledForLocal} ${row.timeZone}`,
           Started: time(row.startedAt) ?? undefined,
           Ended: time(row.endedAt) ?? undefined,
           History: html`<a href="${historyPage("campaign", { projectId: project.id, id: row.id })}"
@@ -66,7 +73,7 @@ export const campaign = projectPage(
           "Fallback route": routeOf(row.fallbackRoute)
         }),
         html`<div class="actions">
-          ${operationsIn(row.status).map((operation) =>
+          ${operationsOn(row).map((operation) =>
             action(`campaign.${operation}`, request.session.csrf, of, operationLabels[operation])
           )}
         </div>`,
@@ -81,8 +88,47 @@ export const campaign = projectPage(
               Failed: failed,
               "Of unknown outcome": unknown,
               Skipped: skipped
-            })
+            }),
+        ...(failed === 0
+          ? []
+          : [
+              html`<h2>Failures</h2>`,
+              table(
+                `The most frequent reasons for which ${plural(failed, "recipient", "recipients")} failed`,
+                {
+                  Reason: ({ errorCode: reason }) => link(failedPath, { ...of, reason }, reason),
+                  Recipients: ({ count }) => count
+                },
+                row.progress.failures,
+                "The reasons were not recorded."
+              ),
+              html`<p>${link(failedPath, of, "All failed recipients")}</p>`
+            ])
       ]
     }
+  })
+)
+
+/** The failed recipients of a campaign, by reason. */
+export const failedRecipients = projectPage(
+  Effect.fnUntraced(function* (parts) {
+    const { project, range, request, sql } = parts
+    const row = yield* recordOf(parts, details, "campaign", "campaign")
+    const reason = textOf(request, "reason")
+    const of = { project: project.id, campaign: row.id }
+    return listOf(request, {
+      title: `Failed recipients of ${row.name}`,
+      filter: [html`<input type="hidden" name="campaign" value="${row.id}" />`, input("Reason", "reason", reason)],
+      caption: "Failed recipients, by reason",
+      empty: "No failed recipients.",
+      found: yield* listFailed(sql, project.id, row.id, reason, range),
+      columns: {
+        Client: ({ client, clientId }) => client ?? idOf(clientId),
+        Reason: ({ errorCode: reason }) => link(failedPath, { ...of, reason }, reason),
+        Message: ({ messageId: id }) =>
+          id === null ? null : idLink("/console/message", { project: project.id, id }, id),
+        Retries: ({ retries }) => retries
+      }
+    })
   })
 )

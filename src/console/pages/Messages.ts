@@ -39,6 +39,11 @@ const meanings = {
   failed: "It was not sent. Its caller may send it again."
 }
 
+/** Nobody sends the message of a campaign again but the campaign. */
+const failedOfCampaign = (project: string, campaign: string) =>
+  html`It was not sent. The page of its ${link("/console/campaign", { project, id: campaign }, "campaign")} has the
+  reasons, and retries the recipients that failed.`
+
 export const message = projectPage(
   Effect.fnUntraced(function* (parts) {
     const { project, request, time } = parts
@@ -64,7 +69,13 @@ export const message = projectPage(
           >`,
           Trace: traceLink(yield* traceUrlOf(row.traceparent))
         }),
-        html`<p>${meanings[row.deliveryStatus]}</p>`,
+        html`<p>
+          ${
+            row.deliveryStatus === "failed" && row.campaignId !== null
+              ? failedOfCampaign(project.id, row.campaignId)
+              : meanings[row.deliveryStatus]
+          }
+        </p>`,
         ...(row.deliveryStatus === "unknown"
           ? [html`<div class="actions">${settle("sent")} ${settle("failed")}</div>`]
           : []),

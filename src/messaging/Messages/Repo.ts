@@ -41,10 +41,10 @@ export const settle = (
           ELSE ${sql.literal(endedLog)} END
       FROM target
       WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...before(move)]}::text[])
-      RETURNING messages.project_id
+      RETURNING messages.project_id, messages.attempt_log -> -1 ->> 'errorCode' AS error
     ),
     reached AS (
-      UPDATE campaign_recipients SET status = ${to}, available_at = NULL FROM settled, recipient
+      UPDATE campaign_recipients SET status = ${to}, available_at = NULL, error_code = settled.error FROM settled, recipient
       WHERE campaign_recipients.project_id = recipient.project_id
         AND campaign_recipients.audience_id = recipient.audience_id
         AND campaign_recipients.position = recipient.position
