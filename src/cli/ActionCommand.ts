@@ -54,8 +54,9 @@ export const actionCommand = <const Name extends string>(
         if (dryRun) return yield* answer(json, document ?? { message }, message)
         if (!(yield* confirm(`${title} ${message}`))) return yield* new NotDone({ message: "Nothing was changed" })
       }
-      const { document, isFailure, message, title } = yield* run
-      yield* answer(json, document, `${title}. ${message}`)
+      const { document, isFailure, message, texts: opened = {}, title } = yield* run
+      const shown = Object.entries(opened).map(([name, text]) => `\n${name}: ${text}`)
+      yield* answer(json, document, `${title}. ${message}${shown.join("")}`)
       if (isFailure === true) return yield* new NotDone({ message: title })
     }, onServices)
   ).pipe(Command.withDescription(description), Command.withExamples([{ command: `${cli} ${example}` }]))

@@ -5,7 +5,7 @@ import type { ServiceUnavailable } from "../api/Problems.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
 import type { OperatorSessions, Session } from "../platform/requests/auth/OperatorSessions.ts"
 import { type Action, type ActionName, actions, newOnce } from "../project/Actions.ts"
-import { action as submit, html } from "./Html.ts"
+import { action as submit, block, html } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
 import { recordPage } from "./Records.ts"
 
@@ -44,7 +44,15 @@ export const actionResponse = ({ form, name, notify, session }: Parts) => {
     const { question, run } = yield* on(project, once ?? (yield* newOnce), texts)
     const page = recordPage(target, { projectId: project, id: texts[target] ?? "" })
     if (question === undefined || confirmed === "yes") {
-      const { message, title } = yield* run
+      const { message, texts, title } = yield* run
+      // A redirect would have to carry the texts.
+      if (texts !== undefined) {
+        return yield* pageResponse({ session, project, title }, [
+          html`<p>${message}.</p>`,
+          ...Object.entries(texts).map(([name, text]) => block(name, text)),
+          html`<p><a href="${page}">Back</a></p>`
+        ])
+      }
       return notify(HttpServerResponse.redirect(page, { status: 303 }), page, { title, message })
     }
     const { label, message, title } = yield* question

@@ -1,13 +1,14 @@
-/** The commands with which operators list and settle messages (contract §13). */
+/** The commands with which operators list, open and settle messages (contract §13). */
 import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
-import { Operator } from "../platform/operators/Audit.ts"
-import { requireProject } from "../platform/operators/ProjectUnknown.ts"
+import { lookupOne } from "../platform/database/Lookups.ts"
+import { Operator, recordAction } from "../platform/operators/Audit.ts"
+import { requireProject, servedProject } from "../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../platform/operators/Refused.ts"
 import { complete, type Range } from "../platform/operators/Search.ts"
-import { exists, find } from "./MessageList.ts"
+import { details, exists, find } from "./MessageList.ts"
 import { settle } from "./Messages/Repo.ts"
 
 export const listMessages = Effect.fn("listMessages")(function* (
@@ -24,6 +25,30 @@ export const listMessages = Effect.fn("listMessages")(function* (
     range,
     ({ messageId }) => messageId
   )
+})
+
+export const findMessage = Effect.fn("findMessage")(function* (projectId: ProjectId, messageId: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  return (
+    (yield* lookupOne(sql, details(sql), { projectId, id: messageId })) ??
+    (yield* lacks(projectId, "message", messageId))
+  )
+})
+
+/** Reads the address and the text of a message. The same statement writes the audit entry. Both are empty once the client is erased. */
+export const openMessage = Effect.fn("openMessage")(function* (projectId: ProjectId, messageId: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  const { actor } = yield* Operator
+  const [found] = yield* sql<{ readonly address: string; readonly text: string }>`
+    WITH ${servedProject(sql, projectId)},
+    opened AS (
+      SELECT messages.project_id, address, text FROM project JOIN messages USING (project_id) WHERE messages.id = ${messageId}
+    ),
+    ${recordAction(sql, { actor, action: "message.show", target: messageId }, "opened")}
+    SELECT address, text FROM opened`
+  return found ?? (yield* lacks(projectId, "message", messageId))
 })
 
 /** Settles a message of unknown outcome. It is no error if the message already has the outcome `as`. */

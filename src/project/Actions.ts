@@ -17,12 +17,12 @@ import {
   showCampaign
 } from "../campaigns/CampaignControl.ts"
 import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
-import { cancelReplay, startReplay } from "../integrations/deliveries/Replays.ts"
+import { cancelReplay, showReplay, startReplay } from "../integrations/deliveries/Replays.ts"
 import { itemOf } from "../integrations/endpoints/WebhookList.ts"
 import type { Sender } from "../integrations/endpoints/Sender.ts"
 import { sendTestEvent } from "../integrations/TestEvents.ts"
 import { disableWebhook, enableWebhook, showWebhook } from "../integrations/WebhookControl.ts"
-import { settleMessage } from "../messaging/Messages.ts"
+import { findMessage, openMessage, settleMessage } from "../messaging/Messages.ts"
 import { newId } from "../platform/NewId.ts"
 import type { Mutations } from "../platform/mutations/Mutations.ts"
 import type { Operator } from "../platform/operators/Audit.ts"
@@ -48,6 +48,8 @@ export interface Outcome {
   readonly message: string
   /** The document that the command prints with `--json`. */
   readonly document: object
+  /** Texts by their name, which only the answer to the action shows. */
+  readonly texts?: Readonly<Record<string, string>>
   /** The action was carried out, and its result is a failure, such as the answer 500 to a test event. */
   readonly isFailure?: boolean
 }
@@ -224,18 +226,37 @@ export const actions = {
     target: "message",
     fields: { message: Schema.String, as: Schema.Literals(["sent", "failed"]) },
     descriptions: { message: "The message's id", as: "The outcome of the message: sent or failed" },
-    question: ({ as, message }) =>
-      Effect.succeed({
+    question: Effect.fnUntraced(function* ({ as, message, projectId }) {
+      const { campaignId, channel, client } = yield* findMessage(projectId, message)
+      const seen = campaignId === null ? "its callers see this state" : `the campaign ${campaignId} counts it so`
+      const again =
+        campaignId === null || as === "sent"
+          ? "is not sent again"
+          : "is sent again only if the campaign retries its failed recipients"
+      return {
         title: `Settle the message ${message} as ${as}?`,
-        message: "This is final: the message is not sent again, and its callers see this state.",
+        message: `This is final: the message to ${client ?? "a client that is no more"} over ${channel} ${again}, and ${seen}.`,
         label: `Settle as ${as}`
-      }),
+      }
+    }),
     run: ({ as, message, projectId }) =>
       Effect.as(settleMessage(projectId, message, as), {
         title: `The message is settled as ${as}`,
         message: `Callers see the message ${message} as ${as} now.`,
         document: { messageId: message, deliveryStatus: as }
       })
+  }),
+  "message.show": action({
+    target: "message",
+    fields: { message: Schema.String },
+    descriptions: { message: "The message's id" },
+    run: ({ message, projectId }) =>
+      Effect.map(openMessage(projectId, message), ({ address, text }) => ({
+        title: `Address and text of the message ${message}`,
+        message: "The audit has that they were shown",
+        texts: { Address: address, Text: text },
+        document: { messageId: message, address, text }
+      }))
   }),
   "campaign.pause": campaignCommand(
     "pause",
@@ -290,8 +311,9 @@ export const actions = {
       status: `Only events whose deliveries are in this state: ${replayFilters.join(", ")}`
     },
     defaults: { type: "", status: "dead" },
-    question: Effect.fnUntraced(function* ({ installation, projectId, since, status, until }) {
-      const { endpointUrl, state } = yield* showWebhook(projectId, installation)
+    question: Effect.fnUntraced(function* ({ installation, projectId, since, status, type, until }) {
+      const { endpointUrl, eventTypes, state } = yield* showWebhook(projectId, installation)
+      const types = eventTypes.filter((known) => type.length === 0 || type.includes(known))
       const which = {
         dead: "whose deliveries are dead, and those that occurred while the webhook was disabled,",
         delivered: "that were delivered",
@@ -300,7 +322,7 @@ export const actions = {
       const held = state === "parked" || state === "resting" ? ` Its endpoint is ${state}, so they wait.` : ""
       return {
         title: `Replay ${status} events to ${installation}?`,
-        message: `The events since ${since} and before ${until} ${which} are sent again to ${endpointUrl}, the oldest first.${held}`,
+        message: `The events since ${since} and before ${until} ${which} are sent again to ${endpointUrl}, the oldest first: ${types.join(", ") || "none, as the webhook subscribes to no such type"}.${held}`,
         label: "Start the replay"
       }
     }),
@@ -315,7 +337,7 @@ export const actions = {
         filter: status,
         replayId
       })
-      const message = `The list of replays shows the progress of ${replayId}.`
+      const message = `Events since ${since} and before ${until} (${status}) are sent again to ${installation}. The list of replays shows the progress of ${replayId}.`
       return { title: "The replay is started", message, document: { replayId } }
     })
   }),
@@ -323,12 +345,14 @@ export const actions = {
     target: "replay",
     fields: { replay: Schema.String },
     descriptions: { replay: "The replay's id" },
-    question: ({ replay }) =>
-      Effect.succeed({
-        title: `Cancel the replay ${replay}?`,
-        message: "It makes no more deliveries; those that it has made are sent. A cancelled replay cannot be resumed.",
+    question: Effect.fnUntraced(function* ({ projectId, replay }) {
+      const { installationId, made, since, until } = yield* showReplay(projectId, replay)
+      return {
+        title: `Cancel the replay ${replay} to ${installationId}?`,
+        message: `It makes no more deliveries of the events since ${since} and before ${until}; the ${made} that it has made are sent. A cancelled replay cannot be resumed.`,
         label: "Cancel the replay"
-      }),
+      }
+    }),
     run: Effect.fnUntraced(function* ({ projectId, replay }) {
       const cancelled = yield* cancelReplay(projectId, replay)
       const message = `Replay ${replay} has made ${plural(cancelled.made, "delivery", "deliveries")}.`

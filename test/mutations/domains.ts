@@ -91,6 +91,9 @@ export const domains = [
     "> ${maxCandidates}::int",
     "> 2 * ${maxCandidates}::int"
   ),
+  mutating("messaging/Messages.ts", "console/Questions")(', "opened")', ', "project")'),
+  mutating("console/pages/Deliveries.ts", "console/Questions")("probe.deliveryId === id", "probe.deliveryId !== id"),
+  mutating("console/pages/Campaigns.ts", "console/Questions")('status === "completed" && failed > 0', "false"),
   retryFailed("AND status = ${sql.literal(`'${from}'`)}", "AND status IN ('failed', 'unknown')"),
   retryFailed(
     "message_id = NULL, error_code = NULL, retries = recipient.retries + 1",

@@ -33,6 +33,7 @@ const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<Actio
   "webhook.enable": { installation: "shop" },
   "replay.start": { installation: "shop", ...always, status: "all", type: "" },
   "message.settle": { message: "msg_reply_1", as: "sent" },
+  "message.show": { message: "msg_reply_1" },
   "campaign.pause": { campaign: "cmp_running", confirmed: "yes" },
   "campaign.resume": { campaign: "cmp_running" },
   "campaign.retry_failed": { campaign: "cmp_running", confirmed: "yes" },

@@ -43,9 +43,14 @@ const settle = actionCommand("settle", "message.settle", {
   example: "messages settle --project demo --message msg_0193f0cd92c37d5e8b2c3d4e5f607182 --as sent"
 })
 
+const show = actionCommand("show", "message.show", {
+  description: "Show the address and the text of a message, to look for it at the provider. The audit records it",
+  example: "messages show --project demo --message msg_0193f0cd92c37d5e8b2c3d4e5f607182"
+})
+
 export const messages = Command.make("messages").pipe(
-  Command.withDescription("List messages, and settle those whose outcome is unknown"),
-  Command.withSubcommands([list, settle])
+  Command.withDescription("List and show messages, and settle those whose outcome is unknown"),
+  Command.withSubcommands([list, show, settle])
 )
 
 const listOfCampaigns = Command.make(

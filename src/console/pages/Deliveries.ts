@@ -1,15 +1,42 @@
 /** The deliveries of a project, filtered by state, event type, installation and time. */
 import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { type Delivery, find } from "../../integrations/deliveries/DeliveryList.ts"
+import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
 import { badge, type Columns, html, idLink, input, link, select, type Time } from "../Html.ts"
 import { choiceOf, listOf, projectPage, textOf, timeOf } from "../Page.ts"
 
 const path = "/console/deliveries"
 
-export const deliveryColumns = (project: ProjectId, time: Time): Columns<Delivery> => ({
+/** Says when a delivery is tried next. While its endpoint is parked, only the next probe is: the others wait for its success. */
+export const nextAttempt = (
+  { id, installationId, nextAttemptAt }: Pick<Delivery, "id" | "installationId" | "nextAttemptAt">,
+  probes: ReadonlyArray<Probe>,
+  time: Time
+) => {
+  const probe = probes.find((parked) => parked.installationId === installationId)
+  if (nextAttemptAt === null || probe === undefined) return time(nextAttemptAt)
+  return probe.deliveryId === id
+    ? html`${time(nextAttemptAt)} as the probe of its endpoint`
+    : html`waits until a probe of its endpoint succeeds, the next ${time(nextAttemptAt)}`
+}
+
+/** Reads the probes of the endpoints of deliveries. */
+export const probesOf = (sql: SqlClient.SqlClient, project: ProjectId, deliveries: ReadonlyArray<Delivery>) => {
+  const waiting = deliveries.filter(({ nextAttemptAt }) => nextAttemptAt !== null)
+  return waiting.length === 0
+    ? Effect.succeed([])
+    : listProbes(
+        sql,
+        project,
+        waiting.map(({ installationId }) => installationId)
+      )
+}
+
+export const deliveryColumns = (project: ProjectId, time: Time, probes: ReadonlyArray<Probe>): Columns<Delivery> => ({
   Delivery: ({ id }) => idLink("/console/delivery", { project, id }, id),
   Created: ({ createdAt }) => time(createdAt),
   Installation: ({ installationId: id }) => idLink("/console/webhook", { project, installation: id }, id),
@@ -18,7 +45,7 @@ export const deliveryColumns = (project: ProjectId, time: Time): Columns<Deliver
     html`${link(path, { project, status }, badge(status))}${replayOf === null ? "" : " (replay)"}`,
   Attempts: ({ attempts }) => attempts,
   "Last answer": ({ lastErrorCode, lastStatusCode }) => lastErrorCode ?? lastStatusCode?.toString() ?? null,
-  "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
+  "Next attempt": (row) => nextAttempt(row, probes, time)
 })
 
 export const deliveries = projectPage(
@@ -33,6 +60,7 @@ export const deliveries = projectPage(
     const since = filter.since?.toISOString() ?? null
     const until = filter.until?.toISOString() ?? null
     const { installationId: installation, status, type } = filter
+    const found = yield* find(sql, project.id, filter, range)
     return listOf(request, {
       title: `Deliveries of ${project.name}`,
       filter: [
@@ -44,8 +72,8 @@ export const deliveries = projectPage(
       ],
       caption: "Deliveries, newest first",
       empty: "No deliveries.",
-      found: yield* find(sql, project.id, filter, range),
-      columns: deliveryColumns(project.id, time)
+      found,
+      columns: deliveryColumns(project.id, time, yield* probesOf(sql, project.id, found.items))
     })
   })
 )

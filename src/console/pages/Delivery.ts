@@ -5,11 +5,13 @@ import { attemptsOf, type Details, details } from "../../integrations/deliveries
 import { action, badge, block, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
 import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"
+import { nextAttempt, probesOf } from "./Deliveries.ts"
 
 export const delivery = projectPage(
   Effect.fnUntraced(function* (parts) {
-    const { project, request, time } = parts
+    const { project, request, sql, time } = parts
     const row = yield* recordOf(parts, details, "delivery")
+    const probes = yield* probesOf(sql, project.id, [row])
     const attempts = attemptsOf(row)
     const last = attempts.at(-1)
     const of = { project: project.id }
@@ -21,7 +23,7 @@ export const delivery = projectPage(
           "Reason without an attempt": row.deadCode ?? undefined,
           Installation: idLink("/console/webhook", { ...of, installation: row.installationId }, row.installationId),
           Created: time(row.createdAt),
-          "Next attempt": time(row.nextAttemptAt) ?? undefined,
+          "Next attempt": nextAttempt(row, probes, time) ?? undefined,
           Finished: time(row.finishedAt) ?? undefined,
           "Replayed by":
             row.replayedBy === null

@@ -34,7 +34,8 @@ export const messages = projectPage(
 const meanings = {
   pending: "An attempt is under way.",
   retrying: "The provider has not accepted it; it is tried again.",
-  unknown: "The provider may have accepted it. Look for it there, and settle it if no attempt is left.",
+  unknown:
+    "The provider may have accepted it. Look for its address and text there, and settle it if no attempt is left.",
   sent: "The provider has accepted it.",
   failed: "It was not sent. Its caller may send it again."
 }
@@ -76,9 +77,10 @@ export const message = projectPage(
               : meanings[row.deliveryStatus]
           }
         </p>`,
-        ...(row.deliveryStatus === "unknown"
-          ? [html`<div class="actions">${settle("sent")} ${settle("failed")}</div>`]
-          : []),
+        html`<div class="actions">
+          ${action("message.show", request.session.csrf, { project: project.id, message: row.id }, "Show address and text")}
+          ${row.deliveryStatus === "unknown" ? html`${settle("sent")} ${settle("failed")}` : ""}
+        </div>`,
         html`<h2>Attempts</h2>`,
         table(
           "Attempts, oldest first",

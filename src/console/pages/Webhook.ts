@@ -8,7 +8,7 @@ import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
 import { projectPage, recordOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"
-import { deliveryColumns } from "./Deliveries.ts"
+import { deliveryColumns, probesOf } from "./Deliveries.ts"
 
 /** Number of latest deliveries on the page. */
 const latest = 10
@@ -18,6 +18,16 @@ const reasons = {
   failing: "it failed for too long",
   operator: "an operator disabled it",
   unknown: "unknown"
+}
+
+/** What the condition of an endpoint means; nothing if the word suffices. */
+const meanings = {
+  unproven: "no attempt has succeeded since the webhook was changed: send a test event",
+  healthy: "",
+  failing: "",
+  behind: "a delivery has been due for more than a minute",
+  parked: "one probe at a time is sent; the other deliveries wait until it succeeds",
+  resting: "nothing is sent until its Retry-After has passed"
 }
 
 export const webhook = projectPage(
@@ -45,7 +55,7 @@ export const webhook = projectPage(
         }),
         html`<h2>Health</h2>`,
         facts({
-          State: badge(row.condition),
+          State: html`${badge(row.condition)} ${meanings[row.condition]}`,
           "Failures in a row": row.failures,
           "Failing since": time(row.failingSince) ?? undefined,
           "Last success": time(row.lastSuccessAt) ?? "never",
@@ -86,7 +96,12 @@ export const webhook = projectPage(
           select("Event", "type", eventTypes, null, "all")
         ]),
         html`<h2>Deliveries</h2>`,
-        table("Latest deliveries, newest first", deliveryColumns(project.id, time), found.items, "No deliveries."),
+        table(
+          "Latest deliveries, newest first",
+          deliveryColumns(project.id, time, yield* probesOf(sql, project.id, found.items)),
+          found.items,
+          "No deliveries."
+        ),
         html`<p class="links">
           ${[null, ...states].map((status) => link("/console/deliveries", { ...of, status }, status ?? "All deliveries"))}
         </p>`

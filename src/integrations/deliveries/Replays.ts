@@ -11,7 +11,8 @@ import { Operator } from "../../platform/operators/Audit.ts"
 import { ProjectUnknown, requireProject } from "../../platform/operators/ProjectUnknown.ts"
 import { lacks, Refused } from "../../platform/operators/Refused.ts"
 import { pageOf, type Range } from "../../platform/operators/Search.ts"
-import { list } from "./Replays/List.ts"
+import { lookupOne } from "../../platform/database/Lookups.ts"
+import { details, list } from "./Replays/List.ts"
 import { cancel, start, webhook } from "./Replays/Repo.ts"
 
 interface Request {
@@ -47,6 +48,14 @@ export const listReplays = Effect.fn("listReplays")(function* (projectId: Projec
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   return pageOf(yield* list(sql, projectId, range), range.limit, ({ replayId }) => replayId)
+})
+
+export const showReplay = Effect.fn("showReplay")(function* (projectId: ProjectId, replayId: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* requireProject(sql, projectId)
+  return (
+    (yield* lookupOne(sql, details(sql), { projectId, id: replayId })) ?? (yield* lacks(projectId, "replay", replayId))
+  )
 })
 
 /** Cancels a replay: it makes no more deliveries. Those that it has made are sent. A second cancellation changes nothing. */

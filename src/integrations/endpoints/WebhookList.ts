@@ -93,6 +93,22 @@ const due = `(
   SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
 )`
 
+/** A parked endpoint, and the delivery that is its next probe. */
+export interface Probe {
+  readonly installationId: InstallationId
+  readonly deliveryId: string | null
+}
+
+/** Lists the parked endpoints among the given installations. Their other deliveries wait until a probe succeeds. */
+export const listProbes = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  installations: ReadonlyArray<string>
+) => sql<Probe>`
+  SELECT installation_id AS "installationId", (SELECT deliveries.id ${sql.literal(open(""))} LIMIT 1) AS "deliveryId"
+  FROM endpoint_health health
+  WHERE project_id = ${projectId} AND installation_id = ANY(${[...new Set(installations)]}::text[]) AND parked_until IS NOT NULL`
+
 export const list = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
