@@ -7,7 +7,7 @@ import { Settings } from "../../platform/Settings.ts"
 import { block, type Cell, type Columns, facts, html, idLink, idOf, table, traceLink } from "../Html.ts"
 import { choiceOf, notFound, projectPage, textOf } from "../Page.ts"
 import { actionColumns } from "./AuditLog.ts"
-import { deliveryColumns } from "./Deliveries.ts"
+import { deliveryColumns, probesOf } from "./Deliveries.ts"
 
 export const history = projectPage(
   Effect.fnUntraced(function* ({ project: { id: project }, request, sql, time }) {
@@ -60,7 +60,12 @@ export const history = projectPage(
           data === null ? [] : [block("Data of the event", JSON.stringify(JSON.parse(data), null, 2))]
         ),
         html`<h2>Deliveries</h2>`,
-        table(`Deliveries of these events, ${newest}`, deliveryColumns(project, time), deliveries, "No deliveries.")
+        table(
+          `Deliveries of these events, ${newest}`,
+          deliveryColumns(project, time, yield* probesOf(sql, project, deliveries)),
+          deliveries,
+          "No deliveries."
+        )
       ]
     }
   })
