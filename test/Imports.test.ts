@@ -73,7 +73,7 @@ const rooms: Readonly<Record<string, ReadonlyArray<string>>> = {
   outbound: ["telemetry"],
   outbox: ["background", "database", "telemetry"],
   mutations: ["background", "database", "secrets", "telemetry"],
-  requests: ["mutations", "operators", "database", "secrets", "telemetry"]
+  requests: ["mutations", "operators", "background", "database", "secrets", "telemetry"]
 }
 
 /** Folders whose modules outside of the services' own folders are their public interface. */

@@ -4,6 +4,7 @@ import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { makeMutationClient, Mutations } from "../platform/mutations/Mutations.ts"
+import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { type Action, type ActionName, actions, newOnce } from "../project/Actions.ts"
 import * as Flags from "./Flags.ts"
@@ -19,7 +20,10 @@ export const mutations = Layer.effect(
 )
 
 const onServices = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide([mutations, Sender.layerOfSettings, SecretBox.layerOfSettings]), onMigratedDatabase)
+  command.pipe(
+    Effect.provide([mutations, Sender.layerOfSettings, SecretBox.layerOfSettings, ApiKeys.layer]),
+    onMigratedDatabase
+  )
 
 const flagOf = ({ default: usual, description, name, schema }: Action["fields"][number]) => {
   const flag = Flags.checkedFlag(name, schema).pipe(Flag.withMetavar(name.toUpperCase()))

@@ -32,7 +32,7 @@ import { webhook } from "./pages/Webhook.ts"
 import { OperatorSessions, type Session, withoutCookie } from "../platform/requests/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
-type Services = Exclude<ActionServices, Operator> | LongRunning | ApiKeys | Settings
+type Services = Exclude<ActionServices, Operator> | LongRunning | Settings
 type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest

@@ -14,6 +14,8 @@ export interface CurrentRequestShape {
   route: string
   /** The key of the request's token, once it is verified. */
   caller: { readonly keyId: string; readonly projectId: string } | undefined
+  /** The id of the key that a token names, whether the token is valid or not. */
+  namedKeyId: string | undefined
   /**
    * The tool call (MCP) that the request makes; undefined if it makes none. Logs and metrics show the method and status of the
    * call, not of the request.
@@ -44,6 +46,7 @@ export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-
     headers: {},
     route: "",
     caller: undefined,
+    namedKeyId: undefined,
     call: undefined,
     problem: undefined,
     outage: undefined,
@@ -65,6 +68,7 @@ export const newRequestState = (
     headers: { "x-request-id": id },
     route: "",
     caller: undefined,
+    namedKeyId: undefined,
     call: undefined,
     problem: undefined,
     outage: undefined,

@@ -3,11 +3,11 @@
  * commands and the console render the same entries.
  */
 import { Effect, Schema, SchemaGetter } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { replayFilters } from "../api/integrations/Replays.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
-import { ProjectId } from "../api/schema/Ids.ts"
+import { KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
 import {
   commandCampaign,
@@ -25,11 +25,12 @@ import { disableWebhook, enableWebhook, showWebhook } from "../integrations/Webh
 import { findMessage, openMessage, settleMessage } from "../messaging/Messages.ts"
 import { newId } from "../platform/NewId.ts"
 import type { Mutations } from "../platform/mutations/Mutations.ts"
-import type { Operator } from "../platform/operators/Audit.ts"
+import { type Operator, recordKeyAction } from "../platform/operators/Audit.ts"
 import { ProjectUnknown } from "../platform/operators/ProjectUnknown.ts"
-import type { Refused } from "../platform/operators/Refused.ts"
+import { lacks, type Refused } from "../platform/operators/Refused.ts"
 import { plural } from "../platform/operators/Search.ts"
 import type { Notifier } from "../platform/outbox/Notifier.ts"
+import { ApiKeys } from "../platform/requests/auth/ApiKeys.ts"
 import type { SecretBox } from "../platform/secrets/SecretBox.ts"
 import type { Kind } from "./IdSearch.ts"
 
@@ -55,7 +56,7 @@ export interface Outcome {
 }
 
 export type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
-export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox
+export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox | ApiKeys
 
 type Asked = Effect.Effect<Question, ActionError, ActionServices>
 type Done = Effect.Effect<Outcome, ActionError, ActionServices>
@@ -163,6 +164,14 @@ const campaignCommand = (operation: Exclude<Operation, "retry_failed">, result: 
       return { title: `The campaign is ${result}`, message, document: { campaignId: campaign, status } }
     })
   })
+
+/** Returns the name of a key of a project. */
+const keyNamed = Effect.fnUntraced(function* (projectId: ProjectId, key: string) {
+  const sql = yield* SqlClient.SqlClient
+  const [found] = yield* sql<{ readonly name: string }>`
+    SELECT name FROM api_keys WHERE project_id = ${projectId} AND key_id = ${key}`
+  return found?.name ?? (yield* lacks(projectId, "key", key))
+})
 
 /** Returns a new `once` of an action. */
 export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
@@ -339,6 +348,30 @@ export const actions = {
       })
       const message = `Events since ${since} and before ${until} (${status}) are sent again to ${installation}. The list of replays shows the progress of ${replayId}.`
       return { title: "The replay is started", message, document: { replayId } }
+    })
+  }),
+  "key.revoke": action({
+    target: "key",
+    fields: { key: Schema.String },
+    descriptions: { key: "The key's id" },
+    question: Effect.fnUntraced(function* ({ key, projectId }) {
+      const name = yield* keyNamed(projectId, key)
+      return {
+        title: `Revoke the key ${name}?`,
+        message: `Every request with the token of ${key} is refused from the next second on. A key that is revoked stays so.`,
+        label: "Revoke the key"
+      }
+    }),
+    run: Effect.fnUntraced(function* ({ key, projectId }) {
+      const name = yield* keyNamed(projectId, key)
+      const { revoke } = yield* ApiKeys
+      const revoked = yield* Effect.mapError(revoke(KeyId.make(key)), () => lacks(projectId, "key", key))
+      yield* recordKeyAction("key.revoke", key)
+      return {
+        title: "The key is revoked",
+        message: `Requests with the token of ${name} (${key}) are refused.`,
+        document: revoked
+      }
     })
   }),
   "replay.cancel": action({

@@ -8,6 +8,7 @@ import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } fr
 import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
+import { Refusals } from "../platform/requests/Refusals.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { Drain } from "./listening/Drain.ts"
 import { Unread } from "./listening/Unread.ts"
@@ -27,6 +28,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* RequestMetrics
+      const refusals = yield* Refusals
       const unread = yield* Unread
       const level = yield* References.MinimumLogLevel
       const logsSuccess = level === "Debug" || level === "Trace" || level === "All"
@@ -40,8 +42,11 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
           route: current.route || operationalRoute(request, methods),
           seconds: millis / 1000
         })
-        if (measured.status < 400 && !logsSuccess) return Effect.succeed(response)
-        return Effect.as(report(request, current, measured.status, millis), response)
+        const { status } = measured
+        if (current.namedKeyId !== undefined && (status === 401 || status === 403 || status === 429))
+          refusals.count(current.namedKeyId, status)
+        if (status < 400 && !logsSuccess) return Effect.succeed(response)
+        return Effect.as(report(request, current, status, millis), response)
       }
 
       return (routes) =>
@@ -199,10 +204,12 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path
 }
 
-/** The ids of a request in its span and in its line of the log; those of its key once the key is verified. */
-const idsOf = ({ caller, id }: CurrentRequestShape) => ({
+/** The ids of a request in its span and in its line of the log; those of its key once the key is verified. Until then, `named_key_id` is what its token says. */
+const idsOf = ({ caller, id, namedKeyId }: CurrentRequestShape) => ({
   request_id: id,
-  ...(caller === undefined ? {} : { project_id: caller.projectId, key_id: caller.keyId })
+  ...(caller === undefined
+    ? namedKeyId && { named_key_id: namedKeyId }
+    : { project_id: caller.projectId, key_id: caller.keyId })
 })
 
 /** Maximum number of characters of a path in the access log. */

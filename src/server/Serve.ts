@@ -27,6 +27,7 @@ import { Notifier } from "../platform/outbox/Notifier.ts"
 import { assertMigrated, migrate } from "../platform/database/Migrations.ts"
 import { Pages } from "../platform/requests/Pages.ts"
 import { RateLimits } from "../platform/requests/rateLimit/RateLimits.ts"
+import { Refusals } from "../platform/requests/Refusals.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../platform/secrets/SecretKey.ts"
@@ -56,6 +57,7 @@ const platform = Layer.mergeAll(
   Credentials.layer,
   RateLimits.layer,
   RequestMetrics.layer,
+  Refusals.layer,
   Pages.layer,
   Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
   Notifier.layer,

@@ -12,7 +12,14 @@ const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 const history = mutating("project/History.ts", "console/History")
 const origin = mutating("platform/mutations/Origin.ts", "console/History")
 
+const refusals = mutating("platform/requests/Refusals.ts", "server/Refusals")
+
 export const project = [
+  refusals("yield* Effect.addFinalizer(() => Effect.ignore(write))", ""),
+  refusals("else if (counts.size < maxCounts)", "else if (false)"),
+  refusals("excluded.count +", "0 *"),
+  refusals("THEN old.count ELSE 0 END", "THEN old.count ELSE old.count END"),
+  mutating("project/Actions.ts", "server/Refusals")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
   mutating("project/IdSearch.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
   history('client: ["clients", "created_at, updated_at"],\n  deal: ["deals", "created_at, updated_at"],', ""),
   history('WHERE ${kind !== "event"} OR events.id = ${id}', ""),

@@ -24,8 +24,13 @@ const untilReplay = (project: FilledProject, state: string) =>
   untilRows(latestReplay(project), ([replay]) => replay?.state === state)
 
 /** Returns a form for each action, in the order in which they are sent. */
-const formsOf = ({ dead }: FilledProject, replay: string): Readonly<Record<ActionName, Record<string, string>>> => ({
+const formsOf = (
+  { dead }: FilledProject,
+  replay: string,
+  key: string
+): Readonly<Record<ActionName, Record<string, string>>> => ({
   "replay.cancel": { replay, confirmed: "yes" },
+  "key.revoke": { key, confirmed: "yes" },
   // Before the test ends the rest of the endpoint, after which a replay may deliver it.
   "delivery.retry": { delivery: dead.id },
   "webhook.test": { installation: "shop" },
@@ -50,6 +55,7 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
     UNION ALL SELECT 'request', min(request_id) FROM idempotency_keys WHERE project_id = ${project.projectId}`.pipe(
     Effect.orDie
   )
+  const key = yield* server.issue(project.projectId)
   const pages = [
     ...pagesOf(project),
     `/console/deliveries?${of}&cursor=${project.dead.id}`,
@@ -57,7 +63,7 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
     ...records.map(({ id, kind }) => `/console/history?${of}&kind=${kind}&id=${id}`)
   ]
   for (const path of pages) assert.strictEqual((yield* get(path)).status, 200, path)
-  for (const [name, fields] of Object.entries(formsOf(project, replay))) {
+  for (const [name, fields] of Object.entries(formsOf(project, replay, key.slice(3, 15)))) {
     const { status, text } = yield* post(name, fields)
     assert.isBelow(status, 400, `${name}: ${text}`)
   }

@@ -27,8 +27,14 @@ const keys = Checks.keys.pipe(
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
-const ofRecords = Effect.all({ keys, workers: Checks.workers, work: Checks.work, moves: Checks.moves })
-const withoutRecords = { keys: skipped, workers: skipped, work: skipped, moves: skipped }
+const ofRecords = Effect.all({
+  keys,
+  workers: Checks.workers,
+  work: Checks.work,
+  requests: Checks.requests,
+  moves: Checks.moves
+})
+const withoutRecords = { keys: skipped, workers: skipped, work: skipped, requests: skipped, moves: skipped }
 const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
 /** Checks of the database. A check is skipped if one on which it depends is not in order. */

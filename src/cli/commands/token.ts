@@ -1,6 +1,5 @@
 import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { SqlClient } from "effect/sql"
 import { scopes } from "../../api/Access.ts"
 import { text } from "../../api/schema/Fields.ts"
 import { KeyId, MemberId } from "../../api/schema/Ids.ts"
@@ -12,24 +11,10 @@ import {
   MemberUnusable,
   defaultLifetime
 } from "../../platform/requests/auth/ApiKeys.ts"
-import { Operator, recordAction } from "../../platform/operators/Audit.ts"
+import { recordKeyAction } from "../../platform/operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli } from "../Output.ts"
-
-/** Records an action on a key in the audit of its project. */
-const recordKey = Effect.fnUntraced(function* (
-  action: "key.issue" | "key.revoke" | "key.rotate",
-  target: string,
-  detail = {}
-) {
-  const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
-  yield* sql`
-    WITH key AS (SELECT project_id FROM api_keys WHERE key_id = ${target}),
-    ${recordAction(sql, { actor, action, target, detail }, "key")}
-    SELECT FROM key`
-})
 
 const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   command.pipe(Effect.provide(ApiKeys.layer), onMigratedDatabase)
@@ -63,7 +48,7 @@ const issue = Command.make(
       expiresIn,
       memberId: yield* Effect.transposeOption(Option.map(member, memberId))
     })
-    yield* recordKey("key.issue", key.keyId, { name, scopes: key.scopes })
+    yield* recordKeyAction("key.issue", key.keyId, { name, scopes: key.scopes })
     yield* answer(json, document(key), shown(key))
   }, onKeys)
 ).pipe(
@@ -102,7 +87,7 @@ const revoke = Command.make(
   Effect.fn(function* ({ json, key }) {
     const keys = yield* ApiKeys
     const revoked = yield* keys.revoke(yield* keyId(key))
-    yield* recordKey("key.revoke", revoked.keyId)
+    yield* recordKeyAction("key.revoke", revoked.keyId)
     yield* answer(json, revoked, `Key ${revoked.keyId} is revoked since ${revoked.revokedAt.toISOString()}`)
   }, onKeys)
 ).pipe(
@@ -124,7 +109,7 @@ const rotate = Command.make(
     const keys = yield* ApiKeys
     const old = yield* keyId(key)
     const renewed = yield* keys.rotate(old, grace)
-    yield* recordKey("key.rotate", old, { renewed: renewed.keyId })
+    yield* recordKeyAction("key.rotate", old, { renewed: renewed.keyId })
     const note = `The old key ${old} is accepted for ${Duration.format(grace)} more, or until it expires.`
     yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
   }, onKeys)

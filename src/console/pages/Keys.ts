@@ -1,12 +1,13 @@
 import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
 import { type ApiKey, ApiKeys } from "../../platform/requests/auth/ApiKeys.ts"
-import { badge, idOf } from "../Html.ts"
+import { action, badge, idOf } from "../Html.ts"
 import { listOf, orNotFound, projectPage } from "../Page.ts"
 
 export const keys = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, time }) {
     const service = yield* ApiKeys
+    const { csrf } = request.session
     return listOf(request, {
       title: `API keys of ${project.name}`,
       caption: "Keys, newest first",
@@ -20,7 +21,9 @@ export const keys = projectPage(
         Expires: ({ expiresAt }) => time(expiresAt),
         Created: ({ createdAt }) => time(createdAt),
         Member: ({ memberId }) => idOf(memberId),
-        Scopes: (key) => (key.scopes.length === scopes.length ? "all" : key.scopes.join(", "))
+        Scopes: (key) => (key.scopes.length === scopes.length ? "all" : key.scopes.join(", ")),
+        Action: ({ keyId: key, revokedAt }) =>
+          revokedAt === null ? action("key.revoke", csrf, { project: project.id, key }, "Revoke") : null
       }
     })
   })

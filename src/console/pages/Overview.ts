@@ -15,6 +15,7 @@ import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
 import { type LiveWorker, listWorkers } from "../../platform/background/Worker.ts"
 import { plural } from "../../platform/operators/Search.ts"
+import { listRefused, maxShown } from "../../platform/requests/Refusals.ts"
 import { badge, countOf, duration, facts, failureOf, html, idLink, idOf, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of endpoints in a list and of projects on the page. */
@@ -79,6 +80,8 @@ const named = {
   Project: ({ projectId: project }: FailingEndpoint | DueEndpoint) => idLink("/console/project", { project }, project)
 }
 
+const meanings: Readonly<Record<number, string>> = { 401: "token refused", 403: "not allowed", 429: "too many" }
+
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ pending } = { pending: 0 }] = yield* countPending(sql, maxCount)
   const due = yield* listDue(sql, maxEndpoints)
@@ -86,6 +89,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
   const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
   const failed = yield* listFailing(sql, maxEndpoints)
   const projects = yield* waiting(sql, maxProjects + 1)
+  const refused = yield* listRefused(sql)
   const time = timeSince(request.session.now)
   const summary = summaryOf({ due: due[0], enabled, failed, projects, workers })
   return {
@@ -156,6 +160,24 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
         projects.slice(0, maxProjects),
         "Nothing waits for an operator."
       ),
+      ...(refused.length === 0
+        ? []
+        : [
+            html`<h2>Requests that were refused</h2>`,
+            table(
+              `Keys with the most requests that were refused in the last day, at most ${maxShown}`,
+              {
+                Key: ({ keyId, keyName, projectId: project }) =>
+                  html`${keyName} ${idLink("/console/keys", { project }, keyId)}`,
+                Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
+                Status: ({ status }) => `${status} ${meanings[status] ?? ""}`,
+                Requests: ({ count }) => count,
+                "Last counted": ({ lastAt }) => time(lastAt)
+              },
+              refused,
+              ""
+            )
+          ]),
       html`<h2>Deliveries</h2>`,
       ...(yield* attemptCharts(sql, request, null))
     ]

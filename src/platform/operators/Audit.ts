@@ -91,6 +91,20 @@ export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, act
     SELECT FROM project`
 })
 
+/** Records an action on a key in the audit of its project. */
+export const recordKeyAction = Effect.fnUntraced(function* (
+  action: "key.issue" | "key.revoke" | "key.rotate",
+  target: string,
+  detail = {}
+) {
+  const sql = yield* SqlClient.SqlClient
+  const { actor } = yield* Operator
+  yield* sql`
+    WITH key AS (SELECT project_id FROM api_keys WHERE key_id = ${target}),
+    ${recordAction(sql, { actor, action, target, detail }, "key")}
+    SELECT FROM key`
+})
+
 interface ServiceEntry extends Pick<Entry, "target"> {
   readonly action: ServiceAction
   readonly detail?: Readonly<Record<string, unknown>>

@@ -10,6 +10,7 @@ import { migrationStatus } from "../../../platform/database/Migrations.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/operators/Search.ts"
 import { countStuck, maxCount } from "../../../project/Waiting.ts"
+import { listRefused } from "../../../platform/requests/Refusals.ts"
 import { RateLimits } from "../../../platform/requests/rateLimit/RateLimits.ts"
 import { survey } from "../../../platform/secrets/SealedValues.ts"
 import { Settings } from "../../../platform/Settings.ts"
@@ -277,6 +278,16 @@ export const workers = Effect.gen(function* () {
         `Run \`${cli} webhooks list --project ${first.projectId}\`: an endpoint may be slow. Else start more workers.`
       )
 }).pipe(Effect.catchCause(failure("Read the database's log: workers and deliveries can't be read.")))
+
+/** Names the keys with the most refused requests. That is a matter of their callers, so it is no failure. */
+export const requests = Effect.gen(function* () {
+  const refused = yield* listRefused(yield* SqlClient.SqlClient)
+  const named = refused.map(
+    ({ count, keyId, keyName, projectId, status }) =>
+      `${count} × ${status} of ${keyName} (${keyId}, project ${projectId})`
+  )
+  return ok(named.length === 0 ? "none was refused in the last day" : `refused in the last day: ${named.join(", ")}`)
+}).pipe(Effect.catchCause(failure("Read the database's log: refused requests can't be read.")))
 
 /**
  * Checks that no project is being moved, and that no move has left a replication slot. PostgreSQL keeps its log for each slot until the

@@ -37,6 +37,7 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
       const presented = last?.authorization === authorization ? last : parse(authorization, connection)
       if (presented === undefined) return Effect.fail(invalid())
       const { verified } = presented
+      current.namedKeyId = presented.token.keyId
       if (verified !== undefined && now < verified.until) {
         current.caller = verified.credential
         return Effect.succeed(verified.credential)
