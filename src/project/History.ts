@@ -115,7 +115,7 @@ export const historyOf = Effect.fn("historyOf")(function* (
       SELECT * FROM deliveries WHERE project_id = ${projectId} AND event_id = event.id LIMIT ${maxShown}::int
     ) deliveries
     ORDER BY deliveries.id DESC LIMIT ${maxShown}::int`
-  const actions = yield* entries(sql, projectId, sql`target = ${id}`, maxShown)
+  const actions = yield* entries(sql, projectId, sql`target COLLATE "C" = ${id}`, maxShown)
   return { commands, actions, events, deliveries }
 })
 

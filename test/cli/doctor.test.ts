@@ -91,7 +91,7 @@ describe("doctor", () => {
 
   test("reports a faulty setting and stops", function* () {
     const ended = yield* examine({ env: { PORT: "x" } })
-    assertTrouble(ended, "settings", /^PORT must be/, /README/)
+    assertTrouble(ended, "settings", /^PORT must be/, /SETTINGS/)
     assert.strictEqual(reportOf(ended).length, 1)
   })
 

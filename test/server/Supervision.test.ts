@@ -16,6 +16,7 @@ const fibers = [
   "audience pruning",
   "campaign messages",
   "campaign progress",
+  "counts of refused requests",
   "deliveries",
   "deliveries dead-lettering",
   "deliveries event retention",
