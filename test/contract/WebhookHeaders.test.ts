@@ -60,7 +60,7 @@ layerOf()("headers of a webhook", (it) => {
 
   it.effect("stay if they are absent, change nothing if they are the same, and are removed by {}", function* () {
     const to = yield* receiver()
-    const { changes, created, finished } = yield* openWith({ "X-Shop": "north", "x-till": "1" }, to)
+    const { changes, created, finished, projectId, sql } = yield* openWith({ "X-Shop": "north", "x-till": "1" }, to)
     const names = ["X-Shop", "x-till"]
     assert.deepStrictEqual(yield* changes({}), [false, names])
     assert.deepStrictEqual(yield* changes({ headers: { "X-TILL": "1", "x-shop": "north" } }), [false, names])
@@ -77,6 +77,10 @@ layerOf()("headers of a webhook", (it) => {
     assert.notProperty(to.hits[1]?.headers, "x-shop")
     assert.deepStrictEqual(yield* changes({ headers: {} }), [true, []])
     assert.deepStrictEqual(yield* changes({ headers: {} }), [false, []])
+    // Nothing is left that a key has to open.
+    assert.deepStrictEqual(yield* Effect.orDie(sql`SELECT headers FROM webhooks WHERE project_id = ${projectId}`), [
+      { headers: null }
+    ])
     yield* created()
     yield* finished
     assert.notProperty(to.hits[2]?.headers, "x-till")

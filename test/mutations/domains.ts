@@ -100,7 +100,7 @@ export const domains = [
     "message_id = NULL, error_code = NULL"
   ),
   retryFailed("changed: sql`number > 0`", "changed: sql`true`"),
-  mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")("',' || nullif(retries, 0), ", ""),
+  mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")("',' || nullif(${retries}, 0), ", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")(
     "coalesce(error_code, 'unreachable')",
     "'unreachable'"

@@ -20,11 +20,11 @@ import { recipients, stateAfter } from "./Recipients.ts"
 type Sql = SqlClient.SqlClient
 
 /**
- * The id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets it
- * as the idempotency key.
+ * SQL for the id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets
+ * it as the idempotency key. `retries` is the SQL of the recipient's number of retries, which is `audiences.retries` at most.
  */
-const messageId = `'msg_' || left(encode(sha256(convert_to(concat(
-  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(retries, 0), ']'
+export const messageId = (retries: string) => `'msg_' || left(encode(sha256(convert_to(concat(
+  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(${retries}, 0), ']'
 ), 'UTF8')), 'hex'), 32)`
 
 /** A released message, or how far a campaign on an open circuit has been looked at. */
@@ -62,7 +62,7 @@ const statementOf = (sql: Sql, terms: Terms) => sql<Row>`
   ),
   given_up AS (${giveUpMessages(sql, terms.now)}),
   released AS MATERIALIZED (
-    SELECT project_id, ${sql.literal(messageId)} AS message_id, id AS campaign_id, audience_id, position, channel_id,
+    SELECT project_id, ${sql.literal(messageId("retries"))} AS message_id, id AS campaign_id, audience_id, position, channel_id,
       provider_type, provider_version, address, ${sql.literal(text)} AS text, in_doubt, traceparent, send_at, gap, kind, config,
       CASE WHEN kind = last_route THEN attempts ELSE 0 END AS attempts
     FROM moving WHERE move = 'released'
