@@ -62,6 +62,15 @@ export const domains = [
   schedule("instant < now", "false"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("OR clients.suppressed", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
+  mutating("campaigns/Runner.ts", "campaigns/Runner.pace")("2 * (now - releasedAt)", "0"),
+  mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.fairness")(
+    "AND coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)",
+    ""
+  ),
+  mutating("messaging/providers/ChannelLimits.ts", "campaigns/Runner.pace")(
+    "const perChannel = 512",
+    "const perChannel = 64"
+  ),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.release")(
     "LIMIT paced.quota + ${maxSkipped}::int",
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
