@@ -57,6 +57,10 @@ export const platform = [
     "privileges.mayEnter(Path.dirname(installed.postgres))",
     "true"
   ),
+  mutating("platform/database/Database/Client.ts", "platform/database/Database/Connections")(
+    "Effect.andThen(connection.pin, Effect.yieldNow)",
+    "Effect.scope"
+  ),
   mutating("platform/Pools.ts", "platform/database/Database/Sessions")(
     "maxMessageSize = 2 ** 30",
     "maxMessageSize = 2 ** 24"

@@ -12,7 +12,7 @@
  * address of the database led to the standby when they were opened, but leads to the primary sooner or later.
  */
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
-import { Duration, Effect, Layer, Predicate, Random, Result, Stream } from "effect"
+import { Data, Duration, Effect, Layer, Predicate, Random, Result, Stream } from "effect"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { SqlClient, type SqlConnection, SqlError } from "effect/sql"
 import { clearedSettings, type Pool } from "../../Pools.ts"
@@ -136,6 +136,9 @@ interface Options extends PgPool.Config {
   readonly onStandby: () => void
 }
 
+/** A connection is to be replaced, and has run no statement. */
+class Old extends Data.TaggedError("Old")<{ readonly connection: Connection }> {}
+
 const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...options }: Options) {
   const connections = yield* PgPool.make(options)
   const random = yield* Random.Random
@@ -175,16 +178,31 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
       connection
     )
 
-  return yield* SqlClient.make({
-    acquirer: Effect.map(connections.get, (connection) => knownOf(connection).alone),
-    borrower: (use) =>
-      connections.use((connection) => {
+  /**
+   * Runs statements on a connection of the pool, which is replaced first if it is old. The statements beside end first, and no other
+   * begins. The pool closes a connection that is not in use before it opens another one, so the old one is given back before.
+   */
+  const borrow = <A, E, R>(
+    use: (connection: SqlConnection.Connection) => Effect.Effect<A, E, R>
+  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
+    Effect.catchIf(
+      connections.use((connection): Effect.Effect<A, E | Old, R> => {
         const own = knownOf(connection)
         if (performance.now() < own.retiresAt) return use(own.alone)
         own.retiresAt = Infinity
-        // The connection gets no more statements, and is closed when this one and those beside it have ended.
-        return Effect.andThen(connections.invalidate(connection), use(own.alone))
+        return Effect.andThen(connection.pin, Effect.yieldNow).pipe(
+          Effect.scoped,
+          Effect.onInterrupt(() => Effect.sync(() => void (own.retiresAt = 0))),
+          Effect.andThen(Effect.fail(new Old({ connection })))
+        )
       }),
+      (error): error is Old => error instanceof Old,
+      ({ connection }) => Effect.andThen(connections.invalidate(connection), borrow(use))
+    )
+
+  return yield* SqlClient.make({
+    acquirer: Effect.map(connections.get, (connection) => knownOf(connection).alone),
+    borrower: borrow,
     transactionAcquirer: Effect.map(connections.reserve, reserved),
     // PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, which is no error.
     commit: (connection) =>
