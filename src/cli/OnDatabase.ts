@@ -11,27 +11,35 @@ import { signalled } from "./Runner.ts"
 /** The actor of commands in the audit is the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
-const database = Notifier.layerInline.pipe(
-  Layer.provideMerge(Database.clients.operator),
-  Layer.provideMerge(Database.DatabaseUrl.layer("command")),
-  Layer.provideMerge(Settings.layer),
-  Layer.merge(operator)
-)
+const databaseThat = (mayCreate: boolean) =>
+  Notifier.layerInline.pipe(
+    Layer.provideMerge(Database.clients.operator),
+    Layer.provideMerge(Database.DatabaseUrl.layer("command", mayCreate)),
+    Layer.provideMerge(Settings.layer),
+    Layer.merge(operator)
+  )
+
+const on =
+  (mayCreate: boolean) =>
+  <A, E, R>(command: Effect.Effect<A, E, R>) =>
+    command.pipe(
+      Effect.provide(databaseThat(mayCreate)),
+      stoppable,
+      Effect.provideService(Logger.LogToStderr, true),
+      Effect.provideService(References.MinimumLogLevel, "Warn")
+    )
 
 /** Runs a command on the database, even if migrations are pending. */
-export const onDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(
-    Effect.provide(database),
-    stoppable,
-    Effect.provideService(Logger.LogToStderr, true),
-    Effect.provideService(References.MinimumLogLevel, "Warn")
-  )
+export const onDatabase = on(false)
+
+/** Like `onDatabase`, but creates the embedded database if there is none. */
+export const onNewDatabase = on(true)
 
 /** Runs a command on a migrated database. Migrates the embedded database. Fails if `DATABASE_URL` has pending migrations. */
 export const onMigratedDatabase = <A, E, R>(command: Effect.Effect<A, E, R>) =>
   onDatabase(Effect.andThen(migrated, command))
 
-const migrated = Effect.gen(function* () {
+export const migrated = Effect.gen(function* () {
   const { databaseUrl } = yield* Settings
   // On the embedded database, `migrate` runs only if migrations are pending, because it opens a connection of its own and waits
   // for other migrations.

@@ -16,6 +16,7 @@ import type { Credential } from "../platform/requests/auth/Credentials.ts"
 import { makeThrottle } from "../platform/requests/rateLimit/Throttle.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
+import { nameServerSpan } from "../platform/telemetry/Telemetry.ts"
 import { type BodyProblem, readBody } from "./decoding/JsonBody.ts"
 import { isLoopbackHost } from "./listening/Loopback.ts"
 import { errorCodes, type McpRequest, messageOf, negotiate, type ProtocolError, revisions } from "./Mcp/Messages.ts"
@@ -119,6 +120,7 @@ const addRoute = Effect.fnUntraced(function* (
     const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
     const current = fiber.getRef(CurrentRequest)
     const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
+    nameServerSpan(fiber.context, "POST /mcp")
     if (!isAllowed(headers.origin, publicUrl)) return Effect.fail(new OriginRefused())
     const now = monotonicMillis(fiber.getRef(Clock.Clock))
     return Effect.flatMapEager(authenticate(headers.authorization, socket, now, current), (credential) => {
@@ -196,7 +198,8 @@ const callOf = (endpoint: HttpApiEndpoint.Top, route: Route): Call => {
         Context.add(HttpServerRequest.HttpServerRequest, request)
       )
     }
-    return Effect.annotateCurrentSpan("mcp.method.name", "tools/call").pipe(
+    const span = { "mcp.method.name": "tools/call", "gen_ai.tool.name": endpoint.identifier }
+    return Effect.annotateCurrentSpan(span).pipe(
       Effect.andThen(Effect.updateContext(route.handler, inContext)),
       Effect.map((response) => {
         const answer = answerOf(response, current.headers, current.problem)

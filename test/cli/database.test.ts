@@ -133,9 +133,11 @@ describe("commands with DATA_DIR", () => {
             channels: [{ id: "chat", providerType: "http", displayName: "Chat", ...channel }]
           })
         })
-      const { stdout: findings } = yield* run(["doctor", "--json"], { env })
-      assert.notInclude(findings, "DATABASE_URL")
-      assert.match(findings, /"check":\s*"migrations",\s*"status":\s*"warning"/)
+      const [nothing, unread] = yield* Effect.all([run(["doctor", "--json"], { env }), run(list, { env })])
+      assert.include(nothing.stdout, `There is no database in ${DATA_DIR}`)
+      assert.strictEqual(unread.status, 1)
+      assert.match(unread.stderr, /There is no database in .*: set DATA_DIR to the folder of the service/)
+      assert.isFalse(yield* fs.exists(`${DATA_DIR}/postgres`))
       assert.deepInclude(documentOf(yield* apply({ config })), { created: { project: 1, channels: 1 } })
       assert.isFalse(yield* isRunning)
 

@@ -67,8 +67,8 @@ const asked: ReadonlyArray<
   [`POST ${clients}`, 409, "idempotency_key_reused", create("command-one", "Grace")],
   [`GET ${clients}`, 401, "credential_invalid", get(clients, bearer("nonsense"))],
   [`GET ${clients}/:clientId`, 404, "client_not_found", get(`${clients}/nobody`)],
-  // The call of a tool has the name of its operation, and the method of its protocol beside it.
-  ["POST /mcp", 200, undefined, listByTool, `GET ${clients}`],
+  // The call of a tool has the method of its protocol and the name of the tool beside it.
+  ["POST /mcp", 200, undefined, listByTool],
   // Paths and methods that no operation has are in no name, as callers could create any number of names.
   ["GET nowhere", 404, "route_not_found", get("//nowhere"), "GET"],
   ["DELETE nowhere", 405, "method_not_allowed", get(clients, bearer(token), "DELETE"), "DELETE"]
@@ -145,7 +145,7 @@ describe("one scene", () => {
       return {
         at: `${attributes["http.request.method"]} ${attributes["http.route"] ?? "nowhere"}`,
         name: server.name,
-        ofTools: attributes["mcp.method.name"],
+        ofTools: [attributes["mcp.method.name"], attributes["gen_ai.tool.name"]],
         status: attributes["http.response.status_code"],
         type: attributes["error.type"],
         failed: server.status?.code === spanStatus.error
@@ -154,7 +154,7 @@ describe("one scene", () => {
     assert.deepStrictEqual(
       described,
       asked.map(([at, status, type, , name = at]) => {
-        const ofTools = at === "POST /mcp" ? "tools/call" : undefined
+        const ofTools = at === "POST /mcp" ? ["tools/call", "listClients"] : [undefined, undefined]
         return { at, name, ofTools, status, type, failed: status >= 500 }
       })
     )

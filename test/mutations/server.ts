@@ -66,7 +66,7 @@ export const server = [
   results("problem === undefined ?", "problem !== '' ?"),
   results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
   mutating("server/middleware/Operation.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
-  mcp('"mcp.method.name", "tools/call"', '"mcp.method.name", "call"', "faults/Telemetry"),
+  mcp('"mcp.method.name": "tools/call"', '"mcp.method.name": "call"', "faults/Telemetry"),
   toolCalls('takesKey && "idempotencyKey" in given', '"idempotencyKey" in given && given["idempotencyKey"] === ""'),
   toolCalls("faults.push([location, unsafeMessage])", "break"),
   toolCalls("if (isUnsafe(name)) return", "if (name === undefined) return"),

@@ -51,7 +51,7 @@ Members are camelCase; unknown ones are refused, and so are unknown or repeated 
 with milliseconds, dates are \`YYYY-MM-DD\`, money is an integer in minor units with an ISO 4217 code. Lengths count Unicode
 code points. Nothing is trimmed, and no text has U+0000 or an unpaired surrogate. A body has at most 256 KiB, that of a batch 1 MiB.
 
-## Webhooks
+## Receiving events
 
 Deliveries are signed by [Standard Webhooks](https://www.standardwebhooks.com) and arrive at least once: \`webhook-id\` is the
 same for every attempt. Answer 2xx within 15 s. After 410 the webhook is disabled; after any other answer that is not 2xx, the delivery is retried for days.

@@ -157,7 +157,7 @@ export class WebhooksGroup extends HttpApiGroup.make("webhooks")
     replayDeliveries,
     getReplay
   )
-  .annotate(OpenApi.Title, "Integration webhooks")
+  .annotate(OpenApi.Title, "Webhook settings and deliveries")
   .annotate(
     OpenApi.Description,
     "The webhook of an installation: its endpoint, subscriptions, signing secret and health, and its deliveries."

@@ -6,7 +6,7 @@ import { plural } from "../../platform/operators/Search.ts"
 import { newOnce } from "../../project/Actions.ts"
 import { mutations } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
-import { onDatabase } from "../OnDatabase.ts"
+import { onNewDatabase } from "../OnDatabase.ts"
 import { answer, cli, withProgress } from "../Output.ts"
 
 export const migrate = Command.make(
@@ -20,7 +20,7 @@ export const migrate = Command.make(
   },
   Effect.fn(function* ({ json, restored }) {
     const pause = restored ? Effect.asSome(Effect.provide(pauseAll(newOnce), mutations)) : Effect.succeedNone
-    const { applied, paused } = yield* onDatabase(
+    const { applied, paused } = yield* onNewDatabase(
       Effect.flatMap(applyPending, (applied) => Effect.map(pause, (paused) => ({ applied, paused })))
     ).pipe(withProgress("Migrating"))
     const done =

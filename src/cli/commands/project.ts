@@ -16,7 +16,7 @@ import { Settings } from "../../platform/Settings.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../server/StoredSecrets.ts"
 import * as Flags from "../Flags.ts"
-import { onMigratedDatabase } from "../OnDatabase.ts"
+import { migrated, onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, tableOf, withProgress } from "../Output.ts"
 import { whyOf, writeDocument } from "../OutputFile.ts"
 
@@ -36,7 +36,7 @@ const apply = Command.make(
     const report = yield* applyProject(text).pipe(
       withProgress(`Applying ${file}`),
       Effect.provide(SecretBox.layerOfSettings),
-      onMigratedDatabase
+      (applied) => onNewDatabase(Effect.andThen(migrated, applied))
     )
     yield* answer(json, report, summary(report))
   })

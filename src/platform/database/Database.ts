@@ -35,7 +35,8 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
       Layer.sync(Connections, () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() }))
     )
 
-  static readonly layer = (usedBy: "service" | "command") =>
+  /** Without `mayCreate` an embedded database has to exist. */
+  static readonly layer = (usedBy: "service" | "command", mayCreate = true) =>
     Layer.unwrap(
       Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
         Option.match(databaseUrl, {
@@ -44,7 +45,7 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
             Layer.effect(
               DatabaseUrl,
               Effect.map(EmbeddedPostgres, ({ url }) => url)
-            ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir, usedBy })))
+            ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir, usedBy, mayCreate })))
         }).pipe(
           Layer.merge(
             Layer.sync(Connections, () => ({

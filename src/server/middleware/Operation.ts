@@ -4,6 +4,7 @@ import { Access } from "../../api/Access.ts"
 import { Operation } from "../../api/Requests.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
 import { nameServerSpan } from "../../platform/telemetry/Telemetry.ts"
+import { GivenParts } from "./RequestShape.ts"
 import { outcomeUnknown, problemOf, problemResponse } from "../ProblemResponse.ts"
 
 export const layer = Layer.succeed(Operation, (operation, { endpoint }) => {
@@ -14,7 +15,8 @@ export const layer = Layer.succeed(Operation, (operation, { endpoint }) => {
     const current = fiber.getRef(CurrentRequest)
     current.route = endpoint.path
     if (policy === "messages") current.unavailable = outcomeUnknown
-    nameServerSpan(fiber.context, spanName)
+    // The span of a tool's call keeps the name of the endpoint of agents, which is its route.
+    if (fiber.getRef(GivenParts) === undefined) nameServerSpan(fiber.context, spanName)
     return Effect.catchCauseIf(operation, hasFailed, (cause) =>
       Effect.map(problemOf(cause, current), (problem) => problemResponse(problem, current))
     )

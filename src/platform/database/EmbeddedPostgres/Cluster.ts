@@ -9,6 +9,8 @@ import { attempt, EmbeddedPostgresError, spawn } from "./Processes.ts"
 export interface Options {
   /** DATA_DIR. It contains the directory `postgres` and the files `postgres-password` and `postgres.log`. */
   readonly directory: string
+  /** Whether a database is created if there is none; true by default. */
+  readonly mayCreate?: boolean | undefined
   /** Further settings of PostgreSQL, used if this process starts it. */
   readonly flags?: Readonly<Record<string, string>> | undefined
 }
@@ -42,6 +44,14 @@ export const serviceUrlOf = (cluster: Cluster, port: number) => urlOf(name, pass
 
 /** Opens the cluster of a DATA_DIR, or creates it on first use. Does not start the server. */
 export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Return<Cluster, EmbeddedPostgresError> {
+  if (options.mayCreate === false && !Fs.existsSync(versionFile(Path.join(options.directory, "postgres")))) {
+    return yield* new EmbeddedPostgresError({
+      reason: "Failed",
+      message:
+        `There is no database in ${Path.resolve(options.directory)}: set DATA_DIR to the folder of the service, or make a new ` +
+        "database with `migrate`, `project apply` or the start of the service"
+    })
+  }
   const installed = yield* findPrograms
   const directory = yield* attempt(`Cannot create the data directory ${options.directory}`, () => {
     Fs.mkdirSync(options.directory, { recursive: true })
