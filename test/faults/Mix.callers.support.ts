@@ -129,11 +129,14 @@ const upserts = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
+/** Number of items of each batch. */
+export const batchSize = 25
+
 /** Creates clients and deals by batches, and changes them so. */
 const batches = ({ ledger, calls }: Scene): Caller => {
   return async (n) => {
     const items = (member: string, name: string) =>
-      Array.from({ length: 25 }, (_, index) => ({
+      Array.from({ length: batchSize }, (_, index) => ({
         externalId: `batch-${n}-${index}`,
         [member]: `${name} ${index} of ${n}`
       }))

@@ -5,7 +5,7 @@ import { operations } from "../../src/api/campaigns/States.ts"
 import { bodyOf, isSignedWith } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
 import { eventually } from "../support/Waiting.ts"
-import type { Scene } from "./Mix.callers.support.ts"
+import { batchSize, type Scene } from "./Mix.callers.support.ts"
 import { deliveryOf } from "./Mix.project.support.ts"
 import { kinds } from "./Providers.support.ts"
 
@@ -93,10 +93,15 @@ const expectRecords = async ({ ledger, project }: Scene) => {
   )
 }
 
-/** Asserts that each answered command has one key, and that no other keys exist. */
+/** Asserts that each answered command, and each item of a batch, has one key, and that no other keys exist. */
 const expectKeys = async (scene: Scene) => {
   const { calls, project } = scene
-  assert.strictEqual(await count(scene, `idempotency_keys WHERE project_id = '${project.id}'`), calls.answered())
+  const batches = ["batchClients", "batchDeals"].map((name) => calls.counts.answered.get(name) ?? 0)
+  const items = batches.reduce((sum, count) => sum + count * batchSize, 0)
+  assert.strictEqual(
+    await count(scene, `idempotency_keys WHERE project_id = '${project.id}'`),
+    calls.answered() + items
+  )
 }
 
 /** Asserts that each change emitted its events once, and that each event goes to each installation once. */
