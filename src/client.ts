@@ -9,6 +9,7 @@ export { NotModified } from "./api/Conditions.ts"
 export * as Problems from "./api/Problems.ts"
 export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
 export { bearerLayer, DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
+export { keepNewest, type Versions } from "./client/Newest.ts"
 export type {
   CallOptions,
   GroupName,
@@ -22,6 +23,14 @@ export type {
 } from "./client/Operations.ts"
 export { isProblem, type Problem, UnexpectedProblem } from "./client/Problem.ts"
 export { type ClientOptions, createClient, type DeveloperClient } from "./client/PromiseClient.ts"
+export {
+  type BatchOptions,
+  followChanges,
+  followChangesPromise,
+  type FollowOptions,
+  sendBatches,
+  sendBatchesPromise
+} from "./client/Sync.ts"
 export {
   verifyWebhook,
   verifyWebhookPromise,

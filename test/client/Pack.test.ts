@@ -290,7 +290,7 @@ describe("the example programs of the README", { timeout }, () => {
 
   it("are all covered by these tests", () => {
     assert.include(compile, "client.tgz")
-    assert.lengthOf(programs, 3)
+    assert.lengthOf(programs, 4)
   })
 
   it("run with Promises", async () => {
@@ -339,8 +339,18 @@ describe("the example programs of the README", { timeout }, () => {
     }
   })
 
+  it("sync a shop, again and again", async () => {
+    for (const _ of [1, 2]) {
+      const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
+      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+      const lines = stdout.trimEnd().split("\n")
+      assert.strictEqual(lines[0], "shop-order-7: created true")
+      assert.include(lines, "Order 7 is at version 1")
+    }
+  })
+
   it("run with Effect", async () => {
-    const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
+    const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[2] ?? "")], { TOKEN: token })
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
     assert.match(stdout, /^A second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/)
     assert.include(stdout, "It is at version 1")
@@ -358,7 +368,7 @@ describe("the example programs of the README", { timeout }, () => {
       }
     })
     const secret = body.signingSecret ?? ""
-    const receiver = spawn("bash", ["-c", `exec ${pasted(programs[2] ?? "", port).replace(/^SECRET=\S+ /, "")}`], {
+    const receiver = spawn("bash", ["-c", `exec ${pasted(programs[3] ?? "", port).replace(/^SECRET=\S+ /, "")}`], {
       SECRET: secret
     })
     await receiver.prints(/waiting for events/)

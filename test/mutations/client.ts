@@ -2,9 +2,16 @@
 import { mutating } from "./Mutation.ts"
 
 const attempts = mutating("client/Attempts.ts", "client/Attempts", "client/Attempts.time")
+const sync = mutating("client/Sync.ts", "client/Sync")
 const webhooks = mutating("client/Webhooks.ts", "client/Webhooks")
 
 export const client = [
+  sync("left > 0 && results.some(isUnavailable)", "false"),
+  sync("ids.has(item.externalId)", "false"),
+  sync("(known.get(item.id)?.version ?? 0) >= item.version", "false"),
+  sync("`${prefix}-${index}`", "`${prefix}-${Math.random()}`"),
+  mutating("client/Newest.ts", "client/Sync")("version <= (versions", "version < (versions"),
+  mutating("client/Newest.ts", "client/Sync")("version = Infinity", "version = 1"),
   attempts("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
   attempts("(yield* monotonicMillis) + wait > end", "false"),
   attempts("askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff", "backoff"),

@@ -1,0 +1,148 @@
+/** The sync of clients and deals with another system: batches of any number of items, their repeats, and changes (contract §7). */
+import { assert, describe, it, layer } from "../support/Vitest.ts"
+import { Effect, Stream } from "effect"
+import {
+  createClient,
+  DeveloperApi,
+  followChanges,
+  followChangesPromise,
+  keepNewest,
+  sendBatches,
+  sendBatchesPromise
+} from "../../src/client.ts"
+import { newKey } from "../contract/Requests.ts"
+import { TestServer } from "../support/TestServer.ts"
+
+const opened = Effect.gen(function* () {
+  const { seed, url } = yield* TestServer
+  const { token } = yield* seed()
+  const options = { baseUrl: url, token }
+  return { api: yield* Effect.provide(DeveloperApi, DeveloperApi.layer(options)), client: createClient(options) }
+})
+
+const customers = (count: number, name = "A") =>
+  Array.from({ length: count }, (_, index) => ({ externalId: `shop-${index}`, displayName: `${name} ${index}` }))
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a sync", (it) => {
+  it.effect(
+    "sends any number of items by batches, with Effect and with Promises, and has no second effect",
+    function* () {
+      const { api, client } = yield* opened
+      const key = newKey()
+      // The second change of a customer follows the first.
+      const items = [...customers(230), { externalId: "shop-7", displayName: "Later" }]
+      const first = yield* Stream.runCollect(sendBatches(api.clients.batchClients, items, { key }))
+      assert.deepStrictEqual(
+        first.map(({ externalId }) => externalId),
+        items.map(({ externalId }) => externalId)
+      )
+      assert.deepStrictEqual(
+        first.map((result) => "created" in result && result.created),
+        items.map((_, index) => index < 230)
+      )
+      async function* read() {
+        yield* items
+      }
+      const again = yield* Effect.promise(() =>
+        Array.fromAsync(sendBatchesPromise(client.clients.batchClients, read(), { key }))
+      )
+      assert.deepStrictEqual(again, [...first])
+      const { body } = yield* api.clients.listClients({ query: { externalId: "shop-7" } })
+      assert.deepInclude(body.items[0], { displayName: "Later", version: 2 })
+    }
+  )
+
+  it.effect("gives the problem of an item as its result, and fails with the problem of a batch", function* () {
+    const { api, client } = yield* opened
+    const items = [...customers(1), { externalId: "nameless" }]
+    const [, nameless] = yield* Stream.runCollect(sendBatches(api.clients.batchClients, items))
+    assert.isTrue(nameless !== undefined && "problem" in nameless && nameless.problem._tag === "validation_failed")
+    const faulty = [{ externalId: "a", displayName: "" }]
+    const failure = yield* Effect.flip(Stream.runCollect(sendBatches(api.clients.batchClients, faulty)))
+    assert.strictEqual(failure._tag, "validation_failed")
+    const thrown = Array.fromAsync(sendBatchesPromise(client.clients.batchClients, faulty)).catch(
+      (error: unknown) => error
+    )
+    assert.strictEqual(Object(yield* Effect.promise(() => thrown))._tag, "validation_failed")
+  })
+
+  it.effect("reads each version of each changed record once, and misses none", function* () {
+    const { api, client } = yield* opened
+    const since = new Date(Date.now() - 1_000).toISOString()
+    yield* Stream.runDrain(sendBatches(api.clients.batchClients, customers(120)))
+    const read = (updatedSince: string) => api.clients.listClients.items({ query: { updatedSince, limit: 50 } })
+    const seen: Array<string> = []
+    yield* followChanges(read, { since, every: "10 millis" }).pipe(
+      Stream.tap(({ displayName }) =>
+        Effect.suspend(() => {
+          seen.push(displayName)
+          return seen.length === 60
+            ? Stream.runDrain(sendBatches(api.clients.batchClients, customers(3, "B")))
+            : Effect.void
+        })
+      ),
+      Stream.takeUntil(() => seen.filter((name) => name.startsWith("B")).length === 3),
+      Stream.runDrain
+    )
+    assert.strictEqual(new Set(seen).size, seen.length)
+    assert.includeMembers(
+      seen,
+      [...customers(120).slice(3), ...customers(3, "B")].map(({ displayName }) => displayName)
+    )
+    const once = followChangesPromise((updatedSince) => client.clients.listClients.items({ query: { updatedSince } }), {
+      since
+    })
+    assert.lengthOf(yield* Effect.promise(() => Array.fromAsync(once)), 120)
+  })
+})
+
+describe("batches of a sync", () => {
+  it.live("are sent again with their key while the service is not available for some items", function* () {
+    const keys: Array<string> = []
+    const send = ({
+      headers,
+      payload
+    }: {
+      headers: { "idempotency-key": string }
+      payload: { items: ReadonlyArray<{ externalId: string }> }
+    }) =>
+      Effect.sync(() => {
+        keys.push(headers["idempotency-key"])
+        const results = payload.items.map(({ externalId }) =>
+          keys.length === 2 ? { externalId, problem: { code: "service_unavailable" } } : { externalId }
+        )
+        return { body: { results } }
+      })
+    const results = yield* Stream.runCollect(sendBatches(send, customers(150), { key: "nightly-1" }))
+    assert.isTrue(results.every((result) => !("problem" in result)))
+    assert.deepStrictEqual(keys, ["nightly-1-0", "nightly-1-1", "nightly-1-1"])
+  })
+})
+
+describe("a receiver", () => {
+  it.effect("keeps the newest version of each record, and nothing after it is gone", () =>
+    Effect.sync(() => {
+      const versions = new Map<string, number>()
+      const isNewest = keepNewest(versions)
+      const deal = (id: string, version: number) => ({ data: { deal: { id, version } } })
+      assert.deepStrictEqual(
+        [
+          deal("a", 2),
+          deal("a", 1),
+          deal("a", 2),
+          deal("b", 1),
+          deal("a", 3),
+          { data: { client: { id: "a", version: 1 } } }
+        ].map(isNewest),
+        [true, false, false, true, true, true]
+      )
+      assert.deepStrictEqual(
+        [{ data: { client: { id: "a" } } }, { data: { client: { id: "a", version: 9 } } }].map(isNewest),
+        [true, false]
+      )
+      assert.deepStrictEqual([{ data: {} }, { data: { task: { id: "a" } } }].map(isNewest), [true, true])
+      // Another process goes on with the same versions.
+      assert.isFalse(keepNewest(versions)(deal("a", 3)))
+    })
+  )
+})
