@@ -138,7 +138,7 @@ export const sendBatchesPromise = <Item extends Identified, Result extends Ident
 ): AsyncIterable<Result> =>
   Stream.toAsyncIterable(
     sendBatches(
-      (request: BatchRequest<Item>) => attempted(() => send(request)),
+      (request: BatchRequest<Item>) => Effect.promise(() => send(request)),
       Symbol.asyncIterator in items ? Stream.fromAsyncIterable(items, asIs) : Stream.fromIterable(items),
       options
     )
@@ -152,5 +152,3 @@ export const followChangesPromise = <Item extends Changed>(
   Stream.toAsyncIterable(followChanges((since) => Stream.fromAsyncIterable(read(since), asIs), options))
 
 const asIs = (failure: unknown) => failure
-
-const attempted = <A>(run: () => Promise<A>) => Effect.tryPromise({ try: run, catch: asIs })
