@@ -25,7 +25,9 @@ const effects = Effect.gen(function* () {
 
 /** Returns the JSON of a body without what differs when the same request is sent again. */
 const lasting = (body: unknown): unknown =>
-  JSON.parse(JSON.stringify({ ...Object(body), signingSecret: undefined, observedAt: undefined, durationMs: undefined }))
+  JSON.parse(
+    JSON.stringify({ ...Object(body), signingSecret: undefined, observedAt: undefined, durationMs: undefined })
+  )
 
 layer(World.layer, { excludeTestServices: true })("with the typed client", (it) => {
   it.effect("every operation is there for Effect and for Promises, and items for each list", function* () {
