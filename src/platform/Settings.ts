@@ -187,6 +187,16 @@ const settingsOf = (given: typeof Variables.Type) => ({
 type SettingsShape = Readonly<ReturnType<typeof settingsOf>>
 export type TelemetrySettings = Option.Option.Value<SettingsShape["telemetry"]>
 
+/** Returns settings for the log: without secrets, without settings that are not set, and with URLs without credentials. */
+export const shown = (value: unknown): unknown => {
+  if (Redacted.isRedacted(value)) return "[redacted]"
+  if (Option.isOption(value)) return Option.getOrUndefined(Option.map(value, shown))
+  if (Duration.isDuration(value)) return Duration.format(value)
+  if (Array.isArray(value)) return value.map(shown)
+  if (typeof value === "string") return value.replace(/\/\/[^/@]*@/, "//")
+  return typeof value === "object" && value !== null ? Record.map({ ...value }, shown) : value
+}
+
 /** The environment has invalid variables. Each fault is one line, which begins with the name of its variable. */
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{ readonly faults: ReadonlyArray<string> }> {
   override get message() {

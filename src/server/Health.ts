@@ -13,6 +13,7 @@ import { listWorkers } from "../platform/background/Worker.ts"
 import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
 import { untraced } from "../platform/telemetry/Telemetry.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { makeMeasure } from "./ProcessMetrics.ts"
 import { problemResponse } from "./ProblemResponse.ts"
 
 const measureEvery = Duration.seconds(10)
@@ -54,8 +55,9 @@ export const layer = HttpRouter.use(
       const counted = Effect.flatMap(statement(listWorkers(sql)), (live) =>
         Metric.update(workers, live.filter(({ isHung }) => !isHung).length)
       )
-      const measurements = Effect.andThen(Effect.ignore(checks), Effect.ignore(counted))
-      yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(measurements))
+      const measure = yield* makeMeasure
+      const measurements = Effect.all([measure, Effect.ignore(checks), Effect.ignore(counted)])
+      yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.asVoid(measurements)))
     }
 
     const ready = checks.pipe(

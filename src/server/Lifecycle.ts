@@ -31,6 +31,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
       const refusals = yield* Refusals
       const unread = yield* Unread
       const level = yield* References.MinimumLogLevel
+      const admits = makeAdmits()
       const logsSuccess = level === "Debug" || level === "Trace" || level === "All"
 
       const finish = (request: Request, current: CurrentRequestShape, millis: number, response: Response) => {
@@ -46,7 +47,9 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
         if (current.namedKeyId !== undefined && (status === 401 || status === 403 || status === 429))
           refusals.count(current.namedKeyId, status)
         if (status < 400 && !logsSuccess) return Effect.succeed(response)
-        return Effect.as(report(request, current, status, millis), response)
+        const left = logsSuccess ? 0 : admits(`${status} ${current.problem}`, performance.now())
+        if (left === undefined) return Effect.succeed(response)
+        return Effect.as(report(request, current, status, millis, left), response)
       }
 
       return (routes) =>
@@ -212,6 +215,28 @@ const idsOf = ({ caller, id, namedKeyId }: CurrentRequestShape) => ({
     : { project_id: caller.projectId, key_id: caller.keyId })
 })
 
+/** Lines of one kind that the access log has at once, before it has one a second. */
+const burst = 50
+
+/**
+ * Makes a function that decides whether a line of a kind is logged, so that a flood does not fill the log. It returns the number of
+ * lines that were left out before this one; undefined if this one is left out. Kinds are statuses and problems, so they are few.
+ */
+const makeAdmits = () => {
+  const kinds = new Map<string, { at: number; room: number; left: number }>()
+  return (kind: string, now: number): number | undefined => {
+    const known = kinds.get(kind) ?? { at: now, room: burst, left: 0 }
+    kinds.set(kind, known)
+    known.room = Math.min(burst, known.room + (now - known.at) / 1_000)
+    known.at = now
+    if (known.room < 1) return void known.left++
+    known.room--
+    const { left } = known
+    known.left = 0
+    return left
+  }
+}
+
 /** Maximum number of characters of a path in the access log. */
 const maxShown = 256
 
@@ -221,7 +246,7 @@ const shown = (target: string) => {
 }
 
 /** Marks the span of a failed request, and writes the access log. */
-const report = (request: Request, current: CurrentRequestShape, status: number, millis: number) => {
+const report = (request: Request, current: CurrentRequestShape, status: number, millis: number, left: number) => {
   const { call, outage, problem, route } = current
   const name = call === undefined ? `${request.method} ${shown(request.url)}` : `MCP ${call.method} ${route}`
   const line = `${name} ${status} ${problem === undefined ? "" : `${problem} `}${Math.round(millis)} ms`
@@ -229,6 +254,10 @@ const report = (request: Request, current: CurrentRequestShape, status: number, 
   const log =
     status < 400 ? Effect.logDebug(line) : status < 500 ? Effect.logInfo(line) : Effect.logWarning(line, ...reason)
   const { remoteAddress } = NodeHttpServerRequest.toIncomingMessage(request).socket
-  const logged = Effect.annotateLogs(log, { ...idsOf(current), address: remoteAddress })
+  const logged = Effect.annotateLogs(log, {
+    ...idsOf(current),
+    address: remoteAddress,
+    ...(left === 0 ? {} : { left_out: left })
+  })
   return problem === undefined ? logged : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), logged)
 }

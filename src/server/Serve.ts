@@ -31,13 +31,14 @@ import { Refusals } from "../platform/requests/Refusals.ts"
 import { RequestMetrics } from "../platform/requests/RequestMetrics.ts"
 import { SecretBox } from "../platform/secrets/SecretBox.ts"
 import { SecretKey } from "../platform/secrets/SecretKey.ts"
-import { Settings } from "../platform/Settings.ts"
+import { Settings, shown } from "../platform/Settings.ts"
 import * as Telemetry from "../platform/telemetry/Telemetry.ts"
 import { AdminServer } from "./AdminServer.ts"
 import { Drain } from "./listening/Drain.ts"
 import { Unread } from "./listening/Unread.ts"
 import * as Http from "./Http.ts"
 import * as NodeServer from "./listening/NodeServer.ts"
+import { version } from "./ProcessMetrics.ts"
 import * as Retentions from "./Retentions.ts"
 import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
@@ -155,6 +156,12 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     const lines = yield* welcome(urls).pipe(Effect.provide(ApiKeys.layer))
     for (const line of lines) yield* Console.log(line)
   }
+  yield* Effect.annotateLogs(Effect.logInfo("The service has started"), {
+    version,
+    role,
+    node: process.versions.node,
+    settings: shown(yield* Settings)
+  })
   yield* Console.log(`listening on ${url}`)
   // Delayed, because `releaseStart` pauses the process, and the first requests often come right after the ready line.
   yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))

@@ -21,6 +21,7 @@ import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
+import manifest from "../../package.json" with { type: "json" }
 
 const databaseUrl = await database()
 const token = await project(databaseUrl)
@@ -259,6 +260,33 @@ it("the logs are JSON lines with the request's id, and show a successful request
   }
   assert.notInclude(usual.stderr(), "a-success")
   assert.strictEqual(silent.stderr(), "")
+})
+
+it("the log begins with version, role and settings without secrets, and a flood of one kind writes few lines", async () => {
+  const service = await start({ LOG_FORMAT: "json", REDIS_URL: "redis://someone:s3cret@127.0.0.1:1" })
+  const started = () =>
+    service
+      .stderr()
+      .split("\n")
+      .find((line) => line.includes("The service has started"))
+  await eventually(() => assert.isDefined(started()))
+  const line = Object(JSON.parse(started() ?? ""))
+  assert.deepStrictEqual(
+    [line.level, line.role, line.version, line.settings.redisUrl, line.settings.shutdownGrace],
+    ["INFO", "all", manifest.version, "[redacted]", "25s"]
+  )
+  assert.notInclude(service.stderr(), "s3cret")
+  const flood = 200
+  for (let i = 0; i < flood; i++) await send(`${service.url}/nowhere`)
+  await send(`${service.url}${clients}`)
+  await eventually(() => assert.include(service.stderr(), "credential_missing"))
+  const lines = service
+    .stderr()
+    .split("\n")
+    .filter((each) => each.includes("route_not_found"))
+  assert.isAtLeast(lines.length, 50)
+  assert.isBelow(lines.length, flood / 2)
+  assert.deepStrictEqual(await service.stop(), inGoodOrder)
 })
 
 it("the log has no room on a full disk, and the service answers without it", async () => {

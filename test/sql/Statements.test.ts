@@ -80,6 +80,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
     "src/crm/Clients.ts list: sorts clients below a limit"
   ],
+  "keys whose requests were refused, with three rows at most": [
+    "src/platform/requests/Refusals.ts listRefused: reads all of refused_requests"
+  ],
   "projects at rest, which are few": [
     "src/platform/background/Retention.ts prune: filters projects below a limit",
     "src/server/Retentions.ts retentions: filters projects below a limit",

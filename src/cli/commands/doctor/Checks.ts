@@ -1,11 +1,12 @@
 /** The checks of `doctor`. They change nothing. */
-import { type Cause, Clock, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
+import { type Cause, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/MoveSlots.ts"
 import { listDue, listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
 import { listWorkers } from "../../../platform/background/Worker.ts"
 import * as Database from "../../../platform/database/Database.ts"
+import { clockDifference } from "../../../platform/database/DatabaseClock.ts"
 import { migrationStatus } from "../../../platform/database/Migrations.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/operators/Search.ts"
@@ -125,19 +126,8 @@ export const migrations = Effect.gen(function* () {
  */
 const tolerance = { warning: 1_000, failed: 60_000 }
 
-/**
- * The database's time is compared with the middle of `before` and `after`. The possible error, half of the time between these,
- * is subtracted from the difference.
- */
 export const clock = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  // The first statement also waits for a connection, so its time is not measured.
-  yield* sql`SELECT 1`
-  const before = yield* Clock.currentTimeMillis
-  const [there] = yield* sql<{ millis: number }>`
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS millis`
-  const after = yield* Clock.currentTimeMillis
-  const apart = Math.max(0, Math.abs((there?.millis ?? 0) - (before + after) / 2) - (after - before) / 2)
+  const apart = yield* clockDifference(yield* SqlClient.SqlClient)
   const difference = `${Math.round(apart)} ms from the database's`
   const advice = "Synchronize both clocks (NTP)."
   return apart > tolerance.failed
