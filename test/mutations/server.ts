@@ -15,6 +15,8 @@ const toolArguments = mutating("server/Mcp/ToolArguments.ts", "contract/Walk.too
 const toolList = mutating("server/Mcp/Tools.ts", "contract/Walk.tools")
 
 export const server = [
+  mutating("server/Lifecycle.ts", "faults/Start")("if (known.room < 1) return void known.left++", ""),
+  mutating("platform/Settings.ts", "faults/Start")('if (Redacted.isRedacted(value)) return "[redacted]"', ""),
   discovery("withServedLinks(markdown, source, ending)", "markdown"),
   discovery('`${pathname.replace(/\\/$/, "")}/docs`', '"/docs"'),
   mutating("server/middleware/RequestShape.ts", "contract/Walk.bodies")(
