@@ -44,9 +44,6 @@ const pageOf = (markdown: string): string => {
   const tokens = marked.lexer(withSections(markdown))
   const headings = tokens.filter(isHeading)
   const [title, ...sections] = headings
-  const first = tokens.findIndex((token) => token === sections[0])
-  // The list of contents that the text begins with stands beside it on the page.
-  const shown = tokens.filter((token, index) => token.type !== "list" || index > first)
   const link = ({ depth, text }: Tokens.Heading) =>
     `<a href="#${anchorOf(text)}" class="${depth > 2 ? "inner" : "outer"}">${plain(text)}</a>`
   return `<!doctype html>
@@ -68,7 +65,7 @@ const pageOf = (markdown: string): string => {
     </header>
     <main class="manual">
       <nav aria-label="Contents">${sections.map(link).join("\n")}</nav>
-      <article>${marked.parser(shown)}</article>
+      <article>${marked.parser(tokens)}</article>
     </main>
   </body>
 </html>
