@@ -1,6 +1,7 @@
 /**
  * Gives up the messages that cancelled campaigns have left, and deletes the audiences that no campaign references, and the
- * recipients of campaigns that ended `MESSAGE_RETENTION` ago. The audience of an ended campaign stays, with its counts. Batches
+ * recipients of campaigns that ended `MESSAGE_RETENTION` ago. The audience of an ended campaign stays, with its counts. So does, without
+ * recipients, an abandoned one for `MESSAGE_RETENTION`: its id leads to its messages (`ErasedTexts.ts`). Batches
  * are small, so that commands wait only briefly. Each row is locked with SKIP LOCKED before it is changed.
  */
 import { Effect } from "effect"
@@ -88,12 +89,16 @@ export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
       SELECT project_id, id AS audience_id FROM audiences
       WHERE abandoned_at IS NOT NULL AND ${isAwake(sql, "project_id")}
         AND ${isQuiet("audiences.project_id, audiences.id")}
+        AND (abandoned_at < ${horizon} OR EXISTS (
+          SELECT FROM campaign_recipients AS recipient
+          WHERE recipient.project_id = audiences.project_id AND recipient.audience_id = audiences.id
+        ))
       ORDER BY project_id, id LIMIT ${visited} FOR UPDATE SKIP LOCKED
     ),
     ${recipients},
     removed AS (
       DELETE FROM audiences USING emptied
-      WHERE audiences.project_id = emptied.project_id AND audiences.id = emptied.audience_id
+      WHERE audiences.project_id = emptied.project_id AND audiences.id = emptied.audience_id AND abandoned_at < ${horizon}
       RETURNING 1
     )
     SELECT EXISTS (SELECT FROM batch) OR EXISTS (SELECT FROM removed) AS more`

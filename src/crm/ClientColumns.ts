@@ -1,5 +1,6 @@
 /** The columns of clients, grouped by what can set them, and SQL for clients in events. */
 import { Struct } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
 import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
 import { alteredObject, columnsOf, jsonObject } from "../platform/database/Columns.ts"
 
@@ -25,6 +26,11 @@ export const eventClient = (row: string) => `'client', ${jsonObject(columns, row
 
 /** Returns SQL for the member `previous` of an event's data: what a change has altered, with the values before the change. */
 export const eventPrevious = (before: string, after: string) => `'previous', ${alteredObject(alterable, before, after)}`
+
+/** An SQL condition on `events`: the event has the data of a client. The index `events_of_clients` has this form. */
+export const eventsOf = (sql: SqlClient.SqlClient, clientId: Statement.Fragment): Statement.Fragment => sql`
+  events.type IN ('crm.client.created.v1', 'crm.client.updated.v1')
+    AND (events.data -> 'client' ->> 'id') COLLATE "C" = ${clientId}`
 
 /**
  * The columns that a project file can set. Merging and loyalty are listed here, because the API's client record lacks them.

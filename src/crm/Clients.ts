@@ -22,6 +22,7 @@ import { selectList } from "../platform/database/Columns.ts"
 import { statement } from "../platform/database/Database.ts"
 import { makeGrouped } from "../platform/mutations/Grouped.ts"
 import type { Command } from "../platform/mutations/Idempotency.ts"
+import { mutate } from "../platform/mutations/Mutate.ts"
 import { Mutations } from "../platform/mutations/Mutations.ts"
 import { lookup } from "../platform/database/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
@@ -30,6 +31,7 @@ import { Notifier, notifyingAfter } from "../platform/outbox/Notifier.ts"
 import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
 import { makeAddresses } from "./Clients/Addresses.ts"
 import * as Create from "./Clients/Create.ts"
+import { erase } from "./Clients/Erase.ts"
 import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 import { makeBatch } from "./Batches.ts"
@@ -77,6 +79,14 @@ export const makeClients = Effect.gen(function* () {
     upsert: upserted,
     batch: (command: Command, { items }: ClientBatch) =>
       batch(command, items, (command, { externalId, ...p }) => upserted(command, externalId, p)),
+    erase: Effect.fnUntraced(function* (command: Command, id: ClientId) {
+      const erasing = mutate<ClientNotFound | PreconditionFailed, Appended>(
+        mutations,
+        command,
+        erase(sql, yield* eventContext(command.projectId), id)
+      )
+      return yield* notifyAfter(command.projectId, erasing)
+    }),
     addresses: makeAddresses(sql, mutations)
   }
 })

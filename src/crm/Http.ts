@@ -50,6 +50,7 @@ export const clients = groupOf(Effect.all([makeClients, makeBatchHandler]), ([cl
         createClient: commandHandler((command, { payload }) => clients.create(command, payload)),
         getClient: recordHandler((projectId, { params }) => clients.get(projectId, params.clientId)),
         patchClient: commandHandler((command, { params, payload }) => clients.patch(command, params.clientId, payload)),
+        eraseClient: commandHandler((command, { params }) => clients.erase(command, params.clientId)),
         upsertClient: commandWith(
           (command, { params, payload }) => clients.upsert(command, params.externalId, payload),
           upsertAnswer

@@ -116,13 +116,14 @@ interface Item {
 }
 
 const openRecords = (sql: Sql, projectId: ProjectId, name: string, part: Part) => {
-  const { columns, hidden = [], table } = part
+  const { columns, exported = "true", hidden = [], table } = part
   const key: Columns = { id: "id", ...part.key }
   const shown = Record.filter(columns, (_, member) => !hidden.includes(member))
   return open<FileRecord>(sql, name, {
     columns: { ...key, ...shown },
     table,
     projectId,
+    condition: exported,
     order: listOf(key).map(({ column }) => column)
   })
 }
@@ -137,6 +138,7 @@ interface Query {
   readonly columns: Columns
   readonly table: string
   readonly projectId: ProjectId
+  readonly condition?: string
   readonly order: ReadonlyArray<string>
 }
 
@@ -144,12 +146,12 @@ interface Query {
 const open = Effect.fnUntraced(function* <Row extends object>(
   sql: Sql,
   name: string,
-  { columns, order, projectId, table }: Query
+  { columns, condition = "true", order, projectId, table }: Query
 ) {
   yield* sql`
     DECLARE ${sql(name)} NO SCROLL CURSOR FOR
     SELECT ${sql.literal(selectList(columns))} FROM ${sql(table)}
-    WHERE project_id = ${projectId} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
+    WHERE project_id = ${projectId} AND ${sql.literal(condition)} ORDER BY ${sql.csv(order.map((column) => sql`${sql(column)}`))}`
   const fetch = sql<Row>`FETCH ${sql.literal(String(page))} FROM ${sql(name)}`
   let rows: ReadonlyArray<Row> = []
   let at = 0

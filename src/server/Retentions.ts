@@ -1,6 +1,7 @@
 /** What is deleted once it is old, and after which time: one table. Events, which need a walk, are with their deliveries. */
 import { Duration } from "effect"
 import { pruneAudiences } from "../campaigns/AudiencePruner.ts"
+import { eraseTexts } from "../campaigns/ErasedTexts.ts"
 import * as AttemptMinutes from "../integrations/deliveries/AttemptMinutes.ts"
 import { retentionDays } from "../integrations/deliveries/DeliveryMaintenance.ts"
 import { prune, pruning, type Retention } from "../platform/background/Retention.ts"
@@ -37,6 +38,7 @@ export const retentions: ReadonlyArray<Retention> = [
     kept: ({ messageRetention }) => messageRetention,
     step: pruneAudiences
   },
+  { name: "erased texts", kept: () => Duration.minutes(1), step: eraseTexts },
   {
     name: "deliveries retention",
     kept: () => Duration.days(retentionDays),

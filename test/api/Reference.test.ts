@@ -43,7 +43,7 @@ const samplesOf = async (page: Page) => {
     if ((await more.count()) > 0) await more.first().click()
     return samples.count()
   }
-  await expect.poll(opened, { timeout: 100_000 }).toBe(47)
+  await expect.poll(opened, { timeout: 100_000 }).toBe(48)
   return samples.allInnerTexts()
 }
 

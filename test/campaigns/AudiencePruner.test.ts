@@ -14,7 +14,7 @@ const putAudience = Effect.fnUntraced(function* (project: string, id: string, si
     INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
       consent_not_granted, suppressed, channel_unavailable, duplicate, created_at, abandoned_at)
     VALUES (${project}, ${id}, '{}', ${size}, ${size}, 0, 0, 0, 0, 0, 0, now(),
-      CASE WHEN ${abandoned}::boolean THEN now() END)`
+      CASE WHEN ${abandoned}::boolean THEN '1900-01-01'::timestamptz END)`
   yield* sql`
     INSERT INTO campaign_recipients (project_id, audience_id, position, client_id)
     SELECT ${project}, ${id}, n, 'client' || n FROM generate_series(0, ${size - 1}::int) n`
@@ -75,19 +75,22 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
         ] as const) {
           yield* putAudience(project, id, size, true)
         }
+        // Abandoned since the retention, so it still leads to its messages.
+        yield* putAudience(project, "recent", 3, true)
+        yield* sql`UPDATE audiences SET abandoned_at = now() WHERE project_id = ${project} AND id = 'recent'`
       }
-      const kept = ["a kept 1200", "b kept 1200"]
+      const kept = ["a kept 1200", "a recent 0", "b kept 1200", "b recent 0"]
 
       yield* Layer.build(pruner)
-      yield* remaining.pipe(Effect.repeat({ until: (lines) => lines.length === 2 }))
+      yield* remaining.pipe(Effect.repeat({ until: (lines) => lines.length === 4 && lines.includes("b recent 0") }))
       assert.deepStrictEqual(yield* remaining, kept)
 
       // The pruner runs again within a minute.
-      yield* sql`UPDATE audiences SET abandoned_at = now() WHERE project_id = 'b'`
+      yield* sql`UPDATE audiences SET abandoned_at = '1900-01-01' WHERE project_id = 'b'`
       yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), remaining).pipe(
-        Effect.repeat({ until: (lines) => lines.length === 1 })
+        Effect.repeat({ until: (lines) => lines.length === 2 })
       )
-      assert.deepStrictEqual(yield* remaining, ["a kept 1200"])
+      assert.deepStrictEqual(yield* remaining, ["a kept 1200", "a recent 0"])
     }
   )
 

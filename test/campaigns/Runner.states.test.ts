@@ -5,6 +5,8 @@
 import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import { httpChannel, telegramChannel } from "../contract/Messages.support.ts"
+import { newKey } from "../contract/Requests.ts"
+import { receiptOf } from "../support/ContractAnswers.ts"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { startsOf, stepOf } from "../../src/api/schema/States.ts"
 import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
@@ -49,13 +51,14 @@ const outcomesOf = (turn: number) => ({
   uncalled: withoutCall[turn % 3] ?? outcomes.circuitOpen
 })
 
-/** Changes of a client by a project file, and the routes that reach it from then on; undefined: it is skipped. */
+/** Changes of a client by a project file or, at last, by an erase, and the routes that reach it from then on; undefined: it is skipped. */
 const changes = {
   nothing: [{}, routes],
   "withdrew consent": [{ marketingConsent: false }, undefined],
   "was suppressed": [{ suppressed: true }, undefined],
   "was archived": [{ status: "archived" }, undefined],
   "was merged": [{ mergedIntoClientId: clientId(0) }, undefined],
+  "was erased": [{}, undefined],
   "lost its addresses": [{}, []],
   "lost its fallback address": [{}, ["primary"]],
   "lost its primary address": [{}, ["fallback"]]
@@ -168,7 +171,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", 
     for (const [what, after, isEarly] of channelChanges) {
       const title = `whose ${primaryType} channel ${what} ${hasFallback ? "and has a fallback" : "and has none"}`
       it.effect(`${title} agree with the model`, function* () {
-        const { apply, claims, messages, reclaim, recordAll, states } = yield* scene(plan)
+        const { apply, claims, messages, reclaim, recordAll, states, token } = yield* scene(plan)
+        const { send } = yield* TestServer
         const provider = after(primaryType)
         let known = scripts.map((script): Known => ({ ...script, ...unsent, calledBy: primaryType }))
 
@@ -182,10 +186,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", 
         })
 
         /** Applies the changes before the first attempts, or those during them. */
-        const change = (before: boolean) => {
+        const change = Effect.fnUntraced(function* (before: boolean) {
           const status = provider === undefined ? ("revoked" as const) : ("active" as const)
           const primary = { ...channelOf[provider ?? primaryType]("primary", nowhere), status }
-          return apply({
+          yield* apply({
             channels: [httpChannel("fallback", nowhere), ...(isEarly === before ? [primary] : [])],
             clients: scripts.flatMap(({ change, isEarly }, n) => {
               const [members, reached = routes] = changes[change]
@@ -193,7 +197,12 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", 
               return isEarly === before ? [{ id: clientId(n), displayName: "C", ...members, addresses }] : []
             })
           })
-        }
+          for (const [n, { change, isEarly }] of scripts.entries()) {
+            if (change !== "was erased" || isEarly !== before) continue
+            const path = `/api/v1/developer/crm/clients/${clientId(n)}`
+            receiptOf(yield* send({ method: "DELETE", path, token, key: newKey() }), 200)
+          }
+        })
         const providersOf = ({ change, ...script }: Script, isFirst: boolean) => {
           const reached: ReadonlyArray<Route> | undefined = changes[isFirst && !script.isEarly ? "nothing" : change][1]
           const primary = isFirst && !isEarly ? primaryType : provider

@@ -94,6 +94,14 @@ describe("a webhook event", () => {
     )
   }
 
+  it.effect("of a client who was erased since is read as the event of the erasure", function* () {
+    const data = { client: { id: "cli_1", externalId: null } }
+    const erased = JSON.parse(eventOf("crm.client.erased.v1", data))
+    for (const type of ["crm.client.created.v1", "crm.client.updated.v1"]) {
+      assert.deepStrictEqual(yield* decoded(eventOf(type, data)), erased)
+    }
+  })
+
   it("that is older has null at any depth, and none for an optional member or one that may not be null", () => {
     const Item = Schema.Struct({ id: Schema.String, note: Schema.NullOr(Schema.String) })
     const complete = withAbsentAsNull(

@@ -79,6 +79,15 @@ const putNote =
       FROM api_keys WHERE project_id = ${projectId} LIMIT 1
       ON CONFLICT (project_id, id) DO UPDATE SET body = excluded.body, version = 1`.pipe(Effect.asVoid, Effect.orDie)
 
+/** Inserts a client, or resets it to its first version. */
+const putClient =
+  (id: string): Restore =>
+  (sql, projectId) =>
+    sql`
+      INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
+      VALUES (${projectId}, ${id}, 'Own', '{}', 'active', 1, now(), now())
+      ON CONFLICT (project_id, id) DO UPDATE SET version = 1`.pipe(Effect.asVoid, Effect.orDie)
+
 /** Removes the webhook. */
 const removeWebhook =
   (installationId: string): Restore =>
@@ -284,6 +293,11 @@ export const samples: Readonly<Record<string, Sample>> = asContracted({
     },
     required: ["items"],
     receipt: "batch"
+  },
+  eraseClient: {
+    params: { clientId: "cli_erased" },
+    references: [{ at: ["path", "clientId"], foreign: "cli_foreign", code: "client_not_found" }],
+    restore: putClient("cli_erased")
   },
   getClientAddresses: {
     params: { clientId: "cli_own" },

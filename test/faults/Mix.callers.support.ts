@@ -102,7 +102,7 @@ const deals = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
-/** Creates clients and deals by their external ids, and changes them; gives the clients addresses. */
+/** Creates clients and deals by their external ids, and changes them; gives the clients addresses, and erases every other one. */
 const upserts = ({ ledger, calls }: Scene): Caller => {
   return async (n) => {
     const params = { externalId: `shop-${n}` }
@@ -120,12 +120,19 @@ const upserts = ({ ledger, calls }: Scene): Caller => {
       { params: { clientId }, json: { addresses } },
       { version: 3, changed: false }
     )
-    ledger.clients.set(clientId, clientState(displayName, "active", 3))
     const title = `Upserted ${n}`
-    const { resourceId: dealId } = await calls.command("upsertDeal", { params, json: { title } }, { version: 1 })
-    await calls.command("upsertDeal", { params, json: { title } }, { version: 1, changed: false })
-    ledger.deals.set(dealId, dealState(title, "new", "open", 1))
+    const deal = { title, clientId }
+    const { resourceId: dealId } = await calls.command("upsertDeal", { params, json: deal }, { version: 1 })
+    await calls.command("upsertDeal", { params, json: deal }, { version: 1, changed: false })
     ledger.events.push(eventName("crm.deal.created.v1", dealId, 1))
+    if (n % 2 === 0) {
+      ledger.clients.set(clientId, clientState(displayName, "active", 3))
+      ledger.deals.set(dealId, dealState(title, "new", "open", 1))
+    } else {
+      await calls.command("eraseClient", { params: { clientId } }, { version: 3 })
+      ledger.deals.set(dealId, dealState(title, "new", "open", 2))
+      ledger.events.push(eventName("crm.deal.updated.v1", dealId, 2))
+    }
   }
 }
 

@@ -16,6 +16,8 @@ const retryFailed = mutating("campaigns/Campaigns/RetryFailed.ts", "campaigns/Re
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
+const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
+const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
@@ -61,6 +63,26 @@ export const domains = [
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("OR clients.suppressed", ""),
+  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("clients.id IS NULL OR ", ""),
+  erase("target.id IS NULL OR old_version = seen_version", "true"),
+  erase("address = ''", "address = address"),
+  erase("suppressed = true", "suppressed = clients.suppressed"),
+  erase("contact_capacity IS NOT NULL AND status = 'active' AS counts", "false AS counts"),
+  erase("SET contact_count = contact_count - 1", "SET contact_count = contact_count"),
+  erasedTexts(
+    "UNION ALL\n    SELECT erasure.project_id, erasure_id, sent.id",
+    "UNION ALL\n    SELECT erasure.project_id, erasure_id, NULL"
+  ),
+  erasedTexts("AND finished.erased_at < ${horizon}", ""),
+  erasedTexts('without("reason")(sql)', 'sql.literal("attempt_log")'),
+  attempts("entry - 'reason'", "entry", "contract/Erased"),
+  attempts("IS DISTINCT FROM '' AS reachable", "IS NOT NULL AS reachable", "contract/Erased"),
+  mutating("messaging/Messages/Record.ts", "contract/Erase")("AND conversations.address <> ''", ""),
+  mutating(
+    "campaigns/AudiencePruner.ts",
+    "campaigns/AudiencePruner",
+    "contract/Erased"
+  )("audiences.id = emptied.audience_id AND abandoned_at < ${horizon}", "audiences.id = emptied.audience_id"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
   mutating("campaigns/Runner.ts", "campaigns/Runner.pace")("2 * (now - releasedAt)", "0"),
   mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.fairness")(

@@ -26,6 +26,7 @@ const fibers = [
   "deliveries retention",
   "deliveries sweep",
   "deliveries takeover",
+  "erased texts",
   "idempotency pruning",
   "measurement of readiness",
   "message claims",

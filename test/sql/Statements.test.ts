@@ -30,6 +30,7 @@ const takenBefore = [
 const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "the webhooks of a project, each of which may subscribe to the event": [
     "src/crm/Clients/Create.ts create: reads webhooks without a limit by webhooks_pkey",
+    "src/crm/Clients/Erase.ts erase: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Clients/Patch.ts patch: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Deals/Create.ts create: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Deals/Patch.ts patch: reads webhooks without a limit by webhooks_pkey",
@@ -43,6 +44,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
+    // Erasures of the last two minutes.
+    "src/campaigns/ErasedTexts.ts eraseTexts: filters erasures below a limit",
     // Once for each start of a worker, of a table with a row for each command of an operator.
     "src/integrations/deliveries/Replays/Step.ts endFormer: reads all of replays",
     "src/integrations/deliveries/Replays/Step.ts listRunning: sorts replays below a limit",
@@ -50,10 +53,15 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/project/Waiting.ts countStuck: skips a column of messages_by_channel",
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"
   ],
-  "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the audiences of a project, the stages of a file, the count of a capacity":
+  "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the events of a client, the audiences and endpoints of a project, the stages of a file, the count of a capacity":
     [
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
       "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
+      "src/campaigns/ErasedTexts.ts eraseTexts: reads audiences without a limit by audiences_pkey",
+      "src/campaigns/ErasedTexts.ts eraseTexts: reads endpoint_health without a limit by endpoint_health_pkey",
+      // Where the statistics say that a few clients have all deals.
+      "src/crm/Clients/Erase.ts erase: reads deals without a limit by deals_pkey",
+      "src/crm/Clients/Erase.ts erase: reads events without a limit by events_of_clients",
       "src/campaigns/Campaigns/Target.ts commandOn: reads audiences without a limit by audiences_pkey",
       "src/campaigns/Campaigns/Target.ts commandOn: reads channels without a limit by channels_by_age",
       "src/campaigns/Campaigns/Target.ts commandOn: reads clients without a limit by clients_pkey",

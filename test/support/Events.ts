@@ -6,6 +6,7 @@ import { events } from "../../src/api/integrations/Events.ts"
 const eventTypes = [
   "crm.client.created.v1",
   "crm.client.updated.v1",
+  "crm.client.erased.v1",
   "crm.deal.created.v1",
   "crm.deal.updated.v1",
   "crm.deal.stage_changed.v1",

@@ -10,6 +10,7 @@ const targets: Readonly<Record<string, Readonly<Record<string, Parameters>>>> = 
   createClient: {
     getClient: { clientId: created },
     patchClient: { clientId: created },
+    eraseClient: { clientId: created },
     putClientAddresses: { clientId: created }
   },
   createDeal: { getDeal: { dealId: created }, patchDeal: { dealId: created }, createNote: { dealId: created } },

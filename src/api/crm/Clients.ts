@@ -4,7 +4,7 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access, Changing } from "../Access.ts"
+import { Access, Changing, Destructive } from "../Access.ts"
 import { getClientAddresses, putClientAddresses } from "./Addresses.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
 import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
@@ -277,6 +277,17 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
           "in their order. The same request with the same key answers what has succeeded as it was, and tries the rest again. It costs one of " +
           "the rate limit for ten items or part of ten."
       ),
+    HttpApiEndpoint.delete("eraseClient", `${path}/:clientId`, {
+      params: { clientId: ClientId },
+      headers: { ...RecordMutationHeaders, ...IfMatch },
+      success: receipt(200),
+      error: [...mutationProblems, PreconditionFailed, ClientNotFound]
+    })
+      .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
+      .annotate(Destructive, true)
+      .annotate(Examples, { answer: receiptExample })
+      .annotate(OpenApi.Summary, "Erase a client")
+      .annotate(OpenApi.Description, "Removes a client and what identifies it. Its deals and tickets stay."),
     getClientAddresses,
     putClientAddresses
   )

@@ -81,6 +81,16 @@ export const events = {
     data: dataWith({ client: clientOf, previous: previousClient }),
     example: { client: { ...clientExample, phone: null, version: 2 }, previous: { phone: clientExample.phone } }
   },
+  "crm.client.erased.v1": {
+    identifier: "DeveloperClientErasedEvent",
+    summary: "A client was erased",
+    data: dataWith({
+      client: Schema.Struct(Struct.pick(Client.fields, ["id", "externalId"])).annotateKey({
+        description: "What is left of the client: its ids."
+      })
+    }),
+    example: { client: { id: clientExample.id, externalId: clientExample.externalId } }
+  },
   "crm.deal.created.v1": {
     identifier: "DeveloperDealCreatedEvent",
     summary: "A deal was created",

@@ -33,6 +33,7 @@ export const candidates = (sql: Sql, { now }: Terms) => sql`
  *   unchanged, at the same address, and idempotent.
  * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
  *   is skipped without a comparison of times, because the clocks of processes may differ.
+ * - A client that was erased is skipped.
  * - A recipient is `blocked` if the circuit of its channel admits no call. It stays as it is, and `Passed` has its position.
  */
 export const checked = (sql: Sql) => sql`
@@ -46,9 +47,9 @@ export const checked = (sql: Sql) => sql`
         ELSE 'released'
       END AS move
     FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) candidate
-      JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
+      LEFT JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
       CROSS JOIN LATERAL (
-        SELECT clients.status = 'archived' AND clients.archived_at > frozen_at OR NOT clients.marketing_consent
+        SELECT clients.id IS NULL OR clients.status = 'archived' AND clients.archived_at > frozen_at OR NOT clients.marketing_consent
           OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
       ) AS eligibility (is_excluded)
       LEFT JOIN LATERAL (

@@ -19,7 +19,7 @@ export const recipients = machine({
   moves: {
     /** An attempt to send a message to the recipient is leased. */
     released: { pending: "sending" },
-    /** After the campaign's audience was frozen, the client withdrew consent, or was suppressed, archived or merged. */
+    /** After the campaign's audience was frozen, the client withdrew consent, or was suppressed, archived, merged or erased. */
     skipped: { pending: "skipped" },
     /** No route reaches the client any more. */
     unreachable: { pending: "failed" },

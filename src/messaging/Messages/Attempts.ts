@@ -46,7 +46,8 @@ type Recorded = { readonly project: ProjectId; readonly id: MessageId } & (Messa
 /**
  * Records the results of attempts. Returns no row for an attempt that already has a result. Skips a message that another
  * transaction has locked, and returns its id. The time of the next attempt is by the database's clock. A campaign's message gets
- * no `available_at`: it waits until `campaigns/Runner.ts` leases its next attempt.
+ * no `available_at`: it waits until `campaigns/Runner.ts` leases its next attempt. A message without an address is of a client who was
+ * erased: what its provider has answered may repeat the text.
  */
 export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<Recorded>`
   WITH result AS MATERIALIZED (
@@ -59,7 +60,7 @@ export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArr
   recorded AS (
     UPDATE messages SET status = "to", attempting = false, worker_id = NULL, updated_at = finished_at,
       available_at = CASE WHEN campaign_id IS NULL THEN next_at END,
-      attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || entry || jsonb_build_object(
+      attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || CASE address WHEN '' THEN entry - 'reason' ELSE entry END || jsonb_build_object(
         'finishedAt', ${instant(sql, sql`finished_at`)}, 'nextAttemptAt', ${instant(sql, sql`next_at`)}))
     FROM (SELECT date_trunc('milliseconds', ${now}) AS finished_at) AS clock,
       locked, LATERAL (SELECT finished_at + delay * interval '1 millisecond' AS next_at) AS time, channels
@@ -104,8 +105,8 @@ export interface Terms {
  * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the
  * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt is leased again only to be
  * recorded, so it needs no free permit of its channel. Its message becomes `unknown`, so that callers do not wait for a call. A
- * message without a lost attempt is given up if it has waited for `longestWait`, or if its channel was revoked or has changed its
- * provider. A message in doubt is also given up if the provider has another address (`provider_version`).
+ * message without a lost attempt is given up if it has waited for `longestWait`, if the client of its conversation was erased, or if its
+ * channel was revoked or has changed its provider. A message in doubt is also given up if the provider has another address (`provider_version`).
  *
  * Locks only messages, each row with SKIP LOCKED. The recursion finds the channels that have messages with an `available_at`, by
  * skipping through the index `messages_by_channel`. The same index returns the due messages of a channel in order.
@@ -169,7 +170,7 @@ const due = (sql: Sql, { limits, now }: Terms) => {
           (false, true, ${limits.free}::int, '-infinity', ${oldest})
       ) AS wanted (is_lost, is_late, most, after, until)
       CROSS JOIN LATERAL (
-        SELECT messages.project_id, id, channel_id, provider_type, provider_version, available_at,
+        SELECT messages.project_id, id, conversation_id, channel_id, provider_type, provider_version, available_at,
           ${sql.literal(inDoubt)} AS in_doubt
         FROM messages
         WHERE project_id = queue.project_id AND channel_id = queue.channel_id AND attempting = is_lost
@@ -192,7 +193,10 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
     SELECT ranked.project_id, ranked.id, is_lost AS lost, in_doubt, channels.config,
       CASE WHEN is_lost THEN ranked.provider_version ELSE channels.provider_version END AS provider_version,
       is_lost OR NOT is_late AND channels.status = 'active' AND channels.provider_type = ranked.provider_type
-        AND (NOT in_doubt OR channels.provider_version = ranked.provider_version) AS reachable
+        AND (NOT in_doubt OR channels.provider_version = ranked.provider_version)
+        AND (
+          SELECT address FROM conversations WHERE project_id = ranked.project_id AND conversations.id = conversation_id
+        ) IS DISTINCT FROM '' AS reachable
     FROM ranked JOIN channels ON channels.project_id = ranked.project_id AND channels.id = ranked.channel_id
       LEFT JOIN project_share ON project_share.project_id = ranked.project_id
     ORDER BY ${shareOf(sql, "rank")}, available_at LIMIT ${limits.free}::int

@@ -77,7 +77,7 @@ export const create = (
         channels.status, channels.config, channels.status = 'active' AS active
       FROM command JOIN conversations USING (project_id)
         JOIN channels ON channels.project_id = conversations.project_id AND channels.id = conversations.channel_id
-      WHERE conversations.id = ${message.conversationId}
+      WHERE conversations.id = ${message.conversationId} AND conversations.address <> ''
     ),
     decided AS MATERIALIZED (
       SELECT command.*, CASE WHEN conversation.id IS NULL THEN 'conversation_not_found' END AS failure,

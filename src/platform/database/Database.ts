@@ -168,7 +168,10 @@ export const longRunningTimeout = Duration.seconds(30)
 export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "ConnectionError" ||
   reason._tag === "StatementTimeoutError" ||
-  /^(57P0[1-5]|53...|25006)$/.test(Predicate.hasProperty(reason.cause, "code") ? String(reason.cause.code) : "")
+  /^(57P0[1-5]|53...|25006)$/.test(codeOf(reason))
+
+const codeOf = ({ cause }: SqlError.SqlError["reason"]) =>
+  Predicate.hasProperty(cause, "code") ? String(cause.code) : ""
 
 export const unavailable = () => new ServiceUnavailable()
 
@@ -176,12 +179,15 @@ export const unavailable = () => new ServiceUnavailable()
 export class Contended extends Data.TaggedError("Contended") {}
 
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
-  error._tag === "Contended" || contentions.has(error.reason._tag)
+  error._tag === "Contended" || contentions.has(error.reason._tag) || codeOf(error.reason) === foreignKeyViolation
 
 /**
- * Errors that concurrent statements cause. After a unique violation, the retry finds the record that was created concurrently.
+ * Errors that concurrent statements cause. After a unique violation, the retry finds the record that was created concurrently. After
+ * a violation of a foreign key, it finds that the client was erased, or the reference to the client that is being erased.
  */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
+
+const foreignKeyViolation = "23503"
 
 /** Maximum time that a mutation waits while its project is locked. The mutation has to be answered within 2 s (contract §12). */
 const projectFileTimeout = Duration.millis(1_750)

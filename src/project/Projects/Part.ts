@@ -22,6 +22,8 @@ export interface Part<Member extends string = string> {
   readonly initial?: { readonly [M in NoInfer<Member>]?: string }
   /** Members that an export omits, because they are secret or not part of a file. */
   readonly hidden?: ReadonlyArray<NoInfer<Member>>
+  /** An SQL condition of the records that an export writes. Default: all. */
+  readonly exported?: string
   /** Columns that the service sets, each with SQL for its value in a new record and in a changed record. */
   readonly derived?: Readonly<Record<string, { readonly created: string; readonly changed: string }>>
   readonly groups?: Readonly<Record<string, Group<NoInfer<Member>>>>

@@ -122,6 +122,8 @@ export const parts = {
   conversations: part({
     table: "conversations",
     columns: { clientId: "client_id", channelId: "channel_id", address: "address" },
+    // A conversation of a client who was erased has no address, which a file requires.
+    exported: "address <> ''",
     derived: {
       observed_at: {
         created: "file.applied_at",

@@ -66,6 +66,7 @@ layerOf()("an event", (it) => {
     })
     const clientPath = `${clients}/${receiptOf(client, 201).resourceId}`
     yield* server.send({ method: "PATCH", path: clientPath, token, key: newKey(), headers, json: { lastName: "B" } })
+    yield* server.send({ method: "DELETE", path: clientPath, token, key: newKey(), headers })
     yield* Effect.gen(function* () {
       const task = { title: "Call", dealId: null, clientId: null, dueAt: null }
       yield* completeTask(ProjectId.make(projectId), yield* createTask(ProjectId.make(projectId), task))
