@@ -11,20 +11,25 @@ export interface Failure {
   readonly isTimeout: boolean
 }
 
-const isTimeout = (messages: ReadonlyArray<string>) => messages.every((text) => /^(Test|Hook) timed out in/.test(text))
+const isTimeout = (messages: ReadonlyArray<string>) =>
+  messages.length > 0 && messages.every((text) => /^(Test|Hook) timed out in/.test(text))
 
 const failuresOf = (module: TestModule): ReadonlyArray<Failure> => {
-  const failure = (title: string, messages: ReadonlyArray<string>): ReadonlyArray<Failure> => {
-    const [message] = messages
-    const file = module.relativeModuleId
-    return message === undefined ? [] : [{ file, title, message, isTimeout: isTimeout(messages) }]
-  }
+  const failure = (title: string, messages: ReadonlyArray<string>): Failure => ({
+    file: module.relativeModuleId,
+    title,
+    message: messages[0] ?? "",
+    isTimeout: isTimeout(messages)
+  })
   const errorsOf = (suite: TestModule | TestSuite) => suite.errors().map(({ message }) => message)
-  const tests = [...module.children.allTests("failed")].flatMap((test) =>
-    failure(test.fullName, test.result().errors?.map(({ message }) => message) ?? [])
+  const tests = [...module.children.allTests("failed")].map((test) =>
+    // What a test fails with may be no error, and have no message.
+    failure(test.fullName, test.result().errors?.map(({ message = "" }) => message) ?? [])
   )
-  const suites = [...module.children.allSuites()].flatMap((suite) => failure(suite.fullName, errorsOf(suite)))
-  return [...tests, ...suites, ...failure("", errorsOf(module))]
+  const suites = [...module.children.allSuites(), module]
+    .filter((suite) => suite.errors().length > 0)
+    .map((suite) => failure("fullName" in suite ? suite.fullName : "", errorsOf(suite)))
+  return [...tests, ...suites]
 }
 
 export default class Failures implements Reporter {

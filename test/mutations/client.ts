@@ -1,5 +1,5 @@
 /** Mutations of `src/client`. */
-import { mutating } from "./Mutation.ts"
+import { hanging, mutating } from "./Mutation.ts"
 
 const attempts = mutating("client/Attempts.ts", "client/Attempts", "client/Attempts.time")
 const sync = mutating("client/Sync.ts", "client/Sync")
@@ -13,7 +13,7 @@ export const client = [
   mutating("client/Newest.ts", "client/Sync")("version <= (versions", "version < (versions"),
   mutating("client/Newest.ts", "client/Sync")("version = Infinity", "version = 1"),
   attempts("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
-  attempts("(yield* monotonicMillis) + wait > end", "false"),
+  hanging(attempts("(yield* monotonicMillis) + wait > end", "false")),
   attempts("askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff", "backoff"),
   attempts('"idempotency-key" in headers ||', "true ||"),
   attempts(", longestDelay)", ", Infinity)"),

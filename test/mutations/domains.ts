@@ -1,5 +1,5 @@
 /** Mutations of the domains (crm, messaging, campaigns, integrations) and of the console. */
-import { mutating } from "./Mutation.ts"
+import { hanging, mutating } from "./Mutation.ts"
 
 const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
@@ -114,9 +114,11 @@ export const domains = [
     "recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')",
     "false"
   ),
-  mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
-    "giveUp, pruneAbandoned, pruneEnded",
-    "pruneAbandoned, pruneEnded"
+  hanging(
+    mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
+      "giveUp, pruneAbandoned, pruneEnded",
+      "pruneAbandoned, pruneEnded"
+    )
   ),
   mutating("campaigns/Campaigns/Freeze.ts", "contract/Campaigns")(
     "> ${maxCandidates}::int",

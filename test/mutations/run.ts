@@ -91,7 +91,12 @@ const failuresOf = async (
   })
   const [code, output, errors] = await Promise.all([ended, text(child.stdout), text(child.stderr)])
   const report = output.split("\n").findLast((line) => line.startsWith("["))
-  if (report !== undefined) return failuresIn(report)
+  if (report !== undefined) {
+    const failures = failuresIn(report)
+    // An error outside of any test, such as a rejection that nothing handles.
+    const other = { file: "", title: "", message: `Vitest ended with ${code}`, isTimeout: false }
+    return failures.length === 0 && code !== 0 ? [other] : failures
+  }
   if (child.killed) return undefined
   throw new Error(`Vitest ended with ${code} and reported nothing: ${errors}`)
 }
