@@ -85,6 +85,10 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
       )
       assert.strictEqual(ofDeal.deliveries.length, 4)
       const [, event = assert.fail("no event")] = ofDeal.events
+      // Another event of the same change is not part of the event's own history.
+      yield* server.sql`
+      INSERT INTO events SELECT project_id, 'evt_other', type, data, traceparent, occurred_at FROM events
+      WHERE project_id = ${projectId} AND id = ${event.id}`.pipe(Effect.orDie)
       const ofEvent = yield* find(event.id)
       assert.deepStrictEqual([ofEvent.commands, ofEvent.events], [[create], [event]])
       assert.sameDeepMembers(
@@ -115,6 +119,10 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
       }
       assert.include((yield* get(history("event", event.id))).text, "Boots")
       assert.strictEqual((yield* get(history("deal", "deal_none"))).status, 404)
+      // Events of the times that the record itself has stay when its commands are pruned.
+      yield* server.sql`DELETE FROM idempotency_keys WHERE project_id = ${projectId}`.pipe(Effect.orDie)
+      const later = yield* find(id)
+      assert.deepStrictEqual([later.commands.length, later.events.length], [0, 3])
     }
   )
 

@@ -17,13 +17,13 @@ export const keys = projectPage(
         Key: ({ keyId }) => idOf(keyId),
         Name: ({ name }) => name,
         State: (key) => badge(stateOf(key, request.session.now)),
+        Action: ({ keyId: key, revokedAt }) =>
+          revokedAt === null ? action("key.revoke", csrf, { project: project.id, key }, "Revoke") : null,
         "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
         Expires: ({ expiresAt }) => time(expiresAt),
         Created: ({ createdAt }) => time(createdAt),
         Member: ({ memberId }) => idOf(memberId),
-        Scopes: (key) => (key.scopes.length === scopes.length ? "all" : key.scopes.join(", ")),
-        Action: ({ keyId: key, revokedAt }) =>
-          revokedAt === null ? action("key.revoke", csrf, { project: project.id, key }, "Revoke") : null
+        Scopes: (key) => (key.scopes.length === scopes.length ? "all" : key.scopes.join(", "))
       }
     })
   })
