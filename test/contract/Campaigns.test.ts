@@ -240,6 +240,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
     yield* done(copy, schedule(null))
     assert.deepInclude(yield* get(copy), { timeZone: "Pacific/Auckland", scheduledForLocal: null })
     assert.isString((yield* get(copy)).scheduledAt)
+    // An earlier version has stored no zone.
+    yield* Effect.orDie(server.sql`UPDATE campaigns SET time_zone = NULL WHERE id = 'spring'`)
+    assert.strictEqual((yield* get("spring")).timeZone, "Pacific/Auckland")
     // The current zone decides: the time is skipped in Berlin, not in UTC.
     yield* apply({ project: { timeZone: "Europe/Berlin" } })
     problemOf(yield* command("spring", schedule("2030-03-31T02:30")), 400, "schedule_invalid")

@@ -185,7 +185,7 @@ export const domains = [
   webhookHeaders("=== comparable(headers)) return stored", "=== comparable(headers)) {}"),
   webhookHeaders("[name.toLowerCase(), value]", "[name, value]"),
   webhookHeaders("WHERE webhooks.headers = given.sealed AND ${livesHere(sql, sql`move_state`)}", "", "cli/secrets"),
-  webhookHeaders("AND webhooks.headers = change.sealed", "", "cli/secrets"),
+  webhookHeaders("WHERE webhooks.headers = given.sealed AND ", "WHERE ", "cli/secrets"),
   mutating("integrations/Webhooks/Repo.ts", "contract/WebhookHeaders")(
     "target.enabled, target.headers)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true, ${headers.sealed}::bytea)",
     "target.enabled)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)"

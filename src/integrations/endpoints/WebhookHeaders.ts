@@ -72,7 +72,6 @@ export const sealedHeaders: SealedTable = {
         )
         UPDATE webhooks SET headers = change.next FROM change
         WHERE webhooks.project_id = change.project_id AND webhooks.installation_id = change.installation_id
-          AND webhooks.headers = change.sealed
         RETURNING 1`,
       (rows) => rows.length
     )
