@@ -194,7 +194,9 @@ const tickets = ({ ledger, calls }: Scene): Caller => {
 }
 
 /** Returns the commands on the webhook of an installation; each uses the version that the previous one left. */
-const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) => {
+const webhookOf = ({ ledger, calls, mutations, project }: Scene, installationId: string) => {
+  // The version before refuses them.
+  const headers = mutations.includes("upsertClient") ? { headers: { authorization: headerValue } } : {}
   const secrets = ledger.secrets.get(installationId) ?? new Set()
   ledger.secrets.set(installationId, secrets)
   let version: number | null = null
@@ -218,7 +220,7 @@ const webhookOf = ({ ledger, calls, project }: Scene, installationId: string) =>
   const configure = () =>
     command("configureWebhook", () => {
       endpointUrl = project.urlOf(installationId, (version ?? 0) + 1)
-      return { endpointUrl, eventTypes: project.eventTypes, headers: { authorization: headerValue } }
+      return { endpointUrl, eventTypes: project.eventTypes, ...headers }
     })
   return {
     configure,
