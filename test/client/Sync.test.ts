@@ -30,7 +30,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a sync", (it)
       const { api, client } = yield* opened
       const key = newKey()
       // The second change of a customer follows the first.
-      const items = [...customers(230), { externalId: "shop-7", displayName: "Later" }]
+      const all = customers(230)
+      const items = [...all.slice(0, 60), { externalId: "shop-7", displayName: "Later" }, ...all.slice(60)]
       const first = yield* Stream.runCollect(sendBatches(api.clients.batchClients, items, { key }))
       assert.deepStrictEqual(
         first.map(({ externalId }) => externalId),
@@ -38,7 +39,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a sync", (it)
       )
       assert.deepStrictEqual(
         first.map((result) => "created" in result && result.created),
-        items.map((_, index) => index < 230)
+        items.map((_, index) => index !== 60)
       )
       async function* read() {
         yield* items
@@ -76,7 +77,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a sync", (it)
       Stream.tap(({ displayName }) =>
         Effect.suspend(() => {
           seen.push(displayName)
-          return seen.length === 60
+          return seen.length === 120
             ? Stream.runDrain(sendBatches(api.clients.batchClients, customers(3, "B")))
             : Effect.void
         })
