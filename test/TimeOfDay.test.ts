@@ -14,7 +14,6 @@ const reads =
 
 /** The number of uses in each file, and their reason. */
 const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
-  "cli/commands/doctor/Checks.ts": [2, "the time of day is what is checked"],
   "cli/commands/listen/Receiver.ts": [1, "printed"],
   "cli/commands/token.ts": [1, "an expiry that is stored"],
   "client/Attempts.ts": [1, "compared with the date of Retry-After"],
@@ -31,12 +30,14 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
   "platform/background/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],
-  "platform/NewId.ts": [1, "ids sort by their time of creation"],
+  "platform/NewId.ts": [2, "ids sort by their time of creation"],
+  "platform/database/DatabaseClock.ts": [2, "the time of day is what is checked"],
   "platform/requests/auth/ApiKeys.ts": [3, "stored"],
   "platform/requests/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
   "platform/requests/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
   "platform/outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
-  "platform/outbox/Outbox.ts": [1, "stored"]
+  "platform/outbox/Outbox.ts": [1, "stored"],
+  "webhooks.ts": [1, "compared with the time of a signature"]
 }
 
 it("the time of day is read only where a reason is listed, and measures no duration", () => {

@@ -130,9 +130,11 @@ describe("/docs", () => {
       assert.notInclude(yield* visibleText(page), '"string"')
       assert.deepStrictEqual(languages, ["Fetch", "Curl"])
       assert.notInclude(samples.join("\n"), "x-request-id")
+      // Other samples name the client that the sample of its erase removes.
+      const erases = (sample: string) => /crm\/clients\/[^/]+ .*--request DELETE/s.test(sample)
       for (const service of [{ token, url }, yield* Fiber.join(toured)]) {
         const answers: Array<string> = []
-        for (const sample of samples) {
+        for (const sample of [...samples.filter((sample) => !erases(sample)), ...samples.filter(erases)]) {
           const own = sample.replace(/http:\/\/[^/]+/, service.url).replace(token, service.token)
           answers.push(yield* Effect.promise(() => paste(own)))
         }

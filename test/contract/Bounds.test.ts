@@ -7,6 +7,7 @@ import { TestDatabase } from "../support/TestDatabase.ts"
 const bounds: Readonly<Record<string, string>> = {
   "api_keys.scopes": "one of each scope",
   "api_keys.token_hash": "a digest",
+  "audiences.failures": "one of each error code",
   "audiences.filter": "a command's body",
   "audit_entries.detail": "an operator's command",
   "campaigns.final_progress": "counts by state",
@@ -17,6 +18,7 @@ const bounds: Readonly<Record<string, string>> = {
   "deliveries.attempt_log": "the newest 30 attempts, and five answers of 1,024 bytes",
   "endpoint_health.last_failure": "one attempt, and an answer of 1,024 bytes",
   "events.data": "a record and its earlier values",
+  "erasures.conversation_ids": "a project file",
   "idempotency_keys.fingerprint": "a digest",
   "installations.profile_mappings": "a project file",
   "messages.attempt_log": "attempts of the schedule, and one for each outcome in doubt",
@@ -33,7 +35,9 @@ const bounds: Readonly<Record<string, string>> = {
   "staged_contacts.mapped": "a project file",
   "staged_records.fields": "a project file",
   "webhook_secrets.sealed": "a secret",
-  "webhooks.event_types": "one of each event type"
+  "webhooks.event_types": "one of each event type",
+  "webhooks.header_names": "at most 10 names of 64 characters",
+  "webhooks.headers": "at most 10 values of 1,024 characters, sealed"
 }
 
 layer(TestDatabase.layer)("a column that holds a list or a document", (it) => {
