@@ -28,15 +28,15 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "messaging/providers/ChannelLimits.ts": [1, "by the clock whose time of day is monotonic"],
   "messaging/providers/Connectors/Call.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
-  "platform/background/Retention.ts": [1, "compared with stored times"],
+  "work/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],
   "platform/NewId.ts": [2, "ids sort by their time of creation"],
-  "platform/database/DatabaseClock.ts": [2, "the time of day is what is checked"],
-  "platform/requests/auth/ApiKeys.ts": [3, "stored"],
-  "platform/requests/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
-  "platform/requests/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
-  "platform/outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
-  "platform/outbox/Outbox.ts": [1, "stored"],
+  "sql/DatabaseClock.ts": [2, "the time of day is what is checked"],
+  "http/auth/ApiKeys.ts": [3, "stored"],
+  "http/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
+  "http/pages/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
+  "outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
+  "outbox/Outbox.ts": [1, "stored"],
   "webhooks.ts": [1, "compared with the time of a signature"]
 }
 

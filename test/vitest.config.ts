@@ -6,9 +6,9 @@ import { Summary } from "./support/Summary.ts"
 const faults = [
   "test/faults/**/*.test.ts",
   "test/client/Pack.test.ts",
-  "test/platform/database/EmbeddedPostgres*.test.ts",
+  "test/sql/embedded/EmbeddedPostgres*.test.ts",
   "test/**/*.size.test.ts",
-  "test/sql/*.test.ts"
+  "test/plans/*.test.ts"
 ]
 
 const skipped = judgesMissing === undefined ? [] : [`test/judges skipped: ${judgesMissing}`]

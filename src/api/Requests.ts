@@ -1,5 +1,5 @@
 /**
- * The middleware of all operations, beside `Authentication`, with the problems that it answers. The layers are in `server/`. A
+ * The middleware of all operations, beside `Authentication`, with the problems that it answers. The layers are in `http/path/`. A
  * request passes them from the outermost to the innermost, in the order of the contract's checks (§1): `Operation`,
  * `Authentication`, `RequestShape`, `JsonBody`.
  */

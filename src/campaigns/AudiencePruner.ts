@@ -7,7 +7,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { giveUpMessages } from "../messaging/CampaignMessages.ts"
-import { batch } from "../platform/background/Retention.ts"
+import { batch } from "../work/Retention.ts"
 import { isAwake } from "../platform/Moves.ts"
 
 interface Pruned {

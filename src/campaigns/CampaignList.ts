@@ -3,9 +3,9 @@ import { Effect, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { type Campaign, failuresMax, type Progress } from "../api/campaigns/Campaign.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { selectList } from "../platform/database/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
-import { pageOf, type Range } from "../platform/operators/Search.ts"
+import { selectList } from "../sql/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
+import { pageOf, type Range } from "../operators/Search.ts"
 
 export interface Listed extends Campaign {
   /** The number of recipients in the audience; null without an audience. */

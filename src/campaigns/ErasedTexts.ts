@@ -9,7 +9,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { eventsOf } from "../crm/ClientColumns.ts"
-import { batch } from "../platform/background/Retention.ts"
+import { batch } from "../work/Retention.ts"
 import { isAwake } from "../platform/Moves.ts"
 import { messageId } from "./Runner/Release.ts"
 

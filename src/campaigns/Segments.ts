@@ -3,9 +3,9 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Segment } from "../api/campaigns/Campaigns.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { columnsOf, selectList } from "../platform/database/Columns.ts"
-import { statement } from "../platform/database/Database.ts"
-import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { columnsOf, selectList } from "../sql/Columns.ts"
+import { statement } from "../sql/Database.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 export const makeListSegments = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

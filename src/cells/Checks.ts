@@ -1,7 +1,7 @@
 /** Checks that both sides have what a move needs, before the move changes anything. */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { type SealedTable, unreadableAll } from "../platform/secrets/SealedValues.ts"
+import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 import { isArriving, type Mark, markOf, refused, type Sides } from "./Sides.ts"
 
 type Sql = SqlClient.SqlClient

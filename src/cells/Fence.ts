@@ -39,7 +39,7 @@ type Calls = "claimed" | "all"
 /**
  * Waits for the attempts of deliveries and messages whose lease has not ended. The lease of a dead process ends, and the target
  * then takes its attempts over. `claimed` leaves out messages without a worker id. Such a message is sent by a request, or by a
- * worker without its liveness lock (`platform/background/Worker.ts`).
+ * worker without its liveness lock (`work/Worker.ts`).
  */
 const nothingInFlight = ({ projectId, source }: Sides, calls: Calls) => {
   const inFlight = source<{ readonly count: number }>`

@@ -1,6 +1,6 @@
 /** The step of a move in which the target takes the project over. */
 import { Duration, Effect } from "effect"
-import { Operator, recordAction } from "../platform/operators/Audit.ts"
+import { Operator, recordAction } from "../operators/Audit.ts"
 import { olderEnded } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
 import { isArriving, Lost, markOf, refused, type Sides } from "./Sides.ts"

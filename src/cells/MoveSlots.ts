@@ -1,9 +1,9 @@
 /** The replication slots of moves. If no target reads a slot, PostgreSQL keeps its log for the slot until the disk is full. */
 import { Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
-import { forkPeriodic } from "../platform/background/Periodic.ts"
-import { MetricsEnabled } from "../platform/telemetry/MetricsEnabled.ts"
-import { untraced } from "../platform/telemetry/Telemetry.ts"
+import { forkPeriodic } from "../work/Periodic.ts"
+import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
 
 const measureEvery = Duration.seconds(15)
 

@@ -1,10 +1,10 @@
 /** Runs commands against `DATABASE_URL`, or the embedded database of `DATA_DIR`. */
 import { Effect, Layer, Logger, Option, References } from "effect"
 import { userInfo } from "node:os"
-import { Operator } from "../platform/operators/Audit.ts"
-import * as Database from "../platform/database/Database.ts"
-import { assertMigrated, migrate } from "../platform/database/Migrations.ts"
-import { Notifier } from "../platform/outbox/Notifier.ts"
+import { Operator } from "../operators/Audit.ts"
+import * as Database from "../sql/Database.ts"
+import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
+import { Notifier } from "../outbox/Notifier.ts"
 import { Settings } from "../platform/Settings.ts"
 import { signalled } from "./Runner.ts"
 

@@ -4,8 +4,8 @@ import { Cause, Config, Console, Effect, Exit, Layer, Runtime, Schema } from "ef
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
-import { MigrationFailed } from "../platform/database/Migrations.ts"
-import { redactSecrets } from "../platform/secrets/Redaction.ts"
+import { MigrationFailed } from "../sql/migrations/Migrations.ts"
+import { redactSecrets } from "../secrets/Redaction.ts"
 import { oneLine } from "./Output.ts"
 
 const wrongUsage = 2

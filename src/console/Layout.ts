@@ -1,7 +1,7 @@
 /** What all pages share: navigation, notice, footer, and response headers. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { type Notice, type Session, withoutNotice } from "../platform/requests/auth/OperatorSessions.ts"
+import { type Notice, type Session, withoutNotice } from "../http/auth/OperatorSessions.ts"
 import { type Cell, type Html, href, html, link } from "./Html.ts"
 
 /** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */

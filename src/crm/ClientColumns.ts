@@ -2,7 +2,7 @@
 import { Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
-import { alteredObject, columnsOf, jsonObject } from "../platform/database/Columns.ts"
+import { alteredObject, columnsOf, jsonObject } from "../sql/Columns.ts"
 
 export const columns = columnsOf(Client.fields, {
   tags: "text[]",

@@ -1,7 +1,7 @@
 /** The columns of deals, grouped by what can set them, and SQL for deals in events. */
 import { Struct } from "effect"
 import { Deal, dealFields, setByPatch } from "../api/crm/Deals.ts"
-import { alteredObject, columnsOf, jsonObject } from "../platform/database/Columns.ts"
+import { alteredObject, columnsOf, jsonObject } from "../sql/Columns.ts"
 
 export const columns = columnsOf(Deal.fields, { amountMinor: "bigint", expectedCloseDate: "date", version: "integer" })
 

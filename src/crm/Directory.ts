@@ -3,9 +3,9 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Member, Organization } from "../api/crm/Directory.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { type Columns, columnsOf, selectList } from "../platform/database/Columns.ts"
-import { statement } from "../platform/database/Database.ts"
-import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { type Columns, columnsOf, selectList } from "../sql/Columns.ts"
+import { statement } from "../sql/Database.ts"
+import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 const members = columnsOf(Member.fields, { active: "boolean" })
 const organizations = columnsOf(Organization.fields, { archived: "boolean" })

@@ -1,6 +1,6 @@
 /** External ids: in a project, at most one client and at most one deal has a given id (contract §7). */
 import { ExternalIdTaken } from "../api/Problems.ts"
-import type { Refusal } from "../platform/mutations/Idempotency.ts"
+import type { Refusal } from "../commands/Idempotency.ts"
 
 type Table = "clients" | "deals"
 

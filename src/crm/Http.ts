@@ -4,17 +4,11 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { itemsPerToken } from "../api/crm/Batches.ts"
 import { etag } from "../api/schema/Fields.ts"
-import { type Command, command } from "../platform/mutations/Idempotency.ts"
-import { groupOf, withoutEncoding } from "../platform/requests/Groups.ts"
-import {
-  commandHandler,
-  commandWith,
-  pageHandler,
-  recordHandler,
-  recordHandlerWith
-} from "../platform/requests/Handlers.ts"
-import { makeCharge } from "../platform/requests/rateLimit/Throttle.ts"
-import { type Batched, batchAnswer, upsertAnswer } from "../platform/requests/Responses.ts"
+import { type Command, command } from "../commands/Idempotency.ts"
+import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
+import { commandHandler, commandWith, pageHandler, recordHandler, recordHandlerWith } from "../http/answers/Handlers.ts"
+import { makeCharge } from "../http/limits/Throttle.ts"
+import { type Batched, batchAnswer, upsertAnswer } from "../http/answers/Responses.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDirectory } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"

@@ -3,8 +3,8 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Pipeline } from "../api/crm/Pipelines.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { statement } from "../platform/database/Database.ts"
-import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { statement } from "../sql/Database.ts"
+import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 export const makeListPipelines = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

@@ -1,5 +1,5 @@
 /** Checks the references of a record inside the statement that writes it. */
-import { columnName } from "../platform/database/Columns.ts"
+import { columnName } from "../sql/Columns.ts"
 
 const tables = {
   clientId: "clients",

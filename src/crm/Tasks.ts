@@ -3,7 +3,7 @@ import { Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Task } from "../api/integrations/Events.ts"
 import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/schema/Ids.ts"
-import { columnsOf, jsonObject } from "../platform/database/Columns.ts"
+import { columnsOf, jsonObject } from "../sql/Columns.ts"
 import { newId } from "../platform/NewId.ts"
 import {
   append,
@@ -12,9 +12,9 @@ import {
   type EventContext,
   eventContext,
   eventType
-} from "../platform/outbox/Outbox.ts"
-import { Notifier } from "../platform/outbox/Notifier.ts"
-import { ProjectUnknown, servedProject } from "../platform/operators/ProjectUnknown.ts"
+} from "../outbox/Outbox.ts"
+import { Notifier } from "../outbox/Notifier.ts"
+import { ProjectUnknown, servedProject } from "../operators/ProjectUnknown.ts"
 import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient

@@ -4,12 +4,12 @@ import { SqlClient } from "effect/sql"
 import { rateable, type Ticket, type TicketFilters, type TicketRating } from "../api/crm/Tickets.ts"
 import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
 import { type PreconditionFailed, RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
-import { statement } from "../platform/database/Database.ts"
-import { type Kind, makeGrouped } from "../platform/mutations/Grouped.ts"
-import { type Command, plain } from "../platform/mutations/Idempotency.ts"
-import { Mutations } from "../platform/mutations/Mutations.ts"
-import { preconditionFailed } from "../platform/mutations/Preconditions.ts"
-import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { statement } from "../sql/Database.ts"
+import { type Kind, makeGrouped } from "../commands/Grouped.ts"
+import { type Command, plain } from "../commands/Idempotency.ts"
+import { Mutations } from "../commands/Mutations.ts"
+import { preconditionFailed } from "../commands/Preconditions.ts"
+import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 export const makeListTickets = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

@@ -6,8 +6,8 @@ import { Data, Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { ClientNotFound, DealNotFound, ExternalIdTaken, type ServiceUnavailable } from "../api/Problems.ts"
-import { lookupBy } from "../platform/database/Lookups.ts"
-import type { Command } from "../platform/mutations/Idempotency.ts"
+import { lookupBy } from "../sql/Lookups.ts"
+import type { Command } from "../commands/Idempotency.ts"
 
 /** The patched record no longer has the external id that the upsert has looked up. No caller gets this problem. */
 export class OtherRecord extends Data.TaggedError("OtherRecord") {}

@@ -3,9 +3,9 @@ import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
-import { selectList } from "../platform/database/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../platform/database/Lookups.ts"
-import { type Found, foundOf, type Range, scanLimit } from "../platform/operators/Search.ts"
+import { selectList } from "../sql/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
+import { type Found, foundOf, type Range, scanLimit } from "../operators/Search.ts"
 
 export interface Listed {
   readonly messageId: MessageId

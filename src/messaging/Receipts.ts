@@ -4,8 +4,8 @@ import { SqlClient } from "effect/sql"
 import type { ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound, MessageNotFound } from "../api/Problems.ts"
-import { statement } from "../platform/database/Database.ts"
-import { lookupBy, plannedOnce } from "../platform/database/Lookups.ts"
+import { statement } from "../sql/Database.ts"
+import { lookupBy, plannedOnce } from "../sql/Lookups.ts"
 import { receiptColumns } from "./Messages/Record.ts"
 
 export const makeGetReceipt = Effect.gen(function* () {

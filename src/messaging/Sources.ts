@@ -4,9 +4,9 @@ import { SqlClient } from "effect/sql"
 import type { ConversationId, ProjectId } from "../api/schema/Ids.ts"
 import type { ConversationSource, Source } from "../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../api/Problems.ts"
-import { selectList } from "../platform/database/Columns.ts"
-import { statement } from "../platform/database/Database.ts"
-import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../platform/requests/Pages.ts"
+import { selectList } from "../sql/Columns.ts"
+import { statement } from "../sql/Database.ts"
+import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 /** Makes the operations that read sources. The list is newest first, and includes revoked sources. */
 export const makeSources = Effect.gen(function* () {

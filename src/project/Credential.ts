@@ -6,8 +6,8 @@ import { defaultRateLimits, type RateLimit } from "../api/Authentication.ts"
 import type { Credential } from "../api/Credential.ts"
 import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
-import { selectList } from "../platform/database/Columns.ts"
-import { statement } from "../platform/database/Database.ts"
+import { selectList } from "../sql/Columns.ts"
+import { statement } from "../sql/Database.ts"
 
 export const makeGetCredential = Effect.map(
   SqlClient.SqlClient,

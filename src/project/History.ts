@@ -6,8 +6,8 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { columnsOf, type Delivery } from "../integrations/deliveries/DeliveryList.ts"
-import { selectList } from "../platform/database/Columns.ts"
-import { entries } from "../platform/operators/Audit.ts"
+import { selectList } from "../sql/Columns.ts"
+import { entries } from "../operators/Audit.ts"
 import type { Kind } from "./IdSearch.ts"
 
 /** Maximum number of commands, actions, events and deliveries: the newest. */

@@ -1,8 +1,8 @@
 /** What the command `project list` shows (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { selectList } from "../platform/database/Columns.ts"
-import { type Found, pageOf, type Range } from "../platform/operators/Search.ts"
+import { selectList } from "../sql/Columns.ts"
+import { type Found, pageOf, type Range } from "../operators/Search.ts"
 
 interface Listed {
   readonly projectId: string

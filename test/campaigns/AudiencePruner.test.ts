@@ -2,10 +2,10 @@ import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import * as Retentions from "../../src/server/Retentions.ts"
+import * as Retentions from "../../src/service/Retentions.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
-import { Supervisor } from "../../src/platform/background/Supervisor.ts"
+import { Supervisor } from "../../src/work/Supervisor.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const putAudience = Effect.fnUntraced(function* (project: string, id: string, size: number, abandoned: boolean) {

@@ -4,7 +4,7 @@ import { Effect, Redacted, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import fc from "fast-check"
 import { eventTypes } from "../../src/api/integrations/Events.ts"
-import { KeyUnknown } from "../../src/platform/requests/auth/ApiKeys.ts"
+import { KeyUnknown } from "../../src/http/auth/ApiKeys.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, documentOf, failure, run } from "./Cli.support.ts"
 

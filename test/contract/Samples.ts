@@ -1,6 +1,6 @@
 /** A valid request to each operation, with what the contract requires for it: the table of the `Walk` tests. */
 import { Context, Effect, Layer, Redacted, Semaphore } from "effect"
-import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
+import { SecretBox } from "../../src/secrets/SecretBox.ts"
 import { batchOf, receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"

@@ -1,9 +1,9 @@
 /** A PostgreSQL cluster of a test, which only the test starts again. */
 import { PgClient, PgConnection } from "@effect/sql-pg"
 import { Effect, Redacted } from "effect"
-import { migrate } from "../../src/platform/database/Migrations.ts"
-import * as Embedded from "../../src/platform/database/EmbeddedPostgres/Cluster.ts"
-import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
+import { migrate } from "../../src/sql/migrations/Migrations.ts"
+import * as Embedded from "../../src/sql/embedded/Cluster.ts"
+import * as Server from "../../src/sql/embedded/Server.ts"
 import { defer } from "../support/Finalizers.ts"
 import { childrenOf, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"

@@ -4,7 +4,7 @@ import { createServer, type IncomingHttpHeaders } from "node:http"
 import { defer } from "../support/Finalizers.ts"
 import { expectNoSecret } from "../support/Secrets.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
-import type { Role } from "../../src/server/Serve.ts"
+import type { Role } from "../../src/service/Serve.ts"
 import { freePort } from "../support/Process.ts"
 import { serviceEnv } from "./Projects.support.ts"
 

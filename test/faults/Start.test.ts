@@ -303,7 +303,7 @@ it("the log has no room on a full disk, and the service answers without it", asy
 
 it("a start that waits for the migrations of another process is ended by a signal", async () => {
   const sql = await session(databaseUrl)
-  const migrations = await readFile(new URL("../../src/platform/database/Migrations.ts", import.meta.url), "utf8")
+  const migrations = await readFile(new URL("../../src/sql/migrations/Migrations.ts", import.meta.url), "utf8")
   const lock = /const lock = ([0-9_]+)n/.exec(migrations)?.[1]?.replaceAll("_", "")
   await sql(`SELECT pg_advisory_lock(${lock})`)
   for (const signal of ["SIGTERM", "SIGINT"] as const) {

@@ -16,7 +16,7 @@ export const api = [
   mutating("api/Authentication.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
   mutating("api/Document.ts", "api/Document")("operation.operationId = name", ""),
   mutating("api/Document/Parameters.ts", "api/Document")("`${name}-0001`", "`-${name}`"),
-  mutating("server/pages/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
-  mutating("server/pages/Docs.ts", "api/Reference")("example: [], ", ""),
-  mutating("server/pages/Docs.ts", "api/Reference")("{ anyOf: [schema] }", "schema")
+  mutating("documents/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
+  mutating("documents/Docs.ts", "api/Reference")("example: [], ", ""),
+  mutating("documents/Docs.ts", "api/Reference")("{ anyOf: [schema] }", "schema")
 ]

@@ -11,7 +11,7 @@ const evaluation = mutating(
 const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
-const sessions = mutating("platform/requests/auth/OperatorSessions.ts", "console/Access")
+const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
 const retryFailed = mutating("campaigns/Campaigns/RetryFailed.ts", "campaigns/RetryFailed")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
@@ -20,13 +20,13 @@ const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
 const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
 const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
-const replay = mutating("platform/mutations/Outcomes.ts", "contract/Walk.keys")
+const replay = mutating("commands/Outcomes.ts", "contract/Walk.keys")
 const startingReplays = mutating("integrations/deliveries/Replays/Command.ts", "contract/Replays")
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookHeaders = mutating("integrations/endpoints/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookReads = mutating("integrations/WebhookReads.ts", "contract/Replays")
-const attempt = mutating("platform/mutations/Attempt.ts", "contract/Walk.keys")
+const attempt = mutating("commands/Attempt.ts", "contract/Walk.keys")
 
 export const domains = [
   startingReplays("WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict'", ""),
@@ -106,7 +106,7 @@ export const domains = [
   attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
   attempts("is_lost OR NOT is_late AND", "is_lost OR"),
   mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
-  mutating("server/Retentions.ts", "messaging/MessagePruner")(
+  mutating("service/Retentions.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
@@ -194,7 +194,7 @@ export const domains = [
     'text.replace(given, "[redacted]")',
     "text"
   ),
-  mutating("server/StoredSecrets.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
+  mutating("service/StoredSecrets.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
   mutating("messaging/providers/SealedConfigs.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),

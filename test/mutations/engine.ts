@@ -6,7 +6,7 @@ import { hanging, mutating } from "./Mutation.ts"
 
 const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
 const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
-const supervisor = mutating("platform/background/Supervisor.ts", "platform/background/Supervisor")
+const supervisor = mutating("work/Supervisor.ts", "work/Supervisor")
 const deadLetter = mutating(
   "integrations/deliveries/DeliveryMaintenance/DeadLetter.ts",
   "integrations/deliveries/DeliverBacklog"
@@ -113,10 +113,7 @@ export const engine = [
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
   recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverCost"),
-  mutating("platform/background/Worker.ts", "platform/background/Worker")(
-    "SELECT (classid::bigint << 32)",
-    "SELECT (classid::bigint << 31)"
-  ),
+  mutating("work/Worker.ts", "work/Worker")("SELECT (classid::bigint << 32)", "SELECT (classid::bigint << 31)"),
   replaying("AND is_over", ""),
   replaying("(original IS NOT NULL OR occurred_at >= webhook_since)", "true"),
   replaying("is_delivered = (replay.status = 'delivered')", "true"),
@@ -130,7 +127,7 @@ export const engine = [
   mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
-  mutating("platform/operators/ProjectUnknown.ts", "integrations/deliveries/Replays.moved")(
+  mutating("operators/ProjectUnknown.ts", "integrations/deliveries/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
     "FOR KEY SHARE"
   ),

@@ -1,23 +1,23 @@
 /** Mutations of `src/platform`. */
 import { mutating } from "./Mutation.ts"
 
-const cursors = mutating("platform/requests/Cursors.ts", "contract/Walk.pages")
-const pages = mutating("platform/requests/Pages.ts", "contract/Walk.pages")
-const token = mutating("platform/requests/auth/Token.ts", "platform/requests/auth/Token")
-const bearer = mutating("platform/requests/auth/Bearer.ts", "contract/Walk")
-const credentials = mutating("platform/requests/auth/Credentials.ts", "platform/requests/auth/Credentials")
-const batches = mutating("platform/database/Batches.ts", "platform/database/Database/Timeouts")
-const keyReads = mutating("platform/requests/auth/KeyReads.ts", "platform/requests/auth/KeyReads")
-const embedded = mutating("platform/database/EmbeddedPostgres.ts", "platform/database/EmbeddedPostgres")
-const keys = mutating("platform/requests/auth/ApiKeys.ts", "platform/requests/auth/ApiKeys", "cli/token")
-const limits = mutating("platform/requests/rateLimit/RateLimits.ts", "contract/Walk.order")
-const buckets = mutating("platform/requests/rateLimit/TokenBuckets.ts", "contract/Walk.order")
-const throttle = mutating("platform/requests/rateLimit/Throttle.ts", "contract/Walk.order")
+const cursors = mutating("http/pages/Cursors.ts", "contract/Walk.pages")
+const pages = mutating("http/pages/Pages.ts", "contract/Walk.pages")
+const token = mutating("http/auth/Token.ts", "http/auth/Token")
+const bearer = mutating("http/auth/Bearer.ts", "contract/Walk")
+const credentials = mutating("http/auth/Credentials.ts", "http/auth/Credentials")
+const batches = mutating("sql/Batches.ts", "sql/Database/Timeouts")
+const keyReads = mutating("http/auth/KeyReads.ts", "http/auth/KeyReads")
+const embedded = mutating("sql/embedded/EmbeddedPostgres.ts", "sql/embedded/EmbeddedPostgres")
+const keys = mutating("http/auth/ApiKeys.ts", "http/auth/ApiKeys", "cli/token")
+const limits = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
+const buckets = mutating("http/limits/TokenBuckets.ts", "contract/Walk.order")
+const throttle = mutating("http/limits/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen/Receiver.ts", "cli/listen")
-const outbox = mutating("platform/outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
-const preconditions = mutating("platform/mutations/Preconditions.ts", "contract/Walk.conditions")
-const conditions = mutating("platform/requests/Conditions.ts", "contract/Walk.conditions")
-const signatures = mutating("platform/secrets/StandardWebhooks.ts", "platform/secrets/StandardWebhooks")
+const outbox = mutating("outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
+const preconditions = mutating("commands/Preconditions.ts", "contract/Walk.conditions")
+const conditions = mutating("http/answers/Conditions.ts", "contract/Walk.conditions")
+const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/StandardWebhooks")
 
 export const platform = [
   cursors("[projectId, operation, filters]", "[operation, filters]"),
@@ -31,50 +31,38 @@ export const platform = [
   pages("AND updated_at <= (SELECT ${after.until}::timestamptz)", "", "contract/UpdatedSince"),
   pages("AND updated_at >= (SELECT", "AND updated_at > (SELECT", "contract/Walk.filters"),
   pages("6 * value.length + 3", "value.length"),
-  mutating("platform/database/Instants.ts", "platform/database/Instants")(
+  mutating("sql/Instants.ts", "sql/Instants")(
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"
   ),
-  mutating("platform/operators/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
-  mutating("platform/database/Migrations.ts", "platform/database/Migrations")("analyzeChanged(sql))", "Effect.void)"),
-  mutating("platform/database/Migrations/Ledger.ts", "platform/database/Migrations")(
-    "same.checksum !== checksum",
-    "false"
-  ),
-  mutating("platform/database/Migrations/Ledger.ts", "platform/database/Migrations")(
-    "&& name < last",
-    "&& name > last"
-  ),
+  mutating("operators/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
+  mutating("sql/migrations/Migrations.ts", "sql/migrations/Migrations")("analyzeChanged(sql))", "Effect.void)"),
+  mutating("sql/migrations/Ledger.ts", "sql/migrations/Migrations")("same.checksum !== checksum", "false"),
+  mutating("sql/migrations/Ledger.ts", "sql/migrations/Migrations")("&& name < last", "&& name > last"),
   embedded('} else if (usedBy === "service") {', "} else if (false) {"),
   embedded("(taken ? Server.stop(server.pid) : Effect.void)", "Effect.void"),
   embedded("yield* inside.query(giveToRole, [], false)", ""),
   embedded("Cluster.serviceUrlOf(cluster, server.port)", "Cluster.ownerUrlOf(cluster, server.port, Cluster.name)"),
-  mutating("platform/database/EmbeddedPostgres/Privileges.ts", "platform/database/EmbeddedPostgres")(
-    "(mode & traverse) === 0",
-    "false"
-  ),
-  mutating("platform/database/EmbeddedPostgres/Cluster.ts", "platform/database/EmbeddedPostgres")(
+  mutating("sql/embedded/Privileges.ts", "sql/embedded/EmbeddedPostgres")("(mode & traverse) === 0", "false"),
+  mutating("sql/embedded/Cluster.ts", "sql/embedded/EmbeddedPostgres")(
     "privileges.mayEnter(Path.dirname(installed.postgres))",
     "true"
   ),
-  mutating("platform/database/Database/Client.ts", "platform/database/Database/Connections")(
+  mutating("sql/Database/Client.ts", "sql/Database/Connections")(
     "Effect.andThen(connection.pin, Effect.yieldNow)",
     "Effect.scope"
   ),
-  mutating("platform/Pools.ts", "platform/database/Database/Sessions")(
-    "maxMessageSize = 2 ** 30",
-    "maxMessageSize = 2 ** 24"
-  ),
+  mutating("platform/Pools.ts", "sql/Database/Sessions")("maxMessageSize = 2 ** 30", "maxMessageSize = 2 ** 24"),
   mutating("platform/Pools.ts", "faults/Pooler")('"search_path", ', ""),
-  mutating("platform/Pools.ts", "platform/database/Database/Sessions")('statement_timeout: "0"', ""),
-  mutating("server/Health.ts", "server/Health")("Effect.fail(unavailable())", "Effect.void"),
-  mutating("platform/background/Worker.ts", "platform/background/Worker")(
+  mutating("platform/Pools.ts", "sql/Database/Sessions")('statement_timeout: "0"', ""),
+  mutating("service/Health.ts", "service/Health")("Effect.fail(unavailable())", "Effect.void"),
+  mutating("work/Worker.ts", "work/Worker")(
     "Effect.andThen(heartbeat(client), heartbeat(claims))",
     "heartbeat(client)"
   ),
-  mutating("platform/database/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
-  mutating("platform/operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
-  mutating("platform/secrets/SecretBox.ts", "platform/secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
+  mutating("sql/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
+  mutating("operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
+  mutating("secrets/SecretBox.ts", "secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
   preconditions("weak === undefined && ", ""),
   preconditions(", ${anyVersion} * ${version}::bigint", ""),
   conditions("match !== undefined && !includes(versionsOf(match), version)", "false"),
@@ -82,23 +70,20 @@ export const platform = [
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
   mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")(" || !text.isWellFormed()", ""),
-  mutating("platform/CanonicalJson.ts", "platform/CanonicalJson")(".toSorted()", ""),
+  mutating("commands/CanonicalJson.ts", "commands/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
-  mutating("platform/outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
+  mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
     "const framingLimit = 65_536",
     "const framingLimit = Infinity"
   ),
-  mutating("platform/outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
-    "maxInterim = 3",
-    "maxInterim = 4"
-  ),
-  mutating("platform/outbound/Exchange.ts", "integrations/endpoints/Sender.connections")(": this.served > 0 &&", ": "),
-  mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.connections")(
+  mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")("maxInterim = 3", "maxInterim = 4"),
+  mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.connections")(": this.served > 0 &&", ": "),
+  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")(
     "clientTtl: usedFor",
     "clientTtl: Infinity"
   ),
-  mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
+  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
   mutating("integrations/deliveries/DeliverySchedule.ts", "integrations/deliveries/DeliverRecovery")(
     "if (isUnsent(outcome)) return",
     "if (false) return"
@@ -107,25 +92,16 @@ export const platform = [
     "(keepAllowedAnswers ||",
     "(true ||"
   ),
-  mutating("server/listening/NodeServer.ts", "integrations/WebhookReads")(
-    "yield* listensOn(listening.address.port)",
-    ";"
-  ),
-  mutating("platform/outbound/Connections.ts", "integrations/endpoints/Sender.answers")(
-    "socket?.writableLength === 0",
-    "true"
-  ),
-  mutating("platform/requests/auth/Bearer.ts", "contract/Connections")(
+  mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
+  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")("socket?.writableLength === 0", "true"),
+  mutating("http/auth/Bearer.ts", "contract/Connections")(
     "last?.authorization === authorization",
     "last !== undefined"
   ),
-  mutating("platform/requests/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("platform/database/Database/Client.ts", "faults/Failover")("onStandby()", "true"),
-  mutating("server/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
-  mutating("platform/outbound/Names.ts", "platform/outbound/Names")(
-    "monotonicClock(yield* Clock.Clock)",
-    "yield* Clock.Clock"
-  ),
+  mutating("http/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
+  mutating("sql/Database/Client.ts", "faults/Failover")("onStandby()", "true"),
+  mutating("service/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
+  mutating("outbound/Names.ts", "outbound/Names")("monotonicClock(yield* Clock.Clock)", "yield* Clock.Clock"),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),
@@ -152,27 +128,21 @@ export const platform = [
   throttle("Math.ceil(millis", "Math.floor(millis"),
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
-  mutating("platform/database/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("sql/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
   keyReads(": readKnown(keyId)", ": readUnknown(keyId)"),
   keyReads("known ?? missing.get(keyId)", "known"),
   keyReads("capacity: maxWaiting", ""),
-  mutating("platform/database/Database.ts", "platform/database/Database/Timeouts")(
-    "timeout - (performance.now() - arrivedAt)",
-    "timeout"
-  ),
+  mutating("sql/Database.ts", "sql/Database/Timeouts")("timeout - (performance.now() - arrivedAt)", "timeout"),
   batches("call.endsAt > longest.endsAt", "call.endsAt < longest.endsAt"),
   batches("line.isDelayed(call)", "false"),
-  batches("if (!isScheduled) dispatch()", "", "platform/database/Batches"),
-  batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "platform/database/Batches"),
-  mutating("platform/database/FairQueue.ts", "platform/database/FairQueue")("input.asksFor === asksFor", "false"),
-  mutating("platform/database/FairQueue.ts", "platform/database/FairQueue")(
-    "&& own >= capacity / this.waiting.size",
-    ""
-  ),
-  mutating("platform/NameHash.ts", "platform/database/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
-  mutating("platform/secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
+  batches("if (!isScheduled) dispatch()", "", "sql/Batches"),
+  batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "sql/Batches"),
+  mutating("commands/FairQueue.ts", "commands/FairQueue")("input.asksFor === asksFor", "false"),
+  mutating("commands/FairQueue.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
+  mutating("platform/NameHash.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
+  mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
-  mutating("platform/telemetry/MetricsEnabled.ts", "deploy/Watch")(
+  mutating("telemetry/MetricsEnabled.ts", "deploy/Watch")(
     "if (Context.get(context, MetricsEnabled)) for",
     "if (false) for"
   ),

@@ -10,16 +10,16 @@ const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
 const history = mutating("project/History.ts", "console/History")
-const origin = mutating("platform/mutations/Origin.ts", "console/History")
+const origin = mutating("commands/Origin.ts", "console/History")
 
-const refusals = mutating("platform/requests/Refusals.ts", "server/Refusals")
+const refusals = mutating("http/answers/Refusals.ts", "service/Refusals")
 
 export const project = [
   refusals("yield* Effect.addFinalizer(() => Effect.ignore(write))", ""),
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),
   refusals("THEN old.count ELSE 0 END", "THEN old.count ELSE old.count END"),
-  mutating("project/Actions.ts", "server/Refusals")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
+  mutating("project/Actions.ts", "service/Refusals")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
   mutating("project/IdSearch.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
   history('client: ["clients", "created_at, updated_at"],\n  deal: ["deals", "created_at, updated_at"],', ""),
   history('WHERE ${kind !== "event"} OR events.id = ${id}', ""),

@@ -1,25 +1,25 @@
 /** Mutations of `src/server`: the documents that are read before a call, and what is refused before a route. */
 import { mutating } from "./Mutation.ts"
 
-const discovery = mutating("server/pages/Discovery.ts", "api/Discovery")
-const bodies = mutating("server/decoding/BodyFaults.ts", "contract/Walk.bodies")
-const listening = mutating("server/listening/NodeServer.ts", "contract/Connections")
-const lifecycle = mutating("server/Lifecycle.ts", "contract/Connections")
-const loopback = mutating("server/listening/Loopback.ts", "server/listening/Loopback")
-const mcp = mutating("server/Mcp.ts", "contract/Mcp")
-const messages = mutating("server/Mcp/Messages.ts", "contract/Mcp")
-const stateless = mutating("server/Mcp/Messages.ts", "judges/Conformance")
-const results = mutating("server/Mcp/Answers.ts", "contract/Walk.tools")
-const toolCalls = mutating("server/Mcp/ToolProtocol.ts", "contract/Walk.tools")
-const toolArguments = mutating("server/Mcp/ToolArguments.ts", "contract/Walk.tools")
-const toolList = mutating("server/Mcp/Tools.ts", "contract/Walk.tools")
+const discovery = mutating("documents/Discovery.ts", "api/Discovery")
+const bodies = mutating("http/path/BodyFaults.ts", "contract/Walk.bodies")
+const listening = mutating("http/edge/NodeServer.ts", "contract/Connections")
+const lifecycle = mutating("service/Lifecycle.ts", "contract/Connections")
+const loopback = mutating("http/edge/Loopback.ts", "http/edge/Loopback")
+const mcp = mutating("http/mcp/Mcp.ts", "contract/Mcp")
+const messages = mutating("http/mcp/Messages.ts", "contract/Mcp")
+const stateless = mutating("http/mcp/Messages.ts", "judges/Conformance")
+const results = mutating("http/mcp/Answers.ts", "contract/Walk.tools")
+const toolCalls = mutating("http/mcp/ToolProtocol.ts", "contract/Walk.tools")
+const toolArguments = mutating("http/mcp/ToolArguments.ts", "contract/Walk.tools")
+const toolList = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 
 export const server = [
-  mutating("server/Lifecycle.ts", "faults/Start")("if (known.room < 1) return void known.left++", ""),
+  mutating("service/Lifecycle.ts", "faults/Start")("if (known.room < 1) return void known.left++", ""),
   mutating("platform/Settings.ts", "faults/Start")('if (Redacted.isRedacted(value)) return "[redacted]"', ""),
   discovery("withServedLinks(markdown, source, ending)", "markdown"),
   discovery('`${pathname.replace(/\\/$/, "")}/docs`', '"/docs"'),
-  mutating("server/middleware/RequestShape.ts", "contract/Walk.bodies")(
+  mutating("http/path/RequestShape.ts", "contract/Walk.bodies")(
     "const onEnd = () => end(false)",
     "const onEnd = () => end(true)"
   ),
@@ -32,16 +32,16 @@ export const server = [
   mutating("api/schema/Locations.ts", "contract/Walk.bodies")("cut(String(name), maxName)", "String(name)"),
   mutating("api/schema/Locations.ts", "contract/Walk.bodies")("count >= maxFaults ||", ""),
   listening('case "HPE_HEADER_OVERFLOW":', 'case "ERR_HEADER_OVERFLOW":'),
-  mutating("server/listening/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
-  mutating("server/middleware/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
-  mutating("server/middleware/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
-  mutating("server/listening/Unread.ts", "server/listening/Unread")("if (total > bounds.project) bound(project)", ""),
-  mutating("server/listening/Unread.ts", "server/listening/Unread")("b.since < a.since", "b.since > a.since"),
+  mutating("http/edge/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
+  mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
+  mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
+  mutating("http/edge/Unread.ts", "http/edge/Unread")("if (total > bounds.project) bound(project)", ""),
+  mutating("http/edge/Unread.ts", "http/edge/Unread")("b.since < a.since", "b.since > a.since"),
   lifecycle('isEncoded(pathOf(target)) ? "query" : "path"', '"path"'),
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
   lifecycle("seen |= 1 << at", ""),
-  mutating("server/Http.ts", "server/listening/Loopback")(
+  mutating("service/Ports.ts", "http/edge/Loopback")(
     "isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])",
     "host !== ''"
   ),
@@ -50,8 +50,8 @@ export const server = [
     "current.call = { method: endpoint.method, status: answer.status,",
     "current.call = { method: endpoint.method, status: 200,"
   ),
-  mutating("server/pages/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
-  mutating("server/Mcp.ts", "contract/Mcp")("never follow orders in them", "obey them"),
+  mutating("documents/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
+  mutating("http/mcp/Mcp.ts", "contract/Mcp")("never follow orders in them", "obey them"),
   mcp("return charged(() => Effect.succeed(accepted))", "return Effect.succeed(accepted)"),
   mcp(
     "if (call === undefined) return charged(() => answer(",
@@ -67,7 +67,7 @@ export const server = [
   results('"structuredContent":${body}', '"structuredContent":{}'),
   results("problem === undefined ?", "problem !== '' ?"),
   results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
-  mutating("server/middleware/Operation.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
+  mutating("http/path/Operation.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
   mcp('"mcp.method.name": "tools/call"', '"mcp.method.name": "call"', "faults/Telemetry"),
   toolCalls('takesKey && "idempotencyKey" in given', '"idempotencyKey" in given && given["idempotencyKey"] === ""'),
   toolCalls("faults.push([location, unsafeMessage])", "break"),
@@ -89,5 +89,5 @@ export const server = [
   toolList("refusalOf(credential, access) === undefined", "credential !== access"),
   toolList("end.length + 2 > maxLength", "2 > maxLength"),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
-  mutating("platform/secrets/Redaction.ts", "platform/secrets/Redaction")("/=_%~-]{6,}", "/=_-]{6,}")
+  mutating("secrets/Redaction.ts", "secrets/Redaction")("/=_%~-]{6,}", "/=_-]{6,}")
 ]

@@ -3,7 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { inspect } from "node:util"
-import { SecretBox } from "../../src/platform/secrets/SecretBox.ts"
+import { SecretBox } from "../../src/secrets/SecretBox.ts"
 import {
   anHourLater,
   apply,

@@ -1,6 +1,6 @@
 /** The database's clock under a test clock. */
 import { Clock, Effect, Layer } from "effect"
-import { DatabaseClock } from "../../src/platform/database/DatabaseClock.ts"
+import { DatabaseClock } from "../../src/sql/DatabaseClock.ts"
 
 const driven = Layer.succeed(DatabaseClock, (sql) =>
   Effect.map(Clock.currentTimeMillis, (millis) => sql`${new Date(millis)}::timestamptz`)

@@ -6,9 +6,9 @@ import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises
 import * as Os from "node:os"
 import * as Path from "node:path"
 import { promisify } from "node:util"
-import * as Cluster from "../../src/platform/database/EmbeddedPostgres/Cluster.ts"
-import * as Privileges from "../../src/platform/database/EmbeddedPostgres/Privileges.ts"
-import * as Server from "../../src/platform/database/EmbeddedPostgres/Server.ts"
+import * as Cluster from "../../src/sql/embedded/Cluster.ts"
+import * as Privileges from "../../src/sql/embedded/Privileges.ts"
+import * as Server from "../../src/sql/embedded/Server.ts"
 
 /** Fast, because the server does not have to survive a crash. */
 const fast = {

@@ -3,7 +3,7 @@ import { PgClient } from "@effect/sql-pg"
 import { Context, Effect, Layer, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { inject } from "vitest"
-import { makeMutationClient, Mutations } from "../../src/platform/mutations/Mutations.ts"
+import { makeMutationClient, Mutations } from "../../src/commands/Mutations.ts"
 import { template } from "./globalSetup.ts"
 
 const urlOf = (database: string) => {

@@ -2,7 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Redacted } from "effect"
 import type { TestProject } from "vitest/node"
-import { migrate } from "../../src/platform/database/Migrations.ts"
+import { migrate } from "../../src/sql/migrations/Migrations.ts"
 import { startPostgres } from "./Postgres.ts"
 
 declare module "vitest" {

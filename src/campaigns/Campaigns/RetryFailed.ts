@@ -2,7 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { stepOf } from "../../api/schema/States.ts"
-import type { EventContext } from "../../platform/outbox/Outbox.ts"
+import type { EventContext } from "../../outbox/Outbox.ts"
 import { recipients } from "../Runner/Recipients.ts"
 import { commandOn, stateAfter } from "./Target.ts"
 

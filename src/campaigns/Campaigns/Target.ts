@@ -13,8 +13,8 @@ import {
   VersionConflict
 } from "../../api/Problems.ts"
 import { startsOf } from "../../api/schema/States.ts"
-import { type Mutation, plain, type Problems } from "../../platform/mutations/Idempotency.ts"
-import { matches, preconditionFailed } from "../../platform/mutations/Preconditions.ts"
+import { type Mutation, plain, type Problems } from "../../commands/Idempotency.ts"
+import { matches, preconditionFailed } from "../../commands/Preconditions.ts"
 
 type Sql = SqlClient.SqlClient
 type Operation = keyof typeof commanded.moves

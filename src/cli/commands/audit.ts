@@ -1,7 +1,7 @@
 /** `audit` and `find`: what operators did, and which record an id names. */
 import { Effect, Option } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { type Entry, listActions, listServiceActions } from "../../platform/operators/Audit.ts"
+import { type Entry, listActions, listServiceActions } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { historyOf } from "../../project/History.ts"

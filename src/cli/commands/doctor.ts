@@ -1,7 +1,7 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
 import { Data, Effect, References } from "effect"
 import { Command } from "effect/cli"
-import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { SecretBox } from "../../secrets/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
 import * as Checks from "./doctor/Checks.ts"
 import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Finding.ts"

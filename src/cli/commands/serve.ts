@@ -18,7 +18,7 @@ export const serveAs = <const Name extends string>(name: Name) =>
     },
     Effect.fnUntraced(function* (options) {
       // Loaded only here, so that other commands start in half the time.
-      const { serve } = yield* Effect.promise(() => import("../../server/Serve.ts"))
+      const { serve } = yield* Effect.promise(() => import("../../service/Serve.ts"))
       // Removes the services of the command line from the context: each request would carry them.
       yield* Effect.updateContext(serve(options), nothing)
     })

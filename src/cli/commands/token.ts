@@ -10,8 +10,8 @@ import {
   KeyUnknown,
   MemberUnusable,
   defaultLifetime
-} from "../../platform/requests/auth/ApiKeys.ts"
-import { recordKeyAction } from "../../platform/operators/Audit.ts"
+} from "../../http/auth/ApiKeys.ts"
+import { recordKeyAction } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli } from "../Output.ts"

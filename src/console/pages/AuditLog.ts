@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { type Entry, listActions } from "../../platform/operators/Audit.ts"
+import { type Entry, listActions } from "../../operators/Audit.ts"
 import { type Columns, html, idOf, type Time } from "../Html.ts"
 import { listOf, orNotFound, projectPage } from "../Page.ts"
 

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
-import { type ApiKey, ApiKeys } from "../../platform/requests/auth/ApiKeys.ts"
+import { type ApiKey, ApiKeys } from "../../http/auth/ApiKeys.ts"
 import { action, badge, idOf } from "../Html.ts"
 import { listOf, orNotFound, projectPage } from "../Page.ts"
 

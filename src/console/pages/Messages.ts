@@ -1,7 +1,7 @@
 /** The messages of a project, filtered by state, and the page of a message. */
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/MessageList.ts"
-import { scanLimit } from "../../platform/operators/Search.ts"
+import { scanLimit } from "../../operators/Search.ts"
 import { action, badge, facts, html, idLink, idOf, link, select, table, traceLink } from "../Html.ts"
 import { choiceOf, listOf, projectPage, recordOf, traceUrlOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"

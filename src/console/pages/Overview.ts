@@ -13,9 +13,9 @@ import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
-import { type LiveWorker, listWorkers } from "../../platform/background/Worker.ts"
-import { plural } from "../../platform/operators/Search.ts"
-import { listRefused, maxShown } from "../../platform/requests/Refusals.ts"
+import { type LiveWorker, listWorkers } from "../../work/Worker.ts"
+import { plural } from "../../operators/Search.ts"
+import { listRefused, maxShown } from "../../http/answers/Refusals.ts"
 import { badge, countOf, duration, facts, failureOf, html, idLink, idOf, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of endpoints in a list and of projects on the page. */

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { list } from "../../integrations/endpoints/WebhookList.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
-import { pageOf } from "../../platform/operators/Search.ts"
+import { pageOf } from "../../operators/Search.ts"
 import { attemptCharts } from "../Charts.ts"
 import { badge, html, idLink } from "../Html.ts"
 import { listOf, pageSize, projectPage } from "../Page.ts"

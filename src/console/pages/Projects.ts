@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { selectList } from "../../platform/database/Columns.ts"
-import { pageOf } from "../../platform/operators/Search.ts"
+import { selectList } from "../../sql/Columns.ts"
+import { pageOf } from "../../operators/Search.ts"
 import { countOf, idLink, input, timeSince } from "../Html.ts"
 import { listOf, type PageRequest, pageSize, textOf } from "../Page.ts"
 

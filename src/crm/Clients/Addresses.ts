@@ -4,11 +4,11 @@ import type { SqlClient } from "effect/sql"
 import type { ClientAddresses } from "../../api/crm/Addresses.ts"
 import type { ClientId, ProjectId } from "../../api/schema/Ids.ts"
 import { ChannelNotFound, ClientArchived, ClientNotFound, type PreconditionFailed } from "../../api/Problems.ts"
-import { lookupBy, plannedOnce } from "../../platform/database/Lookups.ts"
-import { type Kind, makeGrouped } from "../../platform/mutations/Grouped.ts"
-import { type Command, plain } from "../../platform/mutations/Idempotency.ts"
-import type { MutationClient } from "../../platform/mutations/Mutations.ts"
-import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
+import { lookupBy, plannedOnce } from "../../sql/Lookups.ts"
+import { type Kind, makeGrouped } from "../../commands/Grouped.ts"
+import { type Command, plain } from "../../commands/Idempotency.ts"
+import type { MutationClient } from "../../commands/Mutations.ts"
+import { preconditionFailed } from "../../commands/Preconditions.ts"
 
 type Sql = SqlClient.SqlClient
 

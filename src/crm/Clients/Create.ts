@@ -12,12 +12,12 @@ import {
   type PreconditionFailed,
   ValidationFailed
 } from "../../api/Problems.ts"
-import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
-import type { Kind } from "../../platform/mutations/Grouped.ts"
-import { plain } from "../../platform/mutations/Idempotency.ts"
-import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
+import { argumentsOf, insertList, insertedValues } from "../../sql/Columns.ts"
+import type { Kind } from "../../commands/Grouped.ts"
+import { plain } from "../../commands/Idempotency.ts"
+import { preconditionFailed } from "../../commands/Preconditions.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
-import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
+import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { eventClient, writable } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 import { clientReferences, referenceFailures } from "./References.ts"

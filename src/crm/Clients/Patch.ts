@@ -11,12 +11,12 @@ import {
   OrganizationNotFound,
   type PreconditionFailed
 } from "../../api/Problems.ts"
-import { assignmentList, differ, patchList, qualifiedList } from "../../platform/database/Columns.ts"
-import type { Kind } from "../../platform/mutations/Grouped.ts"
-import { plain } from "../../platform/mutations/Idempotency.ts"
-import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
+import { assignmentList, differ, patchList, qualifiedList } from "../../sql/Columns.ts"
+import type { Kind } from "../../commands/Grouped.ts"
+import { plain } from "../../commands/Idempotency.ts"
+import { preconditionFailed } from "../../commands/Preconditions.ts"
 import { addActiveClients, lockCapacity } from "./Capacity.ts"
-import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
+import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { eventClient, eventPrevious, writable } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
 import { type Expected, expectedArgs, type OtherRecord, otherRecord, otherRecordProblem } from "../Upserts.ts"

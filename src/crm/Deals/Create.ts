@@ -8,10 +8,10 @@ import type {
   PreconditionFailed,
   ValidationFailed
 } from "../../api/Problems.ts"
-import { argumentsOf, insertList, insertedValues } from "../../platform/database/Columns.ts"
-import type { Kind } from "../../platform/mutations/Grouped.ts"
-import { preconditionFailed } from "../../platform/mutations/Preconditions.ts"
-import { append, appendedInstallations, eventType } from "../../platform/outbox/Outbox.ts"
+import { argumentsOf, insertList, insertedValues } from "../../sql/Columns.ts"
+import type { Kind } from "../../commands/Grouped.ts"
+import { preconditionFailed } from "../../commands/Preconditions.ts"
+import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, writable } from "../DealColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"

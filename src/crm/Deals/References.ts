@@ -1,6 +1,6 @@
 /** The references of a deal, and the problem that names the missing ones. */
 import { DealReferenceNotFound } from "../../api/Problems.ts"
-import type { Refusal } from "../../platform/mutations/Idempotency.ts"
+import type { Refusal } from "../../commands/Idempotency.ts"
 
 export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
 

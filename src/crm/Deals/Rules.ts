@@ -1,7 +1,7 @@
 /** The rules between the members of a deal, as part of the statements that write it (contract §7). */
 import { dealRules } from "../../api/crm/Deals.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
-import type { Refusal } from "../../platform/mutations/Idempotency.ts"
+import type { Refusal } from "../../commands/Idempotency.ts"
 
 /** SQL for the members of the deal that results from a command. */
 interface Members {

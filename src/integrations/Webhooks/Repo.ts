@@ -10,8 +10,8 @@ import {
   WebhookReferenceInvalid,
   WebhookStateConflict
 } from "../../api/Problems.ts"
-import { type Mutation, plain, type Refusal } from "../../platform/mutations/Idempotency.ts"
-import { matches, preconditionFailed } from "../../platform/mutations/Preconditions.ts"
+import { type Mutation, plain, type Refusal } from "../../commands/Idempotency.ts"
+import { matches, preconditionFailed } from "../../commands/Preconditions.ts"
 import { recovered } from "../deliveries/States.ts"
 import type { StoredHeaders } from "../endpoints/WebhookHeaders.ts"
 import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"

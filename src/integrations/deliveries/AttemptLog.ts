@@ -1,6 +1,6 @@
 /** The attempt log of a delivery (contract §10): its entries, and their bounds. */
 import type { SqlClient, Statement } from "effect/sql"
-import { formatInstant } from "../../platform/database/Instants.ts"
+import { formatInstant } from "../../sql/Instants.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
 
 /** A delivery keeps this many of its newest attempts, and the `responseBody` of fewer. */

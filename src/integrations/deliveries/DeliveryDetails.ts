@@ -2,8 +2,8 @@
 import { Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryAttempt, type DeliveryDetails } from "../../api/integrations/Deliveries.ts"
-import { selectList } from "../../platform/database/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
+import { selectList } from "../../sql/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"
 import { columnsOf, type Delivery } from "./DeliveryList.ts"
 
 /**

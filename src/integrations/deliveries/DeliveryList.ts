@@ -12,10 +12,10 @@ import {
   deliveryStatuses
 } from "../../api/integrations/Deliveries.ts"
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
-import { selectList } from "../../platform/database/Columns.ts"
+import { selectList } from "../../sql/Columns.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
-import { idOf, type Window } from "../../platform/requests/Pages.ts"
-import { type Found, foundOf, type Range, scanLimit } from "../../platform/operators/Search.ts"
+import { idOf, type Window } from "../../http/pages/Pages.ts"
+import { type Found, foundOf, type Range, scanLimit } from "../../operators/Search.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 

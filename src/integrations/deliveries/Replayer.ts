@@ -1,11 +1,11 @@
 /** The fiber that makes the deliveries of replays. A worker locks the row of a replay, so that other workers skip it. */
 import { Cause, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { forkPeriodic } from "../../platform/background/Periodic.ts"
-import { once } from "../../platform/database/Database.ts"
-import { Notifier } from "../../platform/outbox/Notifier.ts"
+import { forkPeriodic } from "../../work/Periodic.ts"
+import { once } from "../../sql/Database.ts"
+import { Notifier } from "../../outbox/Notifier.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { untraced } from "../../platform/telemetry/Telemetry.ts"
+import { untraced } from "../../telemetry/Telemetry.ts"
 import { endFormer, listRunning, type Replay, step } from "./Replays/Step.ts"
 
 /** Pauses after a run without and with running replays. */

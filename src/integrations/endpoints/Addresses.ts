@@ -4,7 +4,7 @@
  */
 import { Option, Result } from "effect"
 import { IpInterface, IpNetwork, NetAddress } from "effect/net"
-import { isLocalhost } from "../../platform/outbound/Names.ts"
+import { isLocalhost } from "../../outbound/Names.ts"
 
 /** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */
 export type AddressClass = "public" | "allowed" | "refused"

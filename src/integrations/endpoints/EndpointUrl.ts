@@ -1,7 +1,7 @@
 /** Checks the URL of a webhook (contract §10). The addresses of a host name may change, so each delivery checks them. */
 import { type Option, Result } from "effect"
 import { isIP } from "node:net"
-import { hostOf } from "../../platform/outbound/Names.ts"
+import { hostOf } from "../../outbound/Names.ts"
 import { type AddressClass, classify, mayContain, type Networks } from "./Addresses.ts"
 
 /** An allowed URL. Its host name may still resolve to addresses that are not allowed. */

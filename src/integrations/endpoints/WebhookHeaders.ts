@@ -2,10 +2,10 @@
 import { Effect, Redacted, Schema } from "effect"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { WebhookHeaders } from "../../api/integrations/WebhookHeaders.ts"
-import { canonicalJson } from "../../platform/CanonicalJson.ts"
+import { canonicalJson } from "../../commands/CanonicalJson.ts"
 import { livesHere } from "../../platform/Moves.ts"
-import type { SecretBox } from "../../platform/secrets/SecretBox.ts"
-import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
+import type { SecretBox } from "../../secrets/SecretBox.ts"
+import type { SealedTable, SealedValue } from "../../secrets/SealedValues.ts"
 
 type Box = SecretBox["Service"]
 

@@ -3,8 +3,8 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { pendingMax, type Webhook } from "../../api/integrations/WebhookHealth.ts"
-import { jsonObject, selectList } from "../../platform/database/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../../platform/database/Lookups.ts"
+import { jsonObject, selectList } from "../../sql/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
 type Health = Webhook["health"]

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../../platform/Moves.ts"
-import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
+import type { SealedTable, SealedValue } from "../../secrets/SealedValues.ts"
 
 /**
  * Maximum number of secrets that sign a delivery (contract §10): the current secret, and replaced secrets, which also sign for a

@@ -3,9 +3,9 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageReceipt, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
-import { selectList } from "../../platform/database/Columns.ts"
-import { type Mutation, plain } from "../../platform/mutations/Idempotency.ts"
-import type { EventContext } from "../../platform/outbox/Outbox.ts"
+import { selectList } from "../../sql/Columns.ts"
+import { type Mutation, plain } from "../../commands/Idempotency.ts"
+import type { EventContext } from "../../outbox/Outbox.ts"
 import { uncalled } from "../RetrySchedule.ts"
 
 type Sql = SqlClient.SqlClient

@@ -2,7 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageStatus } from "../../api/messaging/Messaging.ts"
-import { recordAction } from "../../platform/operators/Audit.ts"
+import { recordAction } from "../../operators/Audit.ts"
 import { endedLog } from "./Record.ts"
 import { after, attemptAfter, before, type Move } from "./States.ts"
 

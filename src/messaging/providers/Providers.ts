@@ -1,7 +1,7 @@
 /** Calls the providers of channels. A sealed config is opened only for the call that needs it. */
 import { Context, Effect, Layer, Option } from "effect"
 import { Settings } from "../../platform/Settings.ts"
-import { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import { SecretBox } from "../../secrets/SecretBox.ts"
 import { send } from "./Connectors.ts"
 import type { Outgoing } from "./Connectors/Connector.ts"
 import { byFailure, type Outcome } from "./Outcomes.ts"

@@ -3,8 +3,8 @@ import { Effect, Redacted, Schema } from "effect"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { livesHere } from "../../platform/Moves.ts"
-import { type SecretBox, SecretUnreadable } from "../../platform/secrets/SecretBox.ts"
-import type { SealedTable, SealedValue } from "../../platform/secrets/SealedValues.ts"
+import { type SecretBox, SecretUnreadable } from "../../secrets/SecretBox.ts"
+import type { SealedTable, SealedValue } from "../../secrets/SealedValues.ts"
 import { ChannelConfig } from "./Connectors.ts"
 
 type Box = SecretBox["Service"]

@@ -6,7 +6,7 @@ import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { type ChannelConfig, connectors } from "../../messaging/providers/Connectors.ts"
 import { openConfig, sealConfig } from "../../messaging/providers/SealedConfigs.ts"
 import type { Fault } from "../../api/schema/Faults.ts"
-import type { SecretBox } from "../../platform/secrets/SecretBox.ts"
+import type { SecretBox } from "../../secrets/SecretBox.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
 type Sql = SqlClient.SqlClient

@@ -1,6 +1,6 @@
 /** A part of a project file: how the members of its records map to columns, for `project apply` and `project export`. */
 import { Equal } from "effect"
-import type { Columns } from "../../platform/database/Columns.ts"
+import type { Columns } from "../../sql/Columns.ts"
 
 export interface FileRecord {
   readonly id: string

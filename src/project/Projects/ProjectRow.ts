@@ -11,7 +11,7 @@ import {
   insertedValues,
   listOf,
   selectList
-} from "../../platform/database/Columns.ts"
+} from "../../sql/Columns.ts"
 import { livesHere } from "../../platform/Moves.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
-import { type Column, listOf } from "../../platform/database/Columns.ts"
+import { type Column, listOf } from "../../sql/Columns.ts"
 import { type FileRecord, hasValues, type List, type Part } from "./Part.ts"
 
 type Sql = SqlClient.SqlClient

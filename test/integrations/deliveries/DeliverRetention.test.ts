@@ -9,10 +9,10 @@ import {
   pruneEvents
 } from "../../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
-import { Supervisor } from "../../../src/platform/background/Supervisor.ts"
-import { DatabaseUrl } from "../../../src/platform/database/Database.ts"
+import { Supervisor } from "../../../src/work/Supervisor.ts"
+import { DatabaseUrl } from "../../../src/sql/Database.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
-import * as Retentions from "../../../src/server/Retentions.ts"
+import * as Retentions from "../../../src/service/Retentions.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"

@@ -1,7 +1,7 @@
 /** Moves between the states of a delivery by the statement of each move, and the fence that refuses stale results. */
 import { assert } from "@effect/vitest"
 import { Effect, Struct } from "effect"
-import type { Worker } from "../../../src/platform/background/Worker.ts"
+import type { Worker } from "../../../src/work/Worker.ts"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
 import { reclaim } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"

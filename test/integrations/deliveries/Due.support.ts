@@ -1,7 +1,7 @@
 /** Projects with due deliveries, without a worker: the test claims and records. */
 import { Effect } from "effect"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import type { Worker } from "../../../src/platform/background/Worker.ts"
+import type { Worker } from "../../../src/work/Worker.ts"
 import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { open } from "./Deliveries.support.ts"

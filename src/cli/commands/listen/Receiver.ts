@@ -2,9 +2,9 @@
 import { ByteSize, Clock, Console, Duration, Effect, Option, Predicate, type Redacted } from "effect"
 import { HttpClient, HttpClientRequest, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { verifyWebhook } from "../../../client/Webhooks.ts"
-import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
+import { redactSecrets } from "../../../secrets/Redaction.ts"
 import { withEscapes } from "../../../platform/UnsafeText.ts"
-import { isLoopbackHost } from "../../../server/listening/Loopback.ts"
+import { isLoopbackHost } from "../../../http/edge/Loopback.ts"
 import { oneLine } from "../../Output.ts"
 
 /** Several times the size of a delivery's body. */

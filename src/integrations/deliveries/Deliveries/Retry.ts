@@ -2,9 +2,9 @@
 import type { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
-import { recordAction } from "../../../platform/operators/Audit.ts"
-import { servedProject } from "../../../platform/operators/ProjectUnknown.ts"
-import { type Mutation, plain } from "../../../platform/mutations/Idempotency.ts"
+import { recordAction } from "../../../operators/Audit.ts"
+import { servedProject } from "../../../operators/ProjectUnknown.ts"
+import { type Mutation, plain } from "../../../commands/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient
 

@@ -1,6 +1,6 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
 import type { SqlClient } from "effect/sql"
-import { formatInstant } from "../../../platform/database/Instants.ts"
+import { formatInstant } from "../../../sql/Instants.ts"
 import { entryOf, logWith } from "../AttemptLog.ts"
 import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
 import { type Result, separate, type Separated } from "./Results.ts"

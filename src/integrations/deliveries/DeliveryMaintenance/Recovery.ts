@@ -4,7 +4,7 @@
  */
 import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
-import type { Worker } from "../../../platform/background/Worker.ts"
+import type { Worker } from "../../../work/Worker.ts"
 import { logWith } from "../AttemptLog.ts"
 import { literalsOf } from "../States.ts"
 import type { Endpoint } from "../DeliveryLoop/Visits.ts"

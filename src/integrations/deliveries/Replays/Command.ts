@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import { emptyPeriod, type ReplayCreate } from "../../../api/integrations/Replays.ts"
 import type { InstallationId } from "../../../api/schema/Ids.ts"
 import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../../../api/Problems.ts"
-import { type Mutation, plain } from "../../../platform/mutations/Idempotency.ts"
+import { type Mutation, plain } from "../../../commands/Idempotency.ts"
 import { installationAndWebhook, notRetriable } from "../Deliveries/Retry.ts"
 import { insert } from "./Repo.ts"
 

@@ -2,9 +2,9 @@
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { Replay } from "../../../api/integrations/Replays.ts"
-import { type Columns, selectList } from "../../../platform/database/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../../../platform/database/Lookups.ts"
-import type { Range } from "../../../platform/operators/Search.ts"
+import { type Columns, selectList } from "../../../sql/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../../../sql/Lookups.ts"
+import type { Range } from "../../../operators/Search.ts"
 
 export interface Listed extends Omit<Replay, "id"> {
   readonly replayId: string

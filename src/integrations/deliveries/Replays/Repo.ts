@@ -3,9 +3,9 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
 import type { ReplayFilter, ReplayState } from "../../../api/integrations/Replays.ts"
-import { recordAction } from "../../../platform/operators/Audit.ts"
+import { recordAction } from "../../../operators/Audit.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
-import { servedProject } from "../../../platform/operators/ProjectUnknown.ts"
+import { servedProject } from "../../../operators/ProjectUnknown.ts"
 
 type Sql = SqlClient.SqlClient
 

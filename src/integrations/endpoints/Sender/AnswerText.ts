@@ -1,5 +1,5 @@
 /** The text of an answer's body that the attempt log keeps (contract §10). */
-import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
+import { redactSecrets } from "../../../secrets/Redaction.ts"
 
 const kept = 1_024
 /**

@@ -1,11 +1,11 @@
 /** One provider call over HTTP, with its own connection, deadline and span. */
 import { Clock, type Duration, Effect, Option, Redacted, Schema } from "effect"
 import type { MessageId } from "../../../api/schema/Ids.ts"
-import { freshConnections } from "../../../platform/outbound/Connections.ts"
-import { inClientSpan, postAttributes } from "../../../platform/outbound/ClientSpan.ts"
-import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../platform/outbound/Exchange.ts"
-import { resolveName } from "../../../platform/outbound/Names.ts"
-import { redactSecrets } from "../../../platform/secrets/Redaction.ts"
+import { freshConnections } from "../../../outbound/Connections.ts"
+import { inClientSpan, postAttributes } from "../../../outbound/ClientSpan.ts"
+import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../outbound/Exchange.ts"
+import { resolveName } from "../../../outbound/Names.ts"
+import { redactSecrets } from "../../../secrets/Redaction.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
 
 export interface Call {

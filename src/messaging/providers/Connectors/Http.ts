@@ -3,8 +3,8 @@
  * idempotent by message id.
  */
 import { Clock, Effect, Option, Schema } from "effect"
-import { currentTraceparent } from "../../../platform/outbound/ClientSpan.ts"
-import { signedHeaders } from "../../../platform/secrets/StandardWebhooks.ts"
+import { currentTraceparent } from "../../../outbound/ClientSpan.ts"
+import { signedHeaders } from "../../../secrets/StandardWebhooks.ts"
 import { isUnsafe } from "../../../platform/UnsafeText.ts"
 import { call, jsonBody, type Reply } from "./Call.ts"
 import { connector } from "./Connector.ts"

@@ -1,0 +1,88 @@
+/**
+ * Idempotent mutations (contract §5). One statement stores the key, the outcome and the changes: all of them or none. So a retry
+ * either finds the outcome, or is the first run. `Mutate.ts` runs one command in a statement, `Grouped.ts` many.
+ */
+import type { Statement } from "effect/sql"
+import { hash as oneShotHash } from "node:crypto"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { canonicalJson } from "./CanonicalJson.ts"
+import { versionsOf } from "./Preconditions.ts"
+
+export interface Command {
+  readonly projectId: ProjectId
+  readonly key: string
+  readonly fingerprint: Uint8Array
+  /** The name of the operation. */
+  readonly operation: string
+  /** The versions of the record that the command may change (`If-Match`); undefined: every version. */
+  readonly ifMatch?: ReadonlyArray<number> | undefined
+  /** Whether the command may only create its record (`If-None-Match: *` of an upsert). */
+  readonly isCreateOnly?: boolean
+}
+
+export const command = (
+  projectId: ProjectId,
+  request: {
+    readonly endpoint: { readonly identifier: string }
+    readonly headers: {
+      readonly "idempotency-key": string
+      readonly "if-match"?: string
+      readonly "if-none-match"?: string
+    }
+    readonly params?: object
+    readonly query?: object
+    readonly payload?: object
+  }
+): Command => ({
+  projectId,
+  key: request.headers["idempotency-key"],
+  operation: request.endpoint.identifier,
+  // No part of the fingerprint: a repetition gets the stored outcome, whatever its condition is.
+  ifMatch: request.headers["if-match"] === undefined ? undefined : versionsOf(request.headers["if-match"]),
+  isCreateOnly: request.headers["if-none-match"] !== undefined,
+  fingerprint: oneShotHash(
+    "sha256",
+    canonicalJson([request.endpoint.identifier, request.params ?? {}, request.query ?? {}, request.payload ?? {}]),
+    "buffer"
+  )
+})
+
+/** The outcome of a command; for a replay, the outcome of the first run. */
+export interface Outcome<Returned = null> {
+  readonly resourceId: string
+  readonly changed: boolean
+  /** The record's version after the command; null where the resource has none. */
+  readonly version: number | null
+  readonly replayed: boolean
+  /** A value that only the first run returns and that is not stored; null in a replay. */
+  readonly returned: Returned | null
+}
+
+/** What a failed guard reports. A guard is a condition of the command, such as the expected version. */
+export interface Refusal {
+  /**
+   * The `version` that the statement returns for the command. If a version guard failed, it is the current version of the
+   * record.
+   */
+  readonly version: number | null
+  /** What the problem is about, such as the references that are missing. */
+  readonly faults: ReadonlyArray<string>
+}
+
+/** For each `failure` of a statement, the function that makes the problem. */
+export type Problems<Problem> = Readonly<Record<string, (refusal: Refusal) => Problem>>
+
+/** Makes the problems whose details are the same for each command. */
+export const plain = <All extends ReadonlyArray<unknown>>(
+  ...classes: { readonly [I in keyof All]: { readonly code: string; new (): All[I] } }
+): Problems<All[number]> => Object.fromEntries(classes.map((Class) => [Class.code, () => new Class()]))
+
+/** A mutation of one command for `mutate`, in the dialect of `Attempt.ts`. */
+export interface Mutation<Problem> {
+  readonly at: Date
+  readonly decided: Statement.Fragment
+  readonly effect: Statement.Fragment
+  /** An expression over the common table expressions, for a value that only the first run returns. */
+  readonly returning?: Statement.Fragment
+  readonly problems: Problems<Problem>
+}

@@ -1,0 +1,177 @@
+/**
+ * The OpenAPI document, and the interactive reference: a small page, the script of its viewer, and the document in the viewer's
+ * form. All are rendered at their first request, because the script has megabytes and most processes never serve it. The content
+ * security policy of the page forbids it to load anything from other hosts.
+ */
+import { Context, Effect } from "effect"
+import * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpServerRequest from "effect/http/HttpServerRequest"
+import * as HttpApi from "effect/http-api/HttpApi"
+import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
+import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
+import * as OpenApi from "effect/http-api/OpenApi"
+import { createHash } from "node:crypto"
+import { Api } from "../api/Api.ts"
+import { completeDocument, isSpec } from "../api/Document.ts"
+import { withComponents } from "../api/Document/Components.ts"
+import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
+
+const pages = { page: "/docs", viewer: "/docs/viewer.js", document: "/docs/openapi.json" } as const
+
+export const paths: ReadonlyArray<string> = ["/openapi.json", ...Object.values(pages)]
+
+export const layer = (publicUrl: string) =>
+  HttpRouter.use((router) =>
+    Effect.gen(function* () {
+      const api = yield* Effect.cached(
+        Effect.sync(() => completeDocument(Api.annotate(OpenApi.Servers, [{ url: publicUrl }])))
+      )
+      const viewer = yield* Effect.cached(viewerScript)
+      const page = Effect.map(viewer, (script): Fixed => {
+        const start = startOf(new URL(publicUrl).pathname)
+        return {
+          body: Buffer.from(pageOf(start, hashOf(script, "base64url"))),
+          contentType: "text/html; charset=utf-8",
+          headers: { "content-security-policy": policyOf(start, publicUrl), "referrer-policy": "no-referrer" }
+        }
+      })
+      const script = Effect.map(viewer, (script): Fixed => ({
+        body: Buffer.from(script),
+        contentType: "text/javascript; charset=utf-8",
+        // The page names the script with its hash, so a browser need not ask for it again, and keeps it compiled.
+        headers: { "cache-control": "public, max-age=31536000, immutable" }
+      }))
+      const document = Effect.map(api, (api) => documentOf(forViewer(api, new URL(publicUrl).pathname)))
+      yield* router.add("GET", "/openapi.json", yield* fixedAnswer(Effect.map(api, documentOf)))
+      yield* router.add("GET", pages.page, yield* fixedAnswer(page))
+      yield* router.add("GET", pages.viewer, yield* fixedAnswer(script))
+      yield* router.add("GET", pages.document, yield* fixedAnswer(document))
+    })
+  )
+
+/**
+ * Settings of the viewer. The tools of its vendor and links to products are hidden. The line height is larger than the viewer's
+ * own, which cuts off underscores in many fonts. Overflow is clipped, because invisible parts make narrow pages scroll sideways.
+ * Samples are for curl and fetch only. Samples for Node and Python import packages that are not installed, or leave the port out
+ * of the URL.
+ */
+const scalar = {
+  withDefaultFonts: false,
+  authentication: { preferredSecurityScheme: "DeveloperBearer" },
+  showDeveloperTools: "never",
+  hideClientButton: true,
+  hiddenClients: (
+    "c clojure csharp dart fsharp go http java kotlin node objc ocaml php powershell python r ruby rust swift " +
+    "js/axios js/jquery js/ofetch js/xhr shell/httpie shell/wget"
+  ).split(" "),
+  telemetry: false,
+  customCss:
+    'a[href*="scalar.com"] { display: none } ' +
+    ".references-rendered { overflow-x: clip } " +
+    ".markdown.markdown-summary, .markdown-summary *, .property-detail-value { line-height: 1.75 } " +
+    // On narrow pages, moves the answer above the form of the request, so that the answer is in sight.
+    '@media (max-width: 1279px) { section[aria-label="Response"]:has(.animate-response-children) ' +
+    "{ order: -1; flex: none; max-height: 45vh; overflow: auto } }"
+}
+
+/**
+ * Changes the document so that the viewer's requests and samples can be sent as they are:
+ *
+ * - Requests go to the server of the page, at `path`. The page can't send them to another origin, and `localhost` and
+ *   `127.0.0.1` are two origins.
+ * - Examples of parameters move to the schemas. If the body has named examples, the viewer reads the examples of parameters only
+ *   in their schemas.
+ * - A query parameter without example or default gets an empty list as example, and its schema is wrapped in `anyOf`. Otherwise
+ *   the viewer would send an empty value, or the first value of the enumeration.
+ * - `x-request-id` is left out, because its example would be the same in all requests.
+ */
+const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
+  api: HttpApi.HttpApi<Id, Groups>,
+  path: string
+): HttpApi.HttpApi<Id, Groups> => {
+  const complete = Context.getUnsafe(api.annotations, OpenApi.Transform)
+  return api.annotate(OpenApi.Transform, (document) => {
+    const completed = complete({ ...document, servers: [{ url: path }] })
+    if (!isSpec(completed)) return completed
+    for (const operation of Object.values(completed.paths).flatMap((path) => Object.values(path))) {
+      if (!("parameters" in operation)) continue
+      operation.parameters = operation.parameters.filter(({ name }) => name !== "x-request-id")
+      for (const parameter of operation.parameters) {
+        const { in: place, schema } = parameter
+        if ("example" in parameter) {
+          if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })
+          delete parameter.example
+        } else if (place === "query" && !("default" in schema)) {
+          Object.assign(parameter, { example: [], schema: { anyOf: [schema] } })
+        }
+      }
+    }
+    return completed
+  })
+}
+
+const documentOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(
+  api: HttpApi.HttpApi<Id, Groups>
+): Fixed => ({
+  body: Buffer.from(JSON.stringify(withComponents(OpenApi.fromApi(api)))),
+  contentType: "application/json"
+})
+
+const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
+const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
+
+/** The script of the viewer. The framework offers it only as a part of its page, so the page of an empty API is rendered. */
+const viewerScript = Effect.gen(function* () {
+  const { body } = yield* Effect.flatten(HttpRouter.toHttpEffect(HttpApiScalar.layer(HttpApi.make("empty"))))
+  const html = body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : ""
+  return /<script>([^]*?)<\/script>/.exec(html)?.[1] ?? ""
+}).pipe(
+  Effect.provideService(
+    HttpServerRequest.HttpServerRequest,
+    HttpServerRequest.fromWeb(new Request("http://localhost/docs"))
+  ),
+  Effect.scoped,
+  Effect.orDie
+)
+
+const hashOf = (script: string, encoding: "base64" | "base64url") =>
+  createHash("sha256").update(script).digest(encoding)
+
+/** The inline script of the page, which starts the viewer. `path` is the path of the service. */
+const startOf = (path: string) =>
+  `Scalar.createApiReference("#reference", ${JSON.stringify({ ...scalar, url: `${path.replace(/\/$/, "")}${pages.document}` })})`
+
+/** Has an empty icon, so that the browser requests none. */
+const pageOf = (start: string, version: string) => `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="description" content="${description}" />
+    <link rel="icon" href="data:," />
+    <title>${title}</title>
+  </head>
+  <body>
+    <div id="reference"></div>
+    <script src="docs/viewer.js?v=${version}"></script>
+    <script>${start}</script>
+  </body>
+</html>
+`
+
+/**
+ * The content security policy of the reference: it runs only the script of the viewer and its inline script, by its hash, and
+ * sends requests only to the API. Inline styles are allowed, as the reference creates its style sheets in the browser.
+ */
+const policyOf = (start: string, publicUrl: string): string =>
+  [
+    "default-src 'none'",
+    `script-src 'self' 'sha256-${hashOf(start, "base64")}'`,
+    "style-src 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    `connect-src 'self' ${new URL(publicUrl).origin}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'"
+  ].join("; ")

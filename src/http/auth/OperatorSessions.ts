@@ -1,0 +1,199 @@
+/**
+ * Sessions of the console. A session is a signed cookie, and has a CSRF token for its forms. All processes of the service accept
+ * the cookie, and a new `SECRET_KEY` ends all sessions. Cells share that key, so a session is also bound to the database in which it
+ * began. The database stores only sessions that an operator has ended, until
+ * their cookies expire. All times come from the database's clock, because all processes share it.
+ */
+import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { Cookies, HttpServerResponse } from "effect/http"
+import { SqlClient } from "effect/sql"
+import { createHash, createHmac, randomUUID, timingSafeEqual } from "node:crypto"
+import type { ServiceUnavailable } from "../../api/Problems.ts"
+import { statement } from "../../sql/Database.ts"
+import { SecretKey } from "../../secrets/SecretKey.ts"
+import { databaseIdentity, redeem } from "./SignInLinks.ts"
+
+const cookie = "developer_api_console"
+
+/** Maximum time between two requests of a session. */
+const idleTimeout = Duration.toMillis(Duration.hours(1))
+const maxDuration = Duration.toMillis(Duration.hours(8))
+
+/**
+ * What an action has done. The answer of the action redirects to a page, and this page shows the notice once. Each notice has
+ * its own cookie, named after the page, so that an answer to another tab of the browser neither shows nor removes the notice.
+ */
+export interface Notice {
+  readonly title: string
+  readonly message: string
+}
+
+/** Time for which a notice waits for its page. */
+const noticeAge = Duration.toMillis(Duration.minutes(1))
+
+/**
+ * Returns the name of the cookie for a page's notice. The name contains a hash, because a path with two long ids would be too
+ * long.
+ */
+const noticeCookie = (page: string): string =>
+  `${cookie}_${createHash("sha256").update(page).digest("base64url").slice(0, 16)}`
+
+const Content = Schema.fromJsonString(
+  Schema.Struct({
+    id: Schema.String,
+    database: Schema.String,
+    actor: Schema.String,
+    startedAt: Schema.Finite,
+    expiresAt: Schema.Finite
+  })
+)
+const NoticeText = Schema.fromJsonString(Schema.Struct({ title: Schema.String, message: Schema.String }))
+
+export interface Session {
+  readonly id: string
+  /** The identity of the database in which the session began. */
+  readonly database: string
+  /** The user of the operating system who issued the link. */
+  readonly actor: string
+  /** Milliseconds since 1970. */
+  readonly startedAt: number
+  /** Time of the current request, in milliseconds since 1970. */
+  readonly now: number
+  readonly csrf: string
+  readonly notice?: Notice | undefined
+}
+
+type Response = HttpServerResponse.HttpServerResponse
+
+export class OperatorSessions extends Context.Service<
+  OperatorSessions,
+  {
+    /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
+    readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
+    /**
+     * Returns the session in the cookies of a request, with the notice for the page at `url`. None if the session has ended or
+     * expired, or if its signature is invalid.
+     */
+    readonly find: (
+      cookies: Readonly<Record<string, string | undefined>>,
+      url: string
+    ) => Effect.Effect<Option.Option<Session>, ServiceUnavailable>
+    /** Extends a session, and sets its cookie in the response, unless the response sets this cookie already. */
+    readonly extend: (session: Session, response: Response) => Response
+    /** Sets the cookie of a notice for a page, which is a path with its query. */
+    readonly notify: (response: Response, page: string, notice: Notice) => Response
+    /** Ends a session in every process of the service. */
+    readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
+    readonly hasToken: (session: Session, csrf: string) => boolean
+  }
+>()("developer-api/http/auth/OperatorSessions") {
+  static readonly layer = Layer.effect(
+    OperatorSessions,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const secret = yield* SecretKey
+      const key = Redacted.value(secret.derive("console sessions"))
+      const mac = (text: string) => createHmac("sha256", key).update(text).digest()
+      const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
+
+      /**
+       * Signs the value of a cookie. The signature is valid in this cookie alone. `label` is the name of a notice's cookie, or
+       * empty for the cookie of the session.
+       */
+      const sign = (label: string, value: string) => {
+        const text = Buffer.from(value).toString("base64url")
+        return `${text}.${mac(label + text).toString("base64url")}`
+      }
+
+      const open = (label: string, signed = "") => {
+        const [text = "", signature = ""] = signed.split(".")
+        return isEqual(mac(label + text), Buffer.from(signature, "base64url"))
+          ? Option.some(Buffer.from(text, "base64url").toString("utf8"))
+          : Option.none()
+      }
+
+      const withCookie = (response: Response, content: typeof Content.Type) =>
+        setCookie(response, cookie, sign("", Schema.encodeSync(Content)(content)), maxDuration)
+
+      return {
+        start: (code, response) =>
+          Effect.map(statement(redeem(sql, code)), ([redeemed]) =>
+            redeemed === undefined
+              ? Option.none()
+              : Option.some(
+                  withCookie(response, {
+                    id: randomUUID(),
+                    database: redeemed.database,
+                    actor: redeemed.actor,
+                    startedAt: redeemed.now,
+                    expiresAt: redeemed.now + idleTimeout
+                  })
+                )
+          ),
+        find: Effect.fnUntraced(function* (cookies, url) {
+          const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
+          if (Option.isNone(content)) return Option.none()
+          const { actor, database, expiresAt, id, startedAt } = content.value
+          const name = noticeCookie(url)
+          const notice = Option.flatMap(open(name, cookies[name]), Schema.decodeUnknownOption(NoticeText))
+          const rows = yield* statement(sql<{ readonly now: number }>`
+            SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
+            WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)
+              AND ${databaseIdentity(sql)} = ${database}`)
+          return Option.fromIterable(
+            rows
+              .filter(({ now }) => now < expiresAt)
+              .map(({ now }) => ({
+                id,
+                database,
+                actor,
+                startedAt,
+                now,
+                csrf: csrfOf(id),
+                notice: Option.getOrUndefined(notice)
+              }))
+          )
+        }),
+        extend: ({ actor, database, id, now, startedAt }, response) =>
+          Option.isSome(Cookies.get(response.cookies, cookie))
+            ? response
+            : withCookie(response, {
+                id,
+                database,
+                actor,
+                startedAt,
+                expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration)
+              }),
+        notify: (response, page, notice) => {
+          const name = noticeCookie(page)
+          return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), noticeAge)
+        },
+        // Expired rows are deleted here, because only this statement adds rows.
+        end: ({ id, startedAt }) =>
+          Effect.asVoid(
+            statement(sql`
+              WITH expired AS (DELETE FROM console_ended_sessions WHERE expires_at <= now())
+              INSERT INTO console_ended_sessions (session_id, expires_at)
+              VALUES (${id}::uuid, ${new Date(startedAt + maxDuration)})
+              ON CONFLICT DO NOTHING`)
+          ),
+        hasToken: ({ csrf }, given) => isEqual(Buffer.from(csrf), Buffer.from(given))
+      }
+    })
+  )
+}
+
+const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
+
+export const withoutCookie = (response: Response): Response => setCookie(response, cookie, "", 0)
+
+export const withoutNotice = (response: Response, page: string): Response =>
+  setCookie(response, noticeCookie(page), "", 0)
+
+const setCookie = (response: Response, name: string, value: string, maxAge: number) =>
+  HttpServerResponse.setCookieUnsafe(response, name, value, {
+    httpOnly: true,
+    sameSite: "strict",
+    path: "/console",
+    maxAge: Duration.millis(maxAge)
+  })

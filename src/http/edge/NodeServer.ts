@@ -1,0 +1,168 @@
+/** Node's HTTP server on one address, with timeouts and a count of requests in flight. */
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
+import { HttpServer, HttpServerRequest } from "effect/http"
+import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
+import { newRequestState } from "../../platform/CurrentRequest.ts"
+import { listensOn } from "../../outbound/OwnPorts.ts"
+import { PublicUrl } from "../answers/Responses.ts"
+import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
+import { renderProblem } from "../path/ProblemResponse.ts"
+import { Drain } from "./Drain.ts"
+import { boundConnections } from "./MaxConnections.ts"
+import { Answer, Unread } from "./Unread.ts"
+
+export class CannotListen extends Data.TaggedError("CannotListen")<{
+  readonly message: string
+  readonly cause: unknown
+}> {}
+
+/**
+ * Maximum times for a header section and for a whole request, in milliseconds (contract §1). Without these limits, connections
+ * that send slowly or nothing would accumulate. A body of 256 KiB arrives in time at 70 kbit/s.
+ */
+const headersTimeout = 15_000
+const requestTimeout = 30_000
+
+/**
+ * Time in milliseconds without traffic after which a connection ends (contract §1), for example because its answers are not
+ * read. It is longer than any operation takes to answer.
+ */
+const inactivityTimeout = 60_000
+
+/** In ms. Load balancers close idle connections after 60 s. This time is longer, so that the load balancer closes first. */
+const keepAliveTimeout = 75_000
+
+/** Interval in ms at which Node checks `headersTimeout` and `requestTimeout`. */
+const connectionsCheckingInterval = 2_000
+
+/**
+ * Milliseconds for which a refused connection stays open after its answer is sent. If it closed at once, the answer might be
+ * lost.
+ */
+const lingering = 1_000
+
+const make = Effect.fnUntraced(function* (host: string, port: number) {
+  const drain = yield* Drain
+  const unread = yield* Unread
+  const server = createServer({
+    ServerResponse: Answer,
+    keepAliveTimeout,
+    headersTimeout,
+    requestTimeout,
+    connectionsCheckingInterval,
+    requireHostHeader: false,
+    shouldUpgradeCallback: () => false
+  })
+  const count = (_: unknown, response: ServerResponse) => {
+    const leave = drain.enter()
+    response.once("close", () => {
+      unread.remove(response)
+      leave()
+    })
+  }
+  server.on("connection", unread.connect)
+  boundConnections(server)
+  server.on("request", count)
+  server.on("checkContinue", count)
+  // Unknown expectations are ignored (RFC 9110, section 10.1.1), as are offers to switch the protocol (as by curl --http2). Node
+  // would answer an unknown expectation without problem details.
+  server.on("checkExpectation", (request, response) => server.emit("request", request, response))
+  server.on("clientError", onClientError)
+  server.setTimeout(inactivityTimeout)
+  const listening = yield* Effect.mapError(
+    NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
+    ({ cause }) =>
+      new CannotListen({
+        message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}; PORT and ADMIN_PORT set other ports`,
+        cause
+      })
+  )
+  if ("port" in listening.address) yield* listensOn(listening.address.port)
+  // Runs before the server's own finalizer, which waits for every connection to end.
+  yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
+  return HttpServer.make({
+    address: listening.address,
+    serve: (app, middleware) =>
+      withRoomForRequests(middleware === undefined ? listening.serve(app) : listening.serve(app, middleware))
+  })
+})
+
+/**
+ * Answers bytes that Node's parser does not accept and requests that do not arrive in time, and ends the connection. Nothing
+ * more is read from it.
+ */
+const onClientError = ({ code }: NodeJS.ErrnoException, socket: Duplex): void => {
+  if (!socket.writable || code === "ECONNRESET") {
+    socket.destroy()
+    return
+  }
+  socket.pause().end(refusalOf(code))
+  setTimeout(() => socket.destroy(), lingering).unref()
+}
+
+/** Returns the answer for the code of Node's error. */
+const refusalOf = (code: string | undefined): string => {
+  const current = newRequestState(undefined, "")
+  const { body, status } = renderProblem(refusedAs(code), current)
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    "content-type: application/problem+json",
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${current.id}`,
+    "connection: close",
+    "",
+    body
+  ].join("\r\n")
+}
+
+const refusedAs = (code: string | undefined) => {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new HeadersTooLarge()
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new RequestTimeout({ detail: RequestTimeout.detail(headersTimeout, requestTimeout) })
+    default:
+      return new ValidationFailed({
+        detail: "See errors: request.",
+        errors: { request: ["must be well-formed HTTP/1.1"] }
+      })
+  }
+}
+
+/** Closes open connections when the scope closes. */
+export const layer = (host: string, port: number) =>
+  Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+
+export const layerPreferring = (host: string, port: number) =>
+  Layer.effect(
+    HttpServer.HttpServer,
+    Effect.catch(make(host, port), () => make(host, 0))
+  ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+
+/**
+ * Serves with a context of what requests read, because each request merges it with its group's context
+ * (`http/answers/Groups.ts`). It can hold 16 services of a request (the default is 8) before its map is copied.
+ */
+const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.withFiber((fiber) => {
+    fiber.setContext(Context.makeUnsafe(ofRequests(fiber.context).mapUnsafe, { maxDepth: 16 }))
+    return serve
+  })
+
+/** Requests read these references. All other services are captured by layers. */
+const ofRequests = Context.pick(
+  Scope.Scope,
+  Clock.Clock,
+  Tracer.Tracer,
+  References.MinimumLogLevel,
+  References.TracerEnabled,
+  Logger.CurrentLoggers,
+  HttpServerRequest.MaxBodySize,
+  MetricsEnabled,
+  PublicUrl
+)
+
+const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))

@@ -1,0 +1,102 @@
+/**
+ * Bounds the answers that callers have not read (contract §1). They wait in the sockets' buffers. When those of a project, or of
+ * the process, exceed their bound, the connection ends that has been read for the longest time.
+ */
+import { Context, Layer } from "effect"
+import { ServerResponse } from "node:http"
+import type { Socket } from "node:net"
+
+/** In bytes. */
+const bounds = { project: 32 * 1024 * 1024, process: 128 * 1024 * 1024 }
+
+/** A connection, and the answers on it that are not read. */
+interface Reader {
+  readonly socket: Socket
+  /** The project of the last answer; empty if its request had no valid token. */
+  project: string
+  bytes: number
+  /** Time of the last answer that was read, or of the first one since, in milliseconds of `performance.now()`. */
+  since: number
+}
+
+declare module "node:net" {
+  interface Socket {
+    /** Is kept on the socket, so that it ends with it. */
+    reader?: Reader | undefined
+  }
+}
+
+/**
+ * Writes header and body with one system call. Effect's adapter for Node sets `strictContentLength`, which makes Node compare
+ * `content-length` with the body and end each answer with another write. This class ignores the setting, because this service
+ * always sends the length of the body.
+ */
+export class Answer extends ServerResponse {
+  /** The bytes of the body that are not read. */
+  unread = 0
+}
+Object.defineProperty(Answer.prototype, "strictContentLength", { get: () => false, set: () => {} })
+
+export class Unread extends Context.Service<
+  Unread,
+  {
+    readonly connect: (socket: Socket) => void
+    /** Counts an answer that is about to be sent as unread. */
+    readonly add: (answer: object, bytes: number, project: string) => void
+    /** An answer was read, or its connection has ended. */
+    readonly remove: (answer: object) => void
+  }
+>()("developer-api/http/edge/Unread") {
+  static readonly layer = Layer.sync(Unread, () => {
+    const readers: Array<Reader> = []
+    let total = 0
+
+    const take = (reader: Reader, bytes: number) => {
+      reader.bytes -= bytes
+      reader.since = performance.now()
+      total -= bytes
+    }
+
+    const endOldest = (of: ReadonlyArray<Reader>) => {
+      const oldest = of.reduce((a, b) => (b.since < a.since ? b : a))
+      take(oldest, oldest.bytes)
+      oldest.socket.reader = undefined
+      oldest.socket.destroy()
+    }
+
+    const bound = (project: string) => {
+      const own = readers.filter((reader) => reader.bytes > 0 && reader.project === project)
+      if (own.reduce((sum, { bytes }) => sum + bytes, 0) > bounds.project) endOldest(own)
+      else if (total > bounds.process) endOldest(readers.filter(({ bytes }) => bytes > 0))
+    }
+
+    return {
+      connect: (socket) => {
+        const reader: Reader = { socket, project: "", bytes: 0, since: 0 }
+        socket.reader = reader
+        readers.push(reader)
+        socket.once("close", () => {
+          const last = readers.pop()
+          const at = last === reader ? -1 : readers.indexOf(reader)
+          if (last !== undefined && at >= 0) readers[at] = last
+        })
+      },
+      add: (answer, bytes, project) => {
+        if (!(answer instanceof Answer) || answer.destroyed) return
+        const { reader } = answer.req.socket
+        if (reader === undefined) return
+        if (reader.bytes === 0) reader.since = performance.now()
+        reader.project = project
+        reader.bytes += bytes
+        total += bytes
+        answer.unread = bytes
+        if (total > bounds.project) bound(project)
+      },
+      remove: (answer) => {
+        if (!(answer instanceof Answer)) return
+        const { reader } = answer.req.socket
+        if (reader !== undefined) take(reader, answer.unread)
+      }
+    }
+  })
+}

@@ -1,0 +1,64 @@
+/** Turns failures into problems, and problems into answers (contract §2). */
+import { Cause, Effect } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { Internal, ProviderOutcomeUnknown } from "../../api/Problems.ts"
+import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
+import { ProjectLocked } from "../../sql/Database.ts"
+import { isProblem, type Problem, problemBody } from "../answers/ProblemBody.ts"
+
+/** The headers that a problem adds to its answer, by the problem's code. */
+const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
+  credential_missing: () => ({ "www-authenticate": 'Bearer realm="developer-api"' }),
+  credential_invalid: () => ({ "www-authenticate": 'Bearer realm="developer-api", error="invalid_token"' }),
+  scope_missing: (problem) => ({
+    "www-authenticate": `Bearer error="insufficient_scope", scope="${
+      "requiredScope" in problem ? String(problem.requiredScope) : ""
+    }"`
+  }),
+  rate_limiter_unavailable: () => ({ "retry-after": "1" }),
+  service_unavailable: () => ({ "retry-after": "1" }),
+  provider_outcome_unknown: () => ({ "retry-after": "1" })
+}
+
+export interface RenderedProblem {
+  readonly status: number
+  /** JSON. */
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Also records the problem's code in the state of the request. */
+export const renderProblem = (problem: Problem, request: CurrentRequestShape): RenderedProblem => {
+  request.problem = problem.code
+  return {
+    status: problem.status,
+    body: problemBody(problem, request.id),
+    headers: headers[problem.code]?.(problem) ?? {}
+  }
+}
+
+export const problemResponse = (
+  problem: Problem,
+  request: CurrentRequestShape
+): HttpServerResponse.HttpServerResponse => {
+  const { body, headers, status } = renderProblem(problem, request)
+  return HttpServerResponse.text(body, { status, contentType: "application/problem+json", headers })
+}
+
+/**
+ * Returns the problem that answers a failure. A failure that is no problem becomes `internal`. `service_unavailable` becomes the
+ * 503 problem of the operation (`provider_outcome_unknown` for a message send), unless the project is locked. Every other
+ * problem stays as it is.
+ */
+export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
+  const error: unknown = Cause.squash(cause)
+  if (!isProblem(error)) {
+    return Effect.as(Effect.logError("A request failed", cause), new Internal())
+  }
+  const isOutage = error.code === "service_unavailable" && !(error instanceof ProjectLocked)
+  return Effect.succeed(isOutage ? current.unavailable(error.detail ?? "") : error)
+}
+
+/** A message send answers this problem instead of `service_unavailable`, except while the project is locked (contract §8). */
+export const outcomeUnknown = (detail: string) =>
+  new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })

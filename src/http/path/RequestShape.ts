@@ -1,0 +1,129 @@
+/**
+ * The middleware that refuses a request without the shape of its operation (400), and reads the body before (413, 415). The
+ * builder of the HttpApi decodes the parts of a request one after the other, and stops at the first fault. So this middleware
+ * checks first what decoding does not see, and gathers all faults of all parts (contract §1) once one is found.
+ */
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Context, Effect, type Fiber, JsonPointer, Layer } from "effect"
+import { HttpRouter, HttpServerRequest } from "effect/http"
+import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
+import { JsonBody, MaxBody, RequestShape } from "../../api/Requests.ts"
+import type { LocatedFault } from "../../api/schema/Locations.ts"
+import { unexpectedBody } from "../../api/schema/Shape.ts"
+import { CurrentRequest } from "../../platform/CurrentRequest.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import { type Body, checkBody } from "./BodyFaults.ts"
+import { readBody } from "./JsonBody.ts"
+import { concatenate, faultsOf, none, type Parts } from "./RequestFaults.ts"
+
+/** The parts of a request that are not read from HTTP: the arguments of a tool call. */
+export const GivenParts = Context.Reference<Parts | undefined>("developer-api/http/path/GivenParts", {
+  defaultValue: () => undefined
+})
+
+/** `JsonBody` does the same for an operation with a body, after it has read the body. */
+export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {
+  if (endpoint.payload.size > 0) return operation
+  const checked = checking(endpoint)
+  return Effect.withFiber((fiber) => {
+    if (fiber.getRef(GivenParts) !== undefined) return checked(operation, partsOf(fiber, endpoint, undefined))
+    const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+    if (endpoint.headers !== undefined) setHeaders(request)
+    return Effect.flatMapEager(hasBody(NodeHttpServerRequest.toIncomingMessage(request)), (sent) =>
+      checked(operation, partsOf(fiber, endpoint, undefined, sent))
+    )
+  })
+})
+
+export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
+  const checked = checking(endpoint)
+  const limits = Context.get(endpoint.annotations, MaxBody)
+  return Effect.withFiber((fiber) => {
+    const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+    const given = fiber.getRef(GivenParts)
+    if (given !== undefined) {
+      if (given.body?.isDecodable === true) setText(request, JSON.stringify(given.body.value))
+      return checked(operation, given)
+    }
+    setHeaders(request)
+    return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest), limits), ({ text, value }) => {
+      setText(request, text)
+      return checked(operation, partsOf(fiber, endpoint, checkBody(value, limits)))
+    })
+  })
+})
+
+/** Makes a function that runs an operation, unless a request has a fault before or while it is decoded. */
+const checking = (endpoint: HttpApiEndpoint.Top) => {
+  const { refuse, textFaults } = faultsOf(endpoint)
+  return <A, E, R>(operation: Effect.Effect<A, E, R>, parts: Parts) => {
+    const faults = textFaults(parts)
+    return faults.length > 0
+      ? refuse(parts, faults)
+      : Effect.catchIf(operation, HttpApiSchemaError.is, () => refuse(parts, none))
+  }
+}
+
+const partsOf = (
+  fiber: Fiber.Fiber<unknown, unknown>,
+  endpoint: HttpApiEndpoint.Top,
+  body: Body | undefined,
+  hasSurplusBody = false
+): Parts => {
+  const given = fiber.getRef(GivenParts)
+  if (given !== undefined) return given
+  const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
+  const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
+  const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
+  const incoming = NodeHttpServerRequest.toIncomingMessage(request)
+  const { headers } = incoming
+  const faults = concatenate(
+    request.url.includes("%") ? [...unsafeValues("path", params), ...unsafeValues("query", query)] : none,
+    endpoint.headers === undefined ? none : repeatedKey(incoming),
+    hasSurplusBody ? [unexpectedBody] : none
+  )
+  return { params, query, headers, body, faults }
+}
+
+/** Gives a request the text of its body, which the builder parses. A request with another prototype would cost all its uses time. */
+const setText = (request: HttpServerRequest.HttpServerRequest, text: string) =>
+  Object.defineProperty(request, "text", { value: Effect.succeed(text) })
+
+/** Sets the headers of a request, which the builder decodes, to Node's own object. By default they are a copy of it. */
+const setHeaders = (request: HttpServerRequest.HttpServerRequest) =>
+  Object.defineProperty(request, "headers", { value: NodeHttpServerRequest.toIncomingMessage(request).headers })
+
+/** Reports names and values with unsafe characters, which only percent-encoding can contain. */
+const unsafeValues = (slot: "path" | "query", values: Readonly<Record<string, unknown>>): ReadonlyArray<LocatedFault> =>
+  Object.entries(values)
+    .filter(([name, value]) => isUnsafe(`${name} ${String(value)}`))
+    .map(([name]) => [isUnsafe(name) ? slot : `${slot}/${JsonPointer.escapeToken(name)}`, unsafeMessage])
+
+type Incoming = ReturnType<typeof NodeHttpServerRequest.toIncomingMessage>
+
+/** Reports an `idempotency-key` that was sent more than once. Node joins the values by ", ", so the decoder sees one value. */
+const repeatedKey = ({ headers, rawHeaders }: Incoming): ReadonlyArray<LocatedFault> =>
+  headers["idempotency-key"]?.includes(", ") === true &&
+  rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "idempotency-key").length > 1
+    ? [["header/idempotency-key", "must not be repeated"]]
+    : none
+
+/** Whether a request has a body. Zero bytes in chunked coding are none (RFC 9112, section 6.3), so their end is awaited. */
+const hasBody = (message: Incoming): Effect.Effect<boolean> => {
+  if (!("transfer-encoding" in message.headers)) {
+    return Effect.succeed(Number(message.headers["content-length"] ?? 0) > 0)
+  }
+  return Effect.callback((resume) => {
+    if (message.readableEnded || message.destroyed) return resume(Effect.succeed(false))
+    const onData = () => end(true)
+    const onEnd = () => end(false)
+    const stop = () => message.off("data", onData).off("end", onEnd).off("close", onEnd)
+    const end = (found: boolean) => {
+      stop()
+      resume(Effect.succeed(found))
+    }
+    message.on("data", onData).on("end", onEnd).on("close", onEnd)
+    return Effect.sync(stop)
+  })
+}

@@ -1,0 +1,31 @@
+/** Operators' commands check here whether this database serves a project. */
+import { Data, Effect } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { livesHere } from "../platform/Moves.ts"
+
+/** The project does not exist in this database, is being deleted, or is closed by a move (`livesHere`). */
+export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {
+  override get message() {
+    return `There is no project "${this.projectId}"`
+  }
+}
+
+/**
+ * The common table expression `project` locks the project's row, before the statement locks records of the project. The
+ * expression has no row if this database does not serve the project, even if an earlier check has passed.
+ */
+export const servedProject = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql`
+  project AS MATERIALIZED (
+    SELECT project_id FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
+    FOR KEY SHARE
+  )`
+
+export const requireProject = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId
+): Effect.fn.Return<void, ProjectUnknown | SqlError.SqlError> {
+  const rows = yield* sql`
+    SELECT FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}`
+  if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
+})

@@ -1,0 +1,240 @@
+/** Sends one HTTP/1.1 request, and receives the answer within limits. */
+import { Data, type Duration, Effect, Option, Predicate, Result } from "effect"
+import { Headers } from "effect/http"
+import type { IncomingHttpHeaders } from "node:http"
+import type { Dispatcher } from "undici"
+import manifest from "../../package.json" with { type: "json" }
+import { type Call, type Connections, ConnectFailed, headerLimit, type Line, mayKeep } from "./Connections.ts"
+
+export interface Post {
+  readonly url: URL
+  readonly headers: Readonly<Record<string, string>>
+  /** Text is sent as UTF-8, in one write with the headers. */
+  readonly body: string | Uint8Array
+  /** Maximum size in bytes of the answer's body. The rest is cut off. */
+  readonly bodyLimit: number
+  /** Deadline of the answer, in milliseconds of `performance.now()`. Undefined: the caller interrupts the request. */
+  readonly until?: number
+}
+
+/** A complete answer, or an answer whose body was cut off at its limit. */
+export interface Answer {
+  /** The address that answered. */
+  readonly address: string
+  readonly status: number
+  readonly retryAfter: Option.Option<string>
+  readonly body: Uint8Array
+  readonly isWhole: boolean
+}
+
+/** The request got no answer, or an incomplete answer. */
+export class ExchangeFailed extends Data.TaggedError("ExchangeFailed")<{
+  readonly code: ConnectFailed["code"] | "connection_lost" | "invalid_response" | "timeout"
+  /** Whether a reused connection ended before the answer began. The request may succeed on a new connection. */
+  readonly stale: boolean
+}> {}
+
+/** Bytes that are read beyond headers and body: chunk sizes, trailers, interim answers and what precedes the answer. */
+const framingLimit = 65_536
+
+/** Maximum number of interim answers. */
+const maxInterim = 3
+
+/**
+ * Sends the request on a connection of `connections`. An interruption ends the connection. `onReady` is called when the connection is
+ * established, including TLS. Before that, no part of the request is written.
+ */
+export const exchange = (
+  connections: Connections,
+  post: Post,
+  onReady: () => void = () => {}
+): Effect.Effect<Answer, ExchangeFailed> =>
+  Effect.callback((resume) => {
+    const running = new Exchange(post, onReady, resume)
+    running.start(connections)
+    return Effect.sync(() => running.abandon())
+  })
+
+const noBytes = Buffer.alloc(0)
+
+/**
+ * A request in flight. The object is also the handler that undici calls, because a closure for each event would cost more than
+ * the work of the event. The caller is resumed once.
+ */
+class Exchange implements Call {
+  readonly post: Post
+  readonly onReady: () => void
+  readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
+  line: Line | undefined
+  /** Defined once the request is written. */
+  controller: Dispatcher.DispatchController | undefined
+  /** The number of answered requests and of received bytes of the connection, before the request. */
+  served = 0
+  bytesBefore = 0
+  timer: NodeJS.Timeout | undefined
+  over = false
+  interim = 0
+  status = 0
+  retryAfter: Option.Option<string> = Option.none()
+  body = noBytes
+  read = 0
+
+  constructor(post: Post, onReady: () => void, resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void) {
+    this.post = post
+    this.onReady = onReady
+    this.resume = resume
+  }
+
+  start({ areKept, to }: Connections) {
+    const { body, headers, until, url } = this.post
+    if (until !== undefined) {
+      this.timer = setTimeout(timeOut, Math.max(0, Math.ceil(until - performance.now())), this)
+    }
+    const { origin } = url
+    to(origin).dispatch(
+      {
+        origin,
+        method: "POST",
+        path: `${url.pathname}${url.search}`,
+        // The answer must not be compressed, because the limit counts received bytes.
+        headers: { ...headers, "accept-encoding": "identity" },
+        body,
+        reset: !areKept
+      },
+      this
+    )
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController) {
+    const { line } = this
+    // Abandoned while the connection was being established.
+    if (this.over || line?.socket === undefined) return controller.abort(abandoned)
+    this.controller = controller
+    this.served = line.served
+    this.bytesBefore = line.socket.bytesRead
+    line.readUpTo = this.bytesBefore + headerLimit + this.post.bodyLimit + framingLimit
+    line.call = this
+    line.counts.busy++
+    this.onReady()
+  }
+
+  onRequestUpgrade(controller: Dispatcher.DispatchController) {
+    // This client never sends an `Upgrade` header, so only a faulty server switches protocols.
+    controller.abort(new Error("Unexpected upgrade"))
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, statusCode: number, headers: IncomingHttpHeaders) {
+    // The final answer follows interim answers, which have a status below 200.
+    if (statusCode < 200) {
+      if (++this.interim > maxInterim) this.fail("invalid_response")
+      return
+    }
+    this.status = statusCode
+    const header = headers["retry-after"]
+    if (header !== undefined) this.retryAfter = Option.fromUndefinedOr(Array.isArray(header) ? header[0] : header)
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, chunk: Uint8Array) {
+    this.keep(chunk.subarray(0, this.post.bodyLimit - this.read))
+    if (this.read >= this.post.bodyLimit) this.answer(false)
+  }
+
+  /** Copies a chunk, because a view of it would hold all that was read from the socket with it. */
+  keep(chunk: Uint8Array) {
+    if (this.body.byteLength < this.read + chunk.byteLength) {
+      const larger = Buffer.allocUnsafe(Math.max(2 * this.body.byteLength, this.read + chunk.byteLength))
+      larger.set(this.body.subarray(0, this.read))
+      this.body = larger
+    }
+    this.body.set(chunk, this.read)
+    this.read += chunk.byteLength
+  }
+
+  onResponseEnd() {
+    this.answer(true)
+  }
+
+  onResponseError(_: unknown, error: Error) {
+    // A connection is stale if it broke before the request was written, or served earlier requests and has received nothing of the
+    // answer.
+    const stale =
+      this.controller === undefined
+        ? !(error instanceof ConnectFailed)
+        : this.served > 0 && this.line?.socket?.bytesRead === this.bytesBefore
+    this.fail(codeOf(error), stale)
+  }
+
+  overflow() {
+    if (this.status > 0) this.answer(false)
+    else this.fail("invalid_response")
+  }
+
+  answer(isWhole: boolean) {
+    const { line, read, retryAfter, status } = this
+    const address = line?.address ?? ""
+    if (!this.ends()) return
+    if (!isWhole) this.cut()
+    else if (line !== undefined) {
+      line.served++
+      if (!mayKeep(line)) line.socket?.destroy()
+    }
+    this.resume(Effect.succeed({ address, status, retryAfter, body: this.body.subarray(0, read), isWhole }))
+  }
+
+  fail(code: ExchangeFailed["code"], stale = false) {
+    if (!this.ends()) return
+    this.cut()
+    this.resume(Effect.fail(new ExchangeFailed({ code, stale })))
+  }
+
+  /** Ends without a result, because the caller is interrupted. */
+  abandon() {
+    if (this.ends()) this.cut()
+  }
+
+  /** Ends the connection, also if it is not established yet. */
+  cut() {
+    if (this.controller === undefined) this.line?.giveUp()
+    else this.controller.abort(abandoned)
+  }
+
+  ends() {
+    if (this.over) return false
+    this.over = true
+    clearTimeout(this.timer)
+    if (this.controller !== undefined && this.line !== undefined) {
+      this.line.call = undefined
+      this.line.counts.busy--
+    }
+    return true
+  }
+}
+
+const abandoned = new Error("The request has ended")
+
+const timeOut = (exchange: Exchange) => exchange.fail("timeout")
+
+/** undici's error codes for a malformed answer. */
+const invalid = new Set(["UND_ERR_HEADERS_OVERFLOW", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"])
+
+const codeOf = (error: Error): ExchangeFailed["code"] => {
+  if (error instanceof ConnectFailed) return error.code
+  const code = Predicate.hasProperty(error, "code") ? String(error.code) : ""
+  if (error.name === "HTTPParserError" || invalid.has(code) || /^bad (?:response|upgrade)$/.test(error.message)) {
+    return "invalid_response"
+  }
+  // TLS can still fail after the handshake. For example, a TLS 1.3 server may then reject the client by an alert.
+  return code.startsWith("ERR_SSL_") ? "tls_failed" : "connection_lost"
+}
+
+export const userAgent = `developer-api/${manifest.version}`
+
+/**
+ * Returns the delay that a `Retry-After` header asks for, as seconds or as a date (RFC 9110, section 10.2.3). `now` is in
+ * milliseconds since 1970. Returns none if the header can't be parsed.
+ */
+export const retryDelay = (header: Option.Option<string>, now: number): Option.Option<Duration.Duration> =>
+  header.pipe(
+    Option.flatMap((value) => Result.getSuccess(Headers.parseRetryAfter(value))),
+    Option.map((value) => Headers.retryAfterDelay(value, now))
+  )

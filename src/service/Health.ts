@@ -1,0 +1,86 @@
+/**
+ * `/healthz`: the process runs. `/readyz`: the database takes reads and writes, and background work goes on (contract §15). Redis is
+ * not part of it: requests answer for it themselves, and the sends of messages go on without it.
+ */
+import { Context, Duration, Effect, Layer, Metric } from "effect"
+import { HttpRouter, HttpServerResponse } from "effect/http"
+import { SqlClient, type SqlError } from "effect/sql"
+import { ServiceUnavailable } from "../api/Problems.ts"
+import { clients, statement, unavailable } from "../sql/Database.ts"
+import { forkPeriodic } from "../work/Periodic.ts"
+import { Supervisor } from "../work/Supervisor.ts"
+import { listWorkers } from "../work/Worker.ts"
+import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { makeMeasure } from "./ProcessMetrics.ts"
+import { problemResponse } from "../http/path/ProblemResponse.ts"
+
+const measureEvery = Duration.seconds(10)
+
+const readiness = Metric.gauge("service_ready", {
+  description: "1 while a check of readiness succeeds, by check"
+})
+
+/** Every process measures it, so that it is known while no process works in the background. */
+const workers = Metric.gauge("background_workers", {
+  description: "Processes that work in the background: webhooks, retries, campaigns; those that hang are not counted"
+})
+
+export const layer = HttpRouter.use(
+  Effect.fnUntraced(function* (router) {
+    const sql = yield* SqlClient.SqlClient
+    const mutations = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
+    const supervisor = yield* Supervisor
+
+    const progress = Effect.suspend(() => {
+      const stalled = supervisor.stalled()
+      return stalled.length === 0
+        ? Effect.void
+        : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
+    })
+
+    const measured = yield* MetricsEnabled
+    const checked = <E>(check: string, effect: Effect.Effect<unknown, E>) =>
+      measured
+        ? Effect.onExit(effect, ({ _tag }) =>
+            Metric.update(Metric.withAttributes(readiness, { check }), _tag === "Success" ? 1 : 0)
+          )
+        : effect
+    const checks = Effect.andThen(
+      checked("database", Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })),
+      checked("background", progress)
+    )
+    if (measured) {
+      const counted = Effect.flatMap(statement(listWorkers(sql)), (live) =>
+        Metric.update(workers, live.filter(({ isHung }) => !isHung).length)
+      )
+      const measure = yield* makeMeasure
+      const measurements = Effect.all([measure, Effect.ignore(checks), Effect.ignore(counted)])
+      yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.asVoid(measurements)))
+    }
+
+    const ready = checks.pipe(
+      Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
+      Effect.catchTag("service_unavailable", (problem) => unready(problem))
+    )
+
+    yield* router.add("GET", "/healthz", HttpServerResponse.jsonUnsafe({ status: "ok" }))
+    yield* router.add("GET", "/readyz", ready)
+  })
+)
+
+const answers = (sql: SqlClient.SqlClient) => check(sql`SELECT FROM projects WHERE project_id = ''`)
+
+/** Locks no row, but PostgreSQL refuses the statement where it refuses writes: at a standby, and in a session that is read-only. */
+const takesWrites = (sql: SqlClient.SqlClient) =>
+  check(sql`SELECT FROM projects WHERE project_id = '' FOR NO KEY UPDATE`)
+
+/** Whatever the reason, a database that does not run the statement is not ready, for example one without the tables. */
+const check = (query: Effect.Effect<unknown, SqlError.SqlError>) =>
+  Effect.catchDefect(statement(query), (defect) =>
+    Effect.andThen(Effect.logWarning("The database can't be used", defect), Effect.fail(unavailable()))
+  )
+
+const unready = (problem: ServiceUnavailable) =>
+  Effect.map(CurrentRequest, (request) => problemResponse(problem, request))

@@ -1,0 +1,71 @@
+/** The routes of each port: the API's, the operators', and that of a process with only background fibers. */
+import { Effect, Layer } from "effect"
+import { HttpRouter, HttpServerResponse } from "effect/http"
+import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
+import { Sender } from "../integrations/endpoints/Sender.ts"
+import { Preview } from "../integrations/imports/Preview.ts"
+import * as Console from "../console/Console.ts"
+import * as Database from "../sql/Database.ts"
+import { Settings } from "../platform/Settings.ts"
+import * as Discovery from "../documents/Discovery.ts"
+import * as Docs from "../documents/Docs.ts"
+import * as Health from "./Health.ts"
+import * as JsonBody from "../http/path/JsonBody.ts"
+import * as Lifecycle from "./Lifecycle.ts"
+import { hasName, isLoopbackHost } from "../http/edge/Loopback.ts"
+import * as Mcp from "../http/mcp/Mcp.ts"
+import * as Operations from "./Operations.ts"
+import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
+
+/** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
+const preview = Layer.provide(Preview.layer, Database.clients.reports)
+
+/** `mcp`: whether each operation is also offered to agents as a tool. */
+const api = (publicUrl: string, mcp: boolean) => {
+  const operations = Layer.provide(Operations.layer, [preview, Sender.layerOfSettings])
+  return mcp ? Mcp.layer(publicUrl, operations) : operations
+}
+
+/** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */
+const routerConfig = {
+  ignoreTrailingSlash: false,
+  ignoreDuplicateSlashes: false,
+  caseSensitive: true,
+  maxParamLength: 16_384
+}
+
+const port = <A, E, R>(routes: Layer.Layer<A, E, R>, methods: Methods, serves?: (host: string) => boolean) =>
+  HttpRouter.serve(routes.pipe(Layer.provideMerge(Lifecycle.layer(methods, serves))), {
+    disableLogger: true,
+    disableListenLog: true,
+    routerConfig
+  }).pipe(Layer.provide(JsonBody.limit))
+
+export const main = (publicUrl: string, mcp: boolean) =>
+  port(
+    Layer.mergeAll(api(publicUrl, mcp), Docs.layer(publicUrl), Discovery.layer(publicUrl, mcp), Health.layer),
+    mainRoutes(mcp)
+  )
+
+/** The health checks of a process that only runs background fibers. */
+export const worker = port(Health.layer, workerRoutes)
+
+/** Metrics for Prometheus alone, which scrapes by any name. */
+export const metrics = port(PrometheusMetrics.layerHttp(), metricsRoutes)
+
+const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/console"))
+
+/**
+ * Metrics for Prometheus, and the operators' console. The port accepts only a `Host` that is a name or an address of the loopback,
+ * its own address or one of `ADMIN_ALLOWED_HOSTS`. Otherwise a web site whose name resolves to the port's address could reach it
+ * from an operator's browser (DNS rebinding).
+ */
+export const admin = Layer.unwrap(
+  Effect.map(Settings, ({ adminAllowedHosts, adminHost }) =>
+    port(
+      Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole),
+      adminRoutes,
+      (host) => isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])
+    )
+  )
+)

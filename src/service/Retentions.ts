@@ -1,0 +1,54 @@
+/** What is deleted once it is old, and after which time: one table. Events, which need a walk, are with their deliveries. */
+import { Duration } from "effect"
+import { pruneAudiences } from "../campaigns/AudiencePruner.ts"
+import { eraseTexts } from "../campaigns/ErasedTexts.ts"
+import * as AttemptMinutes from "../integrations/deliveries/AttemptMinutes.ts"
+import { retentionDays } from "../integrations/deliveries/DeliveryMaintenance.ts"
+import { prune, pruning, type Retention } from "../work/Retention.ts"
+
+export const retentions: ReadonlyArray<Retention> = [
+  {
+    name: "idempotency pruning",
+    kept: ({ idempotencyRetention }) => idempotencyRetention,
+    step: (sql, horizon) => prune(sql, { table: "idempotency_keys", age: "created_at", horizon })
+  },
+  /**
+   * Some messages are kept for longer:
+   *
+   * - A message that is neither sent nor failed: it needs another attempt or an operator.
+   * - A message that was changed within the retention: its campaign may not have collected the outcome yet.
+   * - A message that is not older than the oldest idempotency key of its project: a repeated send may read the message.
+   */
+  {
+    name: "message pruning",
+    kept: ({ idempotencyRetention, messageRetention }) => Duration.max(messageRetention, idempotencyRetention),
+    step: (sql, horizon) =>
+      prune(sql, {
+        table: "messages",
+        age: "updated_at",
+        horizon,
+        condition: sql`AND created_at < ${horizon} AND status IN ('sent', 'failed') AND created_at < coalesce((
+          SELECT created_at FROM idempotency_keys
+          WHERE project_id = project.project_id AND created_at < 'infinity' ORDER BY created_at LIMIT 1
+        ), 'infinity')`
+      })
+  },
+  {
+    name: "audience pruning",
+    kept: ({ messageRetention }) => messageRetention,
+    step: pruneAudiences
+  },
+  { name: "erased texts", kept: () => Duration.minutes(1), step: eraseTexts },
+  {
+    name: "deliveries retention",
+    kept: () => Duration.days(retentionDays),
+    step: (sql, horizon) => prune(sql, { table: "deliveries", age: "finished_at", horizon })
+  },
+  {
+    name: "attempt minutes retention",
+    kept: () => Duration.days(AttemptMinutes.retentionDays),
+    step: (sql, horizon) => prune(sql, { table: "attempt_minutes", age: "minute", horizon, common: AttemptMinutes.all })
+  }
+]
+
+export const layer = pruning(retentions)

@@ -1,0 +1,62 @@
+/** Finds the HTTP methods of a path, because the router does not expose them. */
+import { Context } from "effect"
+import * as HttpApi from "effect/http-api/HttpApi"
+import { paths as consolePaths } from "../console/Console.ts"
+import { Access } from "../api/Access.ts"
+import { Api } from "../api/Api.ts"
+import { paths as docsPaths } from "../documents/Docs.ts"
+import { paths as discoveryPaths } from "../documents/Discovery.ts"
+
+/** Returns the methods of a path (without its query); none if the path is unknown. */
+export type Methods = (path: string) => ReadonlyArray<string>
+
+interface Route {
+  readonly method: string
+  readonly pattern: RegExp
+}
+
+const get = (path: string): Route => ({ method: "GET", pattern: new RegExp(`^${path.replaceAll(".", "\\.")}$`) })
+
+/** HEAD is allowed where GET is. A path may match several routes: `audience-segments` could also be the id of a campaign. */
+const methodsOf =
+  (routes: ReadonlyArray<Route>): Methods =>
+  (path) => {
+    const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
+    return [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))]
+  }
+
+const operations: Array<Route> = []
+const sends: Array<Route> = []
+HttpApi.reflect(Api, {
+  onGroup: () => {},
+  onEndpoint: ({ endpoint: { annotations, method, path } }) => {
+    const pattern = new RegExp(`^${path.replaceAll(".", "\\.").replace(/:[A-Za-z]+/g, "[^/]+")}$`)
+    operations.push({ method, pattern })
+    if (Context.getUnsafe(annotations, Access).policy === "messages") sends.push({ method, pattern })
+  }
+})
+
+/** Whether a request to a path (without its query) is a message send, which has a 503 problem of its own (contract §8). */
+export const isSend = (method: string, path: string): boolean =>
+  sends.some((send) => send.method === method && send.pattern.test(path))
+
+const health = [get("/healthz"), get("/readyz")]
+
+/** `mcp` tells whether the port serves agents. */
+export const mainRoutes = (mcp: boolean): Methods =>
+  methodsOf([
+    ...operations,
+    ...health,
+    ...[...docsPaths, ...discoveryPaths].map(get),
+    ...(mcp ? [{ ...get("/mcp"), method: "POST" }] : [])
+  ])
+
+export const workerRoutes = methodsOf(health)
+
+export const metricsRoutes = methodsOf([get("/metrics")])
+
+export const adminRoutes = methodsOf([
+  get("/"),
+  get("/metrics"),
+  ...consolePaths.map(([method, path]) => ({ ...get(path), method }))
+])

@@ -1,0 +1,181 @@
+/** The lifecycle of the process: settings, layers, ready line, drain, exit. */
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { Console, Effect, Layer, Option, Queue } from "effect"
+import { HttpServer } from "effect/http"
+import { DeliveryLoop } from "../integrations/deliveries/DeliveryLoop.ts"
+import * as DeliveryMetrics from "../integrations/deliveries/DeliveryMetrics.ts"
+import * as MessageMetrics from "../messaging/MessageMetrics.ts"
+import * as Replayer from "../integrations/deliveries/Replayer.ts"
+import { Sender } from "../integrations/endpoints/Sender.ts"
+import * as Runner from "../campaigns/Runner.ts"
+import { Calls } from "../messaging/Calls.ts"
+import * as MoveSlots from "../cells/MoveSlots.ts"
+import { Providers } from "../messaging/providers/Providers.ts"
+import { MessageLoop } from "../messaging/MessageLoop.ts"
+import { Supervisor } from "../work/Supervisor.ts"
+import { Worker } from "../work/Worker.ts"
+import { LongRunning } from "../commands/LongRunning.ts"
+import { ApiKeys } from "../http/auth/ApiKeys.ts"
+import { Credentials } from "../http/auth/Credentials.ts"
+import { PublicUrl } from "../http/answers/Responses.ts"
+import * as Database from "../sql/Database.ts"
+import * as Heap from "./Heap.ts"
+import { Mutations } from "../commands/Mutations.ts"
+import * as Logging from "../telemetry/Logging.ts"
+import * as MetricsEnabled from "../telemetry/MetricsEnabled.ts"
+import { Notifier } from "../outbox/Notifier.ts"
+import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
+import { Pages } from "../http/pages/Pages.ts"
+import { RateLimits } from "../http/limits/RateLimits.ts"
+import { Refusals } from "../http/answers/Refusals.ts"
+import { RequestMetrics } from "../http/answers/RequestMetrics.ts"
+import { SecretBox } from "../secrets/SecretBox.ts"
+import { SecretKey } from "../secrets/SecretKey.ts"
+import { Settings, shown } from "../platform/Settings.ts"
+import * as Telemetry from "../telemetry/Telemetry.ts"
+import { AdminServer } from "./AdminServer.ts"
+import { Drain } from "../http/edge/Drain.ts"
+import { Unread } from "../http/edge/Unread.ts"
+import * as Http from "./Ports.ts"
+import * as NodeServer from "../http/edge/NodeServer.ts"
+import { version } from "./ProcessMetrics.ts"
+import * as Retentions from "./Retentions.ts"
+import * as StoredSecrets from "./StoredSecrets.ts"
+import { welcome } from "./Welcome.ts"
+
+/** `api` serves the API, `worker` runs background fibers, `all` does both. Every role serves the health checks. */
+export type Role = "all" | "api" | "worker"
+
+const migrated = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { migrateOnStart } = yield* Settings
+    yield* migrateOnStart ? Effect.asVoid(migrate) : assertMigrated
+  })
+).pipe(Layer.provide(Database.clients.operator))
+
+/** Services that the other services of the process share. */
+const platform = Layer.mergeAll(
+  Credentials.layer,
+  RateLimits.layer,
+  RequestMetrics.layer,
+  Refusals.layer,
+  Pages.layer,
+  Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
+  Notifier.layer,
+  Drain.layer,
+  Unread.layer,
+  LongRunning.layer,
+  Mutations.layer,
+  MessageMetrics.layer
+).pipe(
+  Layer.provideMerge(SecretKey.layer),
+  Layer.provideMerge(migrated),
+  Layer.provideMerge(Database.clients.reads),
+  Layer.provideMerge(Supervisor.layer),
+  Layer.provideMerge(Database.DatabaseUrl.layer("service")),
+  Layer.provideMerge(Telemetry.layer),
+  Layer.provideMerge(MetricsEnabled.layer),
+  Layer.provideMerge(Logging.layer),
+  Layer.provideMerge(Settings.layer),
+  Layer.provide(NodeServices.layer)
+)
+
+const background = (role: "all" | "worker") =>
+  Layer.mergeAll(Retentions.layer, MoveSlots.layer, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
+    Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
+    Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer)),
+    Layer.provide(Worker.layer(role)),
+    Layer.provide(Database.clients.workers)
+  )
+
+const httpServer = (role: Role) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { adminPort, databaseUrl, host, mcp, metricsPort, port, publicUrl } = yield* Settings
+      const main = Layer.unwrap(
+        Effect.map(HttpServer.HttpServer, ({ address }) =>
+          role === "worker"
+            ? Http.worker
+            : Http.main(
+                Option.getOrElse(publicUrl, () => HttpServer.formatAddress(address)),
+                mcp
+              )
+        )
+      ).pipe(Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))))
+      const isEmbedded = Option.isNone(databaseUrl) && role !== "worker"
+      const servers = Option.isSome(adminPort) || isEmbedded ? Layer.merge(main, AdminServer.layer) : main
+      const metrics = Option.match(metricsPort, {
+        onSome: (port) => Layer.provide(Http.metrics, Layer.fresh(NodeServer.layer(host, port))),
+        onNone: () => Layer.empty
+      })
+      return Layer.provideMerge(Layer.merge(servers, metrics), NodeServer.layer(host, port))
+    })
+  )
+
+export const application = (role: Role) =>
+  (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background(role))).pipe(
+    Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
+    Layer.provideMerge(platform)
+  )
+
+/**
+ * Runs the service until a signal ends it. After SIGTERM, work in flight has `SHUTDOWN_GRACE` to finish. SIGINT, or a second
+ * signal, ends the service at once. In each case telemetry is flushed, and other processes can take over unfinished work.
+ */
+export const serve = ({ role }: { readonly role: Role }) =>
+  Effect.gen(function* () {
+    yield* Heap.boundGrowth
+    const queue = yield* signals
+    // A start can take long, for example because of migrations, so a signal also ends the start.
+    const ended = Effect.as(Queue.take(queue), Option.none())
+    const context = yield* Effect.raceFirst(Effect.asSome(Layer.build(application(role))), ended)
+    if (Option.isSome(context)) yield* run(role, queue).pipe(Effect.provideContext(context.value))
+  }).pipe(Effect.scoped)
+
+/**
+ * Queues SIGTERM and SIGINT in the order of their arrival while the scope is open. During this time, the signals do not end the
+ * process.
+ */
+const signals = Effect.gen(function* () {
+  const queue = yield* Queue.unbounded<"SIGTERM" | "SIGINT">()
+  const onTerm = () => Queue.offerUnsafe(queue, "SIGTERM")
+  const onInt = () => Queue.offerUnsafe(queue, "SIGINT")
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.on("SIGTERM", onTerm).on("SIGINT", onInt)),
+    () => Effect.sync(() => process.off("SIGTERM", onTerm).off("SIGINT", onInt))
+  )
+  return queue
+})
+
+const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTERM" | "SIGINT">) {
+  const { databaseUrl, shutdownGrace } = yield* Settings
+  const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
+  const admin = yield* Effect.serviceOption(AdminServer)
+  if (role !== "worker" && Option.isNone(databaseUrl) && Option.isSome(admin)) {
+    const urls = { service: url, admin: admin.value.url }
+    const lines = yield* welcome(urls).pipe(Effect.provide(ApiKeys.layer))
+    for (const line of lines) yield* Console.log(line)
+  }
+  yield* Effect.annotateLogs(Effect.logInfo("The service has started"), {
+    version,
+    role,
+    node: process.versions.node,
+    settings: shown(yield* Settings)
+  })
+  yield* Console.log(`listening on ${url}`)
+  // Delayed, because `releaseStart` pauses the process, and the first requests often come right after the ready line.
+  yield* Effect.forkChild(Effect.delay(Heap.releaseStart, "1 second"))
+
+  const { drain } = yield* Drain
+  const calls = yield* Calls
+  const deliveries = yield* Effect.serviceOption(DeliveryLoop)
+  const messages = yield* Effect.serviceOption(MessageLoop)
+  const drained = Effect.gen(function* () {
+    const loops = [deliveries, messages].flatMap(Option.toArray).map((loop) => loop.drain)
+    yield* Effect.all([drain, ...loops], { concurrency: "unbounded" })
+    // Waits for provider calls, which go on after their callers have disconnected.
+    yield* calls.drain
+  })
+  if ((yield* Queue.take(queue)) === "SIGINT") return
+  yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
+})

@@ -1,0 +1,29 @@
+/**
+ * Whether metrics are recorded. They need an OTLP endpoint, a server of metrics or an admin server. With the embedded PostgreSQL, an admin server
+ * always runs.
+ */
+import { Context, Effect, Layer, type Metric, Option } from "effect"
+import { Settings } from "../platform/Settings.ts"
+
+export const MetricsEnabled = Context.Reference<boolean>("developer-api/telemetry/MetricsEnabled", {
+  defaultValue: () => false
+})
+
+export const layer = Layer.effect(
+  MetricsEnabled,
+  Effect.map(
+    Settings,
+    ({ adminPort, databaseUrl, metricsPort, telemetry }) =>
+      Option.isSome(adminPort) || Option.isSome(metricsPort) || Option.isNone(databaseUrl) || Option.isSome(telemetry)
+  )
+)
+
+/**
+ * Creates the series of metrics, if metrics are recorded. A counter has to begin at 0: Prometheus does not count the first event of a
+ * series that begins at 1.
+ */
+export const atZero = (series: ReadonlyArray<Metric.Metric<number, unknown>>): Effect.Effect<void> =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    if (Context.get(context, MetricsEnabled)) for (const each of series) each.valueUnsafe(context)
+    return Effect.void
+  })

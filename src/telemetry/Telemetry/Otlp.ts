@@ -1,0 +1,136 @@
+/**
+ * Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. The exporters of `effect/observability` are not used. They
+ * have no bound for their queue and no timeout, so while a collector hangs, each span would take 2 KB until the process ends.
+ */
+import type { Attributes } from "@opentelemetry/api"
+import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
+import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
+import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http"
+import { BatchLogRecordProcessor, type SdkLogRecord } from "@opentelemetry/sdk-logs"
+import {
+  DataPointType,
+  type MetricData,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics
+} from "@opentelemetry/sdk-metrics"
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type ReadableSpan,
+  type Sampler,
+  TraceIdRatioBasedSampler
+} from "@opentelemetry/sdk-trace-base"
+import { randomUUID } from "node:crypto"
+import { redactSecrets } from "../../secrets/Redaction.ts"
+import type { TelemetrySettings } from "../../platform/Settings.ts"
+
+/** Exports traces, metrics and logs to `<endpoint>/v1/…`. Flushes them when the scope of the layer closes. */
+export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgument, serviceName }: TelemetrySettings) =>
+  NodeSdk.layer(() => ({
+    resource: { serviceName, attributes: { "service.instance.id": randomUUID(), ...resourceAttributes } },
+    spanProcessor: new RedactingSpans(new OTLPTraceExporter({ url: `${endpoint}/v1/traces` })),
+    tracerConfig: { sampler: samplers[sampler](samplerArgument) },
+    metricReader: new PeriodicExportingMetricReader({
+      exporter: new ConventionalMetrics({ url: `${endpoint}/v1/metrics` }),
+      exportIntervalMillis: 15_000
+    }),
+    logRecordProcessor: new RedactingLogs({ exporter: new OTLPLogExporter({ url: `${endpoint}/v1/logs` }) }),
+    loggerMergeWithExisting: true
+  }))
+
+/**
+ * Samples a span as its parent in this process. `root` decides for a span without a parent, and for one whose parent is remote: callers of
+ * the public API can neither disable traces nor force them. The trace id is kept. If queued work continues a trace, `root` makes the same
+ * decision again, because it decides by the trace id alone.
+ */
+const parentBased = (root: Sampler) =>
+  new ParentBasedSampler({ root, remoteParentSampled: root, remoteParentNotSampled: root })
+
+const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampler> = {
+  always_on: () => new AlwaysOnSampler(),
+  always_off: () => new AlwaysOffSampler(),
+  traceidratio: (ratio) => new TraceIdRatioBasedSampler(ratio),
+  parentbased_always_on: () => parentBased(new AlwaysOnSampler()),
+  parentbased_always_off: () => parentBased(new AlwaysOffSampler()),
+  parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
+}
+
+/** The attributes of metrics by their names in Prometheus, whose names have no dots. */
+const attributeNames: Readonly<Record<string, string>> = {
+  http_route: "http.route",
+  http_request_method: "http.request.method",
+  http_response_status_code: "http.response.status_code",
+  db_client_connection_pool_name: "db.client.connection.pool.name"
+}
+
+/**
+ * Exports metrics by the names and units of OpenTelemetry's semantic conventions. Prometheus, and a collector that exports to it, adds the
+ * unit and `_total` to the name.
+ */
+class ConventionalMetrics extends OTLPMetricExporter {
+  override export(metrics: ResourceMetrics, done: Parameters<OTLPMetricExporter["export"]>[1]): void {
+    const scopeMetrics = metrics.scopeMetrics.map((scope) => ({ ...scope, metrics: scope.metrics.map(conventional) }))
+    super.export({ ...metrics, scopeMetrics }, done)
+  }
+}
+
+const conventional = (metric: MetricData): MetricData => {
+  const { name } = metric.descriptor
+  const plain = name.replace(/_(total|seconds)$/, "")
+  const descriptor = {
+    ...metric.descriptor,
+    name: /^(http_server|db_client)_/.test(plain) ? plain.replaceAll("_", ".") : plain,
+    unit: name.endsWith("_seconds") ? "s" : metric.descriptor.unit
+  }
+  const named = <Point extends { readonly attributes: Attributes }>(points: ReadonlyArray<Point>) =>
+    points.map((point) => ({
+      ...point,
+      attributes: Object.fromEntries(
+        Object.entries(point.attributes).map(([key, value]) => [attributeNames[key] ?? key, value])
+      )
+    }))
+  // Each kind of metric has points of its own type.
+  switch (metric.dataPointType) {
+    case DataPointType.HISTOGRAM:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+    case DataPointType.EXPONENTIAL_HISTOGRAM:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+    case DataPointType.GAUGE:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+    case DataPointType.SUM:
+      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
+  }
+}
+
+/** Exports spans without secrets. A URL may contain a token, so attributes and error messages may contain one, too. */
+class RedactingSpans extends BatchSpanProcessor {
+  override onEnd(span: ReadableSpan): void {
+    redactAttributes(span.attributes)
+    for (const event of span.events) redactAttributes(event.attributes ?? {})
+    if (span.status.message !== undefined) span.status.message = redactSecrets(span.status.message)
+    super.onEnd(span)
+  }
+}
+
+class RedactingLogs extends BatchLogRecordProcessor {
+  override onEmit(record: SdkLogRecord): void {
+    const { body } = record
+    if (typeof body === "string") record.setBody(redactSecrets(body))
+    else if (Array.isArray(body))
+      record.setBody(body.map((part) => (typeof part === "string" ? redactSecrets(part) : part)))
+    redactAttributes(record.attributes)
+    super.onEmit(record)
+  }
+}
+
+const redactAttributes = (attributes: Record<string, unknown>) => {
+  for (const [name, value] of Object.entries(attributes)) attributes[name] = redacted(value)
+}
+
+const redacted = (value: unknown): unknown => {
+  if (typeof value === "string") return redactSecrets(value)
+  return Array.isArray(value) ? value.map(redacted) : value
+}

@@ -1,0 +1,127 @@
+/**
+ * Supervision of background fibers. A supervised loop runs until its scope closes:
+ *
+ *   running ── failure, defect or unexpected end ──▶ waiting ── backoff has passed ──▶ running
+ *      └──────────── the scope closes ───────────────────┴──▶ ended
+ *
+ * Each failure is logged with its cause and counted. The backoff doubles from `minDelay` to `maxDelay`, with jitter,
+ * and is `minDelay` again after a run of at least `maxDelay`. A loop that reports no progress for its `stalledAfter` is
+ * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
+ */
+import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
+import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
+
+export const minDelay = Duration.millis(250)
+export const maxDelay = Duration.seconds(30)
+const watchEvery = Duration.seconds(1)
+
+interface Options {
+  readonly stalledAfter: Duration.Duration
+}
+
+/** A loop under supervision. It reports progress by `progress`. The resources of its scope are released after each run. */
+type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
+
+export class Supervisor extends Context.Service<
+  Supervisor,
+  {
+    /** Forks a loop in the current scope and restarts it whenever it fails or ends. */
+    readonly supervise: <E, R>(
+      name: string,
+      options: Options,
+      loop: Loop<E, R>
+    ) => Effect.Effect<Fiber.Fiber<void>, never, Exclude<R, Scope.Scope> | Scope.Scope>
+    readonly stalled: () => ReadonlyArray<string>
+  }
+>()("developer-api/work/Supervisor") {
+  static readonly layer = Layer.effect(
+    Supervisor,
+    Effect.suspend(() => make)
+  )
+}
+
+/** The state of a loop. Times are monotonic, in nanoseconds. */
+interface Entry {
+  readonly name: string
+  readonly stalledAfter: bigint
+  progressAt: bigint
+  isStalled: boolean
+}
+
+const restarts = Metric.counter("background_restarts_total", {
+  description: "Restarts of background fibers after a failure",
+  incremental: true
+})
+
+const stalledGauge = Metric.gauge("background_stalled", {
+  description: "1 while a background fiber reports no progress"
+})
+
+const make = Effect.gen(function* () {
+  const clock = yield* Clock.Clock
+  const measured = yield* MetricsEnabled
+  const entries = new Set<Entry>()
+
+  const isStalled = ({ progressAt, stalledAfter }: Entry) =>
+    clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter
+
+  const stalled = () => [...new Set([...entries].filter(isStalled).map(({ name }) => name))]
+
+  const measure = (entry: Entry) =>
+    measured
+      ? Metric.update(Metric.withAttributes(stalledGauge, { fiber: entry.name }), entry.isStalled ? 1 : 0)
+      : Effect.void
+
+  const watch = Effect.forEach(
+    entries,
+    (entry) => {
+      if (isStalled(entry) === entry.isStalled) return Effect.void
+      entry.isStalled = !entry.isStalled
+      const log = entry.isStalled
+        ? Effect.logError("A background fiber makes no progress")
+        : Effect.logInfo("A background fiber makes progress again")
+      return Effect.andThen(Effect.annotateLogs(log, "fiber", entry.name), measure(entry))
+    },
+    { discard: true }
+  )
+  yield* Effect.forkScoped(Effect.forever(Effect.delay(watch, watchEvery)))
+
+  const delayAfter = (failures: number) =>
+    Effect.map(Random.next, (random) => {
+      const full = Math.min(Duration.toMillis(minDelay) * 2 ** (failures - 1), Duration.toMillis(maxDelay))
+      return Duration.millis(full * (0.8 + 0.4 * random))
+    })
+
+  const supervise = Effect.fnUntraced(function* <E, R>(name: string, { stalledAfter }: Options, loop: Loop<E, R>) {
+    const entry: Entry = {
+      name,
+      stalledAfter: BigInt(Math.ceil(Duration.toMillis(stalledAfter))) * 1_000_000n,
+      progressAt: clock.monotonicTimeNanosUnsafe(),
+      isStalled: false
+    }
+    const progress = Effect.sync(() => void (entry.progressAt = clock.monotonicTimeNanosUnsafe()))
+    let failures = 0
+
+    const run = Effect.gen(function* () {
+      const startedAt = clock.monotonicTimeNanosUnsafe()
+      const exit = yield* Effect.exit(Effect.scoped(loop(progress)))
+      const ranFor = Duration.nanos(clock.monotonicTimeNanosUnsafe() - startedAt)
+      failures = Duration.isGreaterThanOrEqualTo(ranFor, maxDelay) ? 1 : failures + 1
+      const delay = yield* delayAfter(failures)
+      const cause = exit._tag === "Failure" ? exit.cause : Cause.die("The loop has ended")
+      yield* Effect.logError("A background fiber failed and is restarted", cause).pipe(
+        Effect.annotateLogs({ fiber: name, failures, delay: Duration.format(delay) })
+      )
+      if (measured) yield* Metric.update(Metric.withAttributes(restarts, { fiber: name }), 1)
+      yield* Effect.sleep(delay)
+    })
+
+    entries.add(entry)
+    yield* measure(entry)
+    if (measured) yield* Metric.update(Metric.withAttributes(restarts, { fiber: name }), 0)
+    yield* Effect.addFinalizer(() => Effect.sync(() => void entries.delete(entry)))
+    return yield* Effect.forkScoped(Effect.forever(run))
+  })
+
+  return { supervise, stalled }
+})

@@ -1,0 +1,183 @@
+/**
+ * Gives this process an id among the workers of one database, and holds a lock that shows that the process is alive.
+ *
+ * A worker holds a session-level advisory lock for its id on a separate connection. PostgreSQL releases the lock when the
+ * process or its host dies. A worker takes work by a lease, which has the id of the worker. If the worker no longer holds its
+ * lock, the lease may be taken over before it expires. A lease without an id ends only when it expires.
+ *
+ *   starting ── lock taken ──▶ alive ── connection lost ──▶ reconnecting ── lock taken ──▶ alive
+ *
+ * A worker with a short loss of its connection does not count as dead, because of two rules:
+ *  - A worker counts as dead only `graceAfterLoss` after this process last saw the worker's lock.
+ *  - A process regards others as dead only after it has held its own lock for `graceAfterStart`. So after a restart of the
+ *    database, all workers have time to take their locks.
+ * The lock counts only where this process claims: each heartbeat also looks for it through the clients that claim. After a failover,
+ * a session may be at a server that is a standby now, while the claims go to another one.
+ *
+ * If a lease is taken over wrongly nevertheless, the only harm is a repeated attempt, because the result of the old lease is
+ * refused.
+ *
+ * The 63 bits of the id are split over the two keys of `pg_advisory_lock_shared(int4, int4)`. The locks of projects and
+ * migrations have one key. PostgreSQL keeps both kinds apart (`objsubid` 2 and 1), so they never collide. The lock is shared, so
+ * that a new session can take it while the backend of a lost session still holds it.
+ */
+import { PgClient } from "@effect/sql-pg"
+import { Clock, Context, Data, Duration, Effect, Latch, Layer, Schedule } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import { randomBytes } from "node:crypto"
+import { hostname } from "node:os"
+import manifest from "../../package.json" with { type: "json" }
+import { clients } from "../sql/Database.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
+import { Supervisor } from "./Supervisor.ts"
+
+const heartbeatEvery = Duration.millis(500)
+const reconnectAfter = Duration.millis(100)
+/**
+ * Covers one heartbeat interval of the observer, one of the worker until it notices the loss, and the start of its new session.
+ */
+const graceAfterLoss = Duration.millis(1_500)
+const graceAfterStart = Duration.millis(1_500)
+const stalledAfter = Duration.seconds(15)
+/** Maximum time for which the start of the process waits for the lock. After this time, the start continues without the lock. */
+const startTimeout = Duration.seconds(5)
+
+export class Worker extends Context.Service<
+  Worker,
+  {
+    /** A number of 63 bits, new with each start of the process: `mark`, then 47 random bits. */
+    readonly id: bigint
+    /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
+    readonly leaseId: () => bigint | null
+    /** Whether this worker has the lowest id of all live workers. Used for work that only one worker of a database does. */
+    readonly isFirst: () => boolean
+    /**
+     * Returns an SQL condition: the worker whose id is in `column` (bigint, nullable) is dead. Reads pg_locks once per
+     * statement.
+     */
+    readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
+  }
+>()("developer-api/work/Worker") {
+  static readonly layer = (role: Role) =>
+    Layer.effect(
+      Worker,
+      Effect.suspend(() => make(role))
+    )
+}
+
+/** What a process with a worker does besides: `all` also serves the API. */
+type Role = "all" | "worker"
+
+/** The first 16 bits of each worker's id. `isFirst` ignores ids that begin with other bits: they are locks of other programs. */
+const mark = 0x5d61n
+
+/** The lock of this worker is gone or is at another server, although the client has a connection. */
+class LockLost extends Data.TaggedError("LockLost") {}
+
+/** Returns no id at a standby: no lock counts there. */
+const liveAtPrimary = (sql: SqlClient.SqlClient) =>
+  sql<{ readonly id: string }>`SELECT id::text FROM (${liveIds(sql)}) AS live WHERE NOT pg_is_in_recovery()`
+
+/**
+ * A query of all advisory locks with two keys in the database: the ids of the live workers, and any such locks of other
+ * programs.
+ */
+const liveIds = (sql: SqlClient.SqlClient) => sql`
+  SELECT (classid::bigint << 32) | objid::bigint AS id, pid FROM pg_locks
+  WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+/** Time without a heartbeat after which a worker that still has its lock counts as hung. */
+const hungAfter = stalledAfter
+
+/** What the session of a worker is called: its role, its version, and the name of its host. PostgreSQL keeps 63 bytes. */
+const sessionNameOf = (role: Role) => `developer-api worker ${role} ${manifest.version} ${hostname()}`.slice(0, 63)
+
+export interface LiveWorker {
+  readonly id: string
+  readonly role: string
+  readonly version: string
+  readonly host: string
+  readonly startedAt: Date
+  /** Seconds since the last heartbeat, which each live worker sends every `heartbeatEvery`. */
+  readonly silentSeconds: number
+  readonly isHung: boolean
+}
+
+/** Lists the workers that hold their lock in this database, the oldest first. */
+export const listWorkers = (sql: SqlClient.SqlClient) => sql<LiveWorker>`
+  SELECT to_hex(id) AS id, coalesce(word[3], 'unknown') AS role, coalesce(word[4], 'unknown') AS version,
+    coalesce(word[5], 'unknown') AS host, "startedAt", "silentSeconds",
+    "silentSeconds" > ${Duration.toSeconds(hungAfter)}::float8 AS "isHung"
+  FROM (
+    -- A session that was lost may hold the lock beside the one that replaced it.
+    SELECT DISTINCT ON (live.id) live.id, string_to_array(application_name, ' ') AS word, backend_start AS "startedAt",
+      greatest(0, extract(epoch FROM clock_timestamp() - state_change))::float8 AS "silentSeconds"
+    FROM (${liveIds(sql)}) AS live JOIN pg_stat_activity USING (pid)
+    WHERE live.id >> 47 = ${String(mark)}::bigint
+    ORDER BY live.id, backend_start DESC
+  ) worker
+  ORDER BY "startedAt", id`
+
+const make = Effect.fnUntraced(function* (role: Role) {
+  /** The client that claims. */
+  const claims = Context.get(yield* Layer.build(clients.workers), SqlClient.SqlClient)
+  const supervisor = yield* Supervisor
+  const clock = yield* Clock.Clock
+  const id = (mark << 47n) | (randomBytes(8).readBigUInt64BE() >> 17n)
+  /** The time at which each lock was last seen, including the lock of this worker. Monotonic, in nanoseconds. */
+  const seen = new Map<bigint, bigint>()
+  let aliveSince: bigint | undefined
+  const started = yield* Latch.make(false)
+
+  const nanos = (duration: Duration.Duration) => BigInt(Duration.toMillis(duration)) * 1_000_000n
+  const isOlder = (at: bigint, age: Duration.Duration) => clock.monotonicTimeNanosUnsafe() - at >= nanos(age)
+
+  const heartbeat = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+    const rows = yield* liveAtPrimary(sql)
+    const live = rows.map((row) => BigInt(row.id))
+    for (const id of live) seen.set(id, clock.monotonicTimeNanosUnsafe())
+    for (const [id, at] of seen) if (isOlder(at, graceAfterLoss)) seen.delete(id)
+    // After a loss, the client opens another connection by itself. The new session does not hold the lock.
+    if (!live.includes(id)) return yield* new LockLost()
+  })
+
+  /** Holds the lock until the connection breaks. */
+  const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
+    const client = Context.get(yield* Layer.build(Layer.fresh(clients.worker)), PgClient.PgClient)
+    const [high, low] = [Number(id >> 32n), Number(BigInt.asIntN(32, id))]
+    yield* client`
+      SELECT pg_advisory_lock_shared(${high}::int, ${low}::int), set_config('application_name', ${sessionNameOf(role)}, false)`
+    const beat = Effect.andThen(heartbeat(client), heartbeat(claims))
+    yield* beat
+    aliveSince = clock.monotonicTimeNanosUnsafe()
+    yield* started.open
+    yield* Effect.andThen(progress, beat).pipe(
+      Effect.repeat(Schedule.spaced(heartbeatEvery)),
+      Effect.ensuring(Effect.sync(() => void (aliveSince = undefined)))
+    )
+  })
+
+  yield* supervisor.supervise("worker liveness", { stalledAfter }, (progress) =>
+    session(progress).pipe(
+      Effect.scoped,
+      Effect.catch((error) => Effect.logWarning("The lock of this worker is lost", error)),
+      Effect.andThen(Effect.sleep(reconnectAfter)),
+      Effect.forever,
+      untraced
+    )
+  )
+  yield* Effect.timeoutOption(started.await, startTimeout)
+
+  const recent = () => [...seen].filter(([, at]) => !isOlder(at, graceAfterLoss)).map(([id]) => String(id))
+
+  return {
+    id,
+    leaseId: () => (aliveSince === undefined ? null : id),
+    isFirst: () => aliveSince !== undefined && [...seen.keys()].every((other) => other >= id || other >> 47n !== mark),
+    isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) =>
+      aliveSince === undefined || !isOlder(aliveSince, graceAfterStart)
+        ? sql`false`
+        : sql`(${column} <> ALL(${recent()}::bigint[]) AND ${column} NOT IN (SELECT id FROM (${liveIds(sql)}) AS live))`
+  }
+})

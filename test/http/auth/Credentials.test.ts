@@ -1,0 +1,105 @@
+import { assert, layer } from "../../support/Vitest.ts"
+import { Clock, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { ProjectId } from "../../../src/api/schema/Ids.ts"
+import { ApiKeys } from "../../../src/http/auth/ApiKeys.ts"
+import { Credentials } from "../../../src/http/auth/Credentials.ts"
+import { present } from "../../../src/http/auth/Token.ts"
+import { monotonicMillis } from "../../../src/platform/MonotonicTime.ts"
+import { TestDatabase } from "../../support/TestDatabase.ts"
+
+const projectId = ProjectId.make("p")
+
+const issue = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
+    VALUES (${projectId}, 'P', 'UTC', '{crm}', '{developer_api}', '{"read":{"limit":5,"windowSeconds":1}}', now())
+    ON CONFLICT DO NOTHING`
+  const keys = yield* ApiKeys
+  return yield* keys.issue({
+    projectId,
+    name: "n",
+    scopes: ["crm.clients.read"],
+    expiresIn: Duration.days(1),
+    memberId: Option.none()
+  })
+})
+
+const verify = (token: Redacted.Redacted) =>
+  Effect.flatMap(Credentials, (credentials) => {
+    const presented = present(Redacted.value(token))
+    return presented === undefined ? Effect.succeedNone : credentials.verify(presented)
+  })
+
+const isValid = (token: Redacted.Redacted) => Effect.map(verify(token), Option.isSome)
+
+const lastUsedAt = (keyId: string) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [row] = yield* sql<{ at: Date | null }>`SELECT last_used_at AS at FROM api_keys WHERE key_id = ${keyId}`
+    return row?.at?.getTime()
+  })
+
+/** Repeats the read until the background write is done. */
+const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat({ until: (seen) => seen === at }))
+
+layer(Layer.mergeAll(Credentials.layer, ApiKeys.layerOf(Option.none())).pipe(Layer.provideMerge(TestDatabase.layer)))(
+  "credentials",
+  (it) => {
+    it.effect("carry the rights of the key and the settings of its project", function* () {
+      const { keyId, token } = yield* issue
+      const { credential } = Option.getOrThrow(yield* verify(token))
+      assert.strictEqual(credential.keyId, keyId)
+      assert.deepStrictEqual(credential.scopes, ["crm.clients.read"])
+      assert.isTrue(credential.membership)
+      assert.strictEqual(credential.buckets.read.description, '"read";q=5;w=1')
+      assert.strictEqual(credential.buckets.write.description, '"write";q=300;w=60')
+    })
+
+    it.effect("end within a second of a revocation, also though the clock is set back", function* () {
+      const sql = yield* SqlClient.SqlClient
+      for (const back of [0, 3_600_000]) {
+        yield* TestClock.setTime(7_200_000)
+        const { keyId, token } = yield* issue
+        assert.isTrue(yield* isValid(token))
+        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+        yield* TestClock.setTime(7_200_000 - back)
+        yield* TestClock.adjust(Duration.millis(999))
+        assert.isFalse(yield* isValid(token))
+      }
+    })
+
+    it.effect("are found within a second of their issue", function* () {
+      const { keyId, token } = yield* issue
+      const sql = yield* SqlClient.SqlClient
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE key_id = ${keyId}`
+      assert.isFalse(yield* isValid(token))
+      yield* sql`UPDATE api_keys SET revoked_at = NULL WHERE key_id = ${keyId}`
+      yield* TestClock.adjust(Duration.millis(999))
+      assert.isTrue(yield* isValid(token))
+    })
+
+    it.effect("expire with their key to the millisecond", function* () {
+      const { expiresAt, token } = yield* issue
+      yield* TestClock.setTime(expiresAt.getTime() - 1)
+      const { until } = Option.getOrThrow(yield* verify(token))
+      assert.approximately(until - monotonicMillis(yield* Clock.Clock), 1, 0.001)
+      yield* TestClock.adjust(Duration.millis(1))
+      assert.isFalse(yield* isValid(token))
+    })
+
+    it.effect("record their use at most once a minute", function* () {
+      yield* TestClock.setTime(3_600_000)
+      const { keyId, token } = yield* issue
+      yield* isValid(token)
+      assert.strictEqual(yield* used(keyId, 3_600_000), 3_600_000)
+      yield* TestClock.adjust(Duration.seconds(59))
+      yield* isValid(token)
+      yield* TestClock.adjust(Duration.seconds(1))
+      yield* isValid(token)
+      assert.strictEqual(yield* used(keyId, 3_660_000), 3_660_000)
+    })
+  }
+)

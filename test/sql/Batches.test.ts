@@ -1,0 +1,114 @@
+import { assert, describe, it } from "../support/Vitest.ts"
+import { Deferred, Effect, Exit, Fiber } from "effect"
+import { coalesce } from "../../src/sql/Batches.ts"
+import { until } from "../support/Waiting.ts"
+
+/** Returns a coalesced function that doubles numbers, and the batches of its calls. */
+const doubling = (maxBatch = 64) => {
+  const batches: Array<ReadonlyArray<number>> = []
+  const double = coalesce(maxBatch, (inputs: ReadonlyArray<number>) => {
+    batches.push(inputs)
+    return inputs.includes(13) ? Effect.fail("unlucky") : Effect.succeed(inputs.map((input) => input * 2))
+  })
+  return { batches, double }
+}
+
+const upTo = (count: number) => Array.from({ length: count }, (_, number) => number)
+
+describe("coalesced calls", () => {
+  it.live("answers the calls of one turn with one batch, each with its own answer", function* () {
+    const { batches, double } = doubling()
+    const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
+    assert.deepStrictEqual(answers, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
+    assert.strictEqual(batches.length, 1)
+  })
+
+  it.live("answers calls of later turns with batches of their own", function* () {
+    const { batches, double } = doubling()
+    assert.deepStrictEqual([yield* double(1), yield* double(2)], [2, 4])
+    assert.deepStrictEqual(batches, [[1], [2]])
+  })
+
+  it.live(
+    "waits for the end of the turn after a batch of several calls, so that the next ones share a batch",
+    function* () {
+      const { batches, double } = doubling()
+      yield* Effect.forEach([1, 2], double, { concurrency: "unbounded" })
+      yield* Effect.promise(() => new Promise<void>((resolve) => setImmediate(resolve)))
+      yield* Effect.forEach([3, 4], double, { concurrency: "unbounded" })
+      assert.deepStrictEqual(batches, [
+        [1, 2],
+        [3, 4]
+      ])
+    }
+  )
+
+  it.live("sends what waits when a batch ends, and refuses calls beyond the capacity", function* () {
+    const batches: Array<ReadonlyArray<number>> = []
+    const released = yield* Deferred.make<void>()
+    const call = coalesce(
+      64,
+      (inputs: ReadonlyArray<number>) => {
+        batches.push(inputs)
+        return Effect.as(Deferred.await(released), inputs)
+      },
+      { maxInFlight: 1, capacity: 2 }
+    )
+    const first = yield* Effect.forkChild(call(1))
+    yield* until(() => batches.length === 1)
+    const waiting = yield* Effect.forkChild(Effect.forEach([2, 3], call, { concurrency: "unbounded" }))
+    yield* Effect.yieldNow
+    assert.strictEqual((yield* Effect.flip(call(4)))._tag, "service_unavailable")
+    yield* Deferred.succeed(released, undefined)
+    assert.deepStrictEqual([yield* Fiber.join(first), yield* Fiber.join(waiting)], [1, [2, 3]])
+    assert.deepStrictEqual(batches, [[1], [2, 3]])
+  })
+
+  it.live("splits calls that exceed the size of a batch", function* () {
+    const { batches, double } = doubling(4)
+    const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })
+    assert.deepStrictEqual(
+      answers,
+      upTo(10).map((number) => number * 2)
+    )
+    assert.deepStrictEqual(batches, [
+      [0, 1, 2, 3],
+      [4, 5, 6, 7],
+      [8, 9]
+    ])
+  })
+
+  it.live("leaves out a caller that was interrupted before the batch began, and answers the others", function* () {
+    const { batches, double } = doubling()
+    const [one, other] = [yield* Effect.forkChild(double(1)), yield* Effect.forkChild(double(2))]
+    yield* Effect.yieldNow
+    yield* Fiber.interrupt(one)
+    assert.strictEqual(yield* Fiber.join(other), 4)
+    assert.deepStrictEqual(batches, [[2]])
+  })
+
+  it.live("continues a batch for the other callers when one is interrupted", function* () {
+    let answer: (answers: ReadonlyArray<number>) => void = () => {}
+    let running: () => void = () => {}
+    const begun = new Promise<void>((resolve) => (running = resolve))
+    const call = coalesce<number, number, never>(64, () =>
+      Effect.callback<ReadonlyArray<number>>((resume) => {
+        answer = (answers) => resume(Effect.succeed(answers))
+        running()
+      })
+    )
+    const [one, other] = [yield* Effect.forkChild(call(1)), yield* Effect.forkChild(call(2))]
+    yield* Effect.promise(() => begun)
+    yield* Fiber.interrupt(one)
+    answer([10, 20])
+    assert.strictEqual(yield* Fiber.join(other), 20)
+  })
+
+  it.live("fails each caller of a batch that fails, and no caller of another", function* () {
+    const { double } = doubling(2)
+    const exits = yield* Effect.forEach([1, 13, 3, 4], (input) => Effect.exit(double(input)), {
+      concurrency: "unbounded"
+    })
+    assert.deepStrictEqual(exits, [Exit.fail("unlucky"), Exit.fail("unlucky"), Exit.succeed(6), Exit.succeed(8)])
+  })
+})
