@@ -14,9 +14,11 @@ export default [
       CREATE INDEX CONCURRENTLY IF NOT EXISTS tasks_by_client ON tasks (project_id, client_id, id)
       WHERE client_id IS NOT NULL`
   ),
+  // The condition always holds. It keeps the index from look-ups by segment, for which PostgreSQL 18 could skip the client.
   statement(
     (sql) => sql`
-      CREATE INDEX CONCURRENTLY IF NOT EXISTS segment_clients_by_client ON segment_clients (project_id, client_id, segment_id)`
+      CREATE INDEX CONCURRENTLY IF NOT EXISTS segment_clients_by_client ON segment_clients (project_id, client_id, segment_id)
+      WHERE client_id IS NOT NULL`
   ),
   statement(
     (sql) => sql`

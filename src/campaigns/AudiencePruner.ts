@@ -89,9 +89,10 @@ export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
       SELECT project_id, id AS audience_id FROM audiences
       WHERE abandoned_at IS NOT NULL AND ${isAwake(sql, "project_id")}
         AND ${isQuiet("audiences.project_id, audiences.id")}
-        AND (abandoned_at < ${horizon} OR EXISTS (
-          SELECT FROM campaign_recipients AS recipient
-          WHERE recipient.project_id = audiences.project_id AND recipient.audience_id = audiences.id
+        -- No EXISTS, for which PostgreSQL 15 would read all recipients below an OR.
+        AND (abandoned_at < ${horizon} OR (
+          SELECT true FROM campaign_recipients AS recipient
+          WHERE recipient.project_id = audiences.project_id AND recipient.audience_id = audiences.id LIMIT 1
         ))
       ORDER BY project_id, id LIMIT ${visited} FOR UPDATE SKIP LOCKED
     ),

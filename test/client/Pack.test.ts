@@ -352,7 +352,10 @@ describe("the example programs of the README", { timeout }, () => {
   it("run with Effect", async () => {
     const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[2] ?? "")], { TOKEN: token })
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-    assert.match(stdout, /^A second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/)
+    assert.match(
+      stdout,
+      /^Order 7: open\nA second grinder: open\nEspresso machines for the harbour: open\nSix cargo bicycles: won\n/
+    )
     assert.include(stdout, "It is at version 1")
   })
 

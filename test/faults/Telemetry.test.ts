@@ -231,13 +231,13 @@ describe("one scene", () => {
     // The collector gets the names and units of the semantic conventions.
     const exported = collector.metrics()
     const names = new Set(exported.map(({ name }) => name))
-    for (const name of ["webhook_deliveries", "message_attempts", "db.client.connection.count"])
+    for (const name of ["webhook_deliveries", "message_attempts", "db.client.connection.count", "process.cpu.time"])
       assert.include(names, name)
     const requests = exported.filter(({ name }) => name === "http.server.request.duration")
     assert.deepStrictEqual(new Set(requests.map(({ unit }) => unit)), new Set(["s"]))
     const routes = requests.flatMap(({ points }) => points.map(({ attributes }) => attributesOf(attributes)))
     assert.isTrue(routes.some((of) => of["http.route"] === clients && of["http.response.status_code"] === "200"))
-    assert.notMatch([...names].join("\n"), /_seconds$|_total$/m)
+    assert.notMatch([...names].join("\n"), /_(seconds|bytes|total)$/m)
   })
 
   it("tells its processes apart by service.instance.id, on every signal", () => {

@@ -16,7 +16,7 @@ const unreached = [
 ]
 
 /** Moves take two servers, of which the walk has one, and migrations may need no concurrent index. Their tests send the statements. */
-const sentElsewhere = /^src\/(cells\/(?!KeyMap|MoveSlots)|platform\/database\/Migrations)/
+const sentElsewhere = /^src\/(cells\/(?!KeyMap|MoveSlots)|sql\/migrations\/)/
 
 /** Statements that may take rows of projects at rest: those of results, for which a move waits. */
 const takenBefore = [

@@ -101,9 +101,12 @@ const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
   return new Set(wire.take().flatMap(({ statements }) => statements))
 })
 
-/** Returns the name of a statement: its outermost template outside of `src/platform`. */
+/** Folders without a domain: their templates are parts of the statements of others. */
+const foundation = /^src\/(commands|http|operators|outbox|platform|secrets|sql|telemetry|work)\//
+
+/** Returns the name of a statement: its outermost template outside of the foundation. */
 const titleOf = ({ template }: Built): string => {
-  const place = placesOf(template).find(({ file }) => !file.startsWith("src/platform/")) ?? template.place
+  const place = placesOf(template).find(({ file }) => !foundation.test(file)) ?? template.place
   return `${place.file} ${declarationAt(place)}`
 }
 

@@ -22,6 +22,7 @@ export const workedOn = [
   "webhook_secrets",
   "events",
   "replays",
+  "erasures",
   "attempt_minutes"
 ] as const
 

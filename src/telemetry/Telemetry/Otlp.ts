@@ -66,6 +66,16 @@ const attributeNames: Readonly<Record<string, string>> = {
   db_client_connection_pool_name: "db.client.connection.pool.name"
 }
 
+/** The names of metrics that the conventions name otherwise than Prometheus does. */
+const metricNames: Readonly<Record<string, string>> = {
+  process_cpu: "process.cpu.time",
+  process_resident_memory: "process.memory.usage",
+  nodejs_heap_used: "v8js.memory.heap.used",
+  nodejs_eventloop_delay: "nodejs.eventloop.delay.p99"
+}
+
+const units: Readonly<Record<string, string>> = { _seconds: "s", _bytes: "By" }
+
 /**
  * Exports metrics by the names and units of OpenTelemetry's semantic conventions. Prometheus, and a collector that exports to it, adds the
  * unit and `_total` to the name.
@@ -78,12 +88,12 @@ class ConventionalMetrics extends OTLPMetricExporter {
 }
 
 const conventional = (metric: MetricData): MetricData => {
-  const { name } = metric.descriptor
-  const plain = name.replace(/_(total|seconds)$/, "")
+  const [, plain = "", unit = ""] = /^(.+?)(_seconds|_bytes)?(?:_total)?$/.exec(metric.descriptor.name) ?? []
+  const dotted = /^(http_server|db_client)_/.test(plain) ? plain.replaceAll("_", ".") : plain
   const descriptor = {
     ...metric.descriptor,
-    name: /^(http_server|db_client)_/.test(plain) ? plain.replaceAll("_", ".") : plain,
-    unit: name.endsWith("_seconds") ? "s" : metric.descriptor.unit
+    name: metricNames[plain] ?? dotted,
+    unit: units[unit] ?? metric.descriptor.unit
   }
   const named = <Point extends { readonly attributes: Attributes }>(points: ReadonlyArray<Point>) =>
     points.map((point) => ({
