@@ -145,16 +145,16 @@ const batches = ({ ledger, calls }: Scene): Caller => {
     const items = (member: string, name: string) =>
       Array.from({ length: batchSize }, (_, index) => ({
         externalId: `batch-${n}-${index}`,
-        [member]: `${name} ${index} of ${n}`
+        [member]: `${name} ${index} of ${n}.`
       }))
     await calls.batch("batchClients", items("displayName", "New"), { created: true })
     const clientIds = await calls.batch("batchClients", items("displayName", "Batched"), { created: false })
     for (const [index, id] of clientIds.entries()) {
-      ledger.clients.set(id, clientState(`Batched ${index} of ${n}`, "active", 2))
+      ledger.clients.set(id, clientState(`Batched ${index} of ${n}.`, "active", 2))
     }
     const dealIds = await calls.batch("batchDeals", items("title", "Batched"), { created: true })
     for (const [index, id] of dealIds.entries()) {
-      ledger.deals.set(id, dealState(`Batched ${index} of ${n}`, "new", "open", 1))
+      ledger.deals.set(id, dealState(`Batched ${index} of ${n}.`, "new", "open", 1))
       ledger.events.push(eventName("crm.deal.created.v1", id, 1))
     }
   }

