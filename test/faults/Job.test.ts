@@ -152,12 +152,11 @@ describe("the job of an integrator", () => {
     for (const { stageId, version } of moved) assert.deepStrictEqual([stageId, version], ["agreed", 2])
 
     // The outage ends: an answer to the test event ends the pause of the endpoint, and what is dead is replayed.
-    await eventually(async () => {
-      const { body } = await api.webhooks.getWebhook({ params: shop })
-      assert.strictEqual(body.health.state, "parked")
-    })
+    const health = async () => (await api.webhooks.getWebhook({ params: shop })).body.health.state
+    await eventually(async () => assert.strictEqual(await health(), "parked"))
     receiver.open(webhook.signingSecret ?? assert.fail("no secret"))
     assert.strictEqual((await api.webhooks.testWebhook({ params: shop })).body.statusCode, 204)
+    assert.notStrictEqual(await health(), "parked")
     await eventually(async () => assert.deepStrictEqual(await deliveries("pending"), []))
     const { length: made } = await deliveries("dead")
     const { body: replay } = await api.webhooks.replayDeliveries({ params: shop, payload: { since, status: "dead" } })
