@@ -1,5 +1,5 @@
-/** Mutations of `src/platform`. */
-import { mutating } from "./Mutation.ts"
+/** Mutations of what has no domain. */
+import { hanging, mutating } from "./Mutation.ts"
 
 const cursors = mutating("http/pages/Cursors.ts", "contract/Walk.pages")
 const pages = mutating("http/pages/Pages.ts", "contract/Walk.pages")
@@ -112,7 +112,7 @@ export const platform = [
     "until"
   ),
   credentials("AND k.revoked_at IS NULL", ""),
-  credentials("const usageResolution = 60_000", "const usageResolution = 600_000"),
+  hanging(credentials("const usageResolution = 60_000", "const usageResolution = 600_000")),
   keyReads('"850 millis"', '"8500 millis"'),
   keys("least(renewed.expires_at, ${graceEnd}::timestamptz)", "${graceEnd}::timestamptz"),
   keys("coalesce(revoked_at, ${now}::timestamptz)", "${now}::timestamptz"),
@@ -129,10 +129,10 @@ export const platform = [
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
   mutating("sql/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
-  keyReads(": readKnown(keyId)", ": readUnknown(keyId)"),
+  hanging(keyReads(": readKnown(keyId)", ": readUnknown(keyId)")),
   keyReads("known ?? missing.get(keyId)", "known"),
   keyReads("capacity: maxWaiting", ""),
-  mutating("sql/Database.ts", "sql/Database/Timeouts")("timeout - (performance.now() - arrivedAt)", "timeout"),
+  hanging(mutating("sql/Database.ts", "sql/Database/Timeouts")("timeout - (performance.now() - arrivedAt)", "timeout")),
   batches("call.endsAt > longest.endsAt", "call.endsAt < longest.endsAt"),
   batches("line.isDelayed(call)", "false"),
   batches("if (!isScheduled) dispatch()", "", "sql/Batches"),
