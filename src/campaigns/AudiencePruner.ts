@@ -99,7 +99,7 @@ export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
     ${recipients},
     removed AS (
       DELETE FROM audiences USING emptied
-      WHERE audiences.project_id = emptied.project_id AND audiences.id = emptied.audience_id AND abandoned_at < ${horizon}
+      WHERE audiences.project_id = emptied.project_id AND audiences.id = emptied.audience_id
       RETURNING 1
     )
     SELECT EXISTS (SELECT FROM batch) OR EXISTS (SELECT FROM removed) AS more`

@@ -73,7 +73,7 @@ export const domains = [
     "UNION ALL\n    SELECT erasure.project_id, erasure_id, sent.id",
     "UNION ALL\n    SELECT erasure.project_id, erasure_id, NULL"
   ),
-  erasedTexts("AND finished.erased_at < ${horizon}", ""),
+  erasedTexts("UPDATE erasures SET passed = true FROM finished", "DELETE FROM erasures USING finished"),
   erasedTexts('without("reason")(sql)', 'sql.literal("attempt_log")'),
   attempts("entry - 'reason'", "entry", "contract/Erased"),
   attempts("IS DISTINCT FROM '' AS reachable", "IS NOT NULL AS reachable", "contract/Erased"),
@@ -82,7 +82,7 @@ export const domains = [
     "campaigns/AudiencePruner.ts",
     "campaigns/AudiencePruner",
     "contract/Erased"
-  )("audiences.id = emptied.audience_id AND abandoned_at < ${horizon}", "audiences.id = emptied.audience_id"),
+  )("(abandoned_at < ${horizon} OR", "(true OR"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
   mutating("campaigns/Runner.ts", "campaigns/Runner.pace")("2 * (now - releasedAt)", "0"),
   mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.fairness")(
