@@ -142,9 +142,11 @@ export const platform = [
   mutating("platform/NameHash.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
-  mutating("telemetry/MetricsEnabled.ts", "deploy/Watch")(
-    "if (Context.get(context, MetricsEnabled)) for",
-    "if (false) for"
+  hanging(
+    mutating("telemetry/MetricsEnabled.ts", "deploy/Watch")(
+      "if (Context.get(context, MetricsEnabled)) for",
+      "if (false) for"
+    )
   ),
   listening("isRefused ? 401", "false ? 401"),
   listening("json && !isRefused", "json"),
