@@ -1,7 +1,7 @@
 /**
  * Removes the texts of clients that were erased (`crm/Clients/Erase.ts`): addresses and texts of the messages to them, and what providers
- * and receivers of events have answered, which may repeat them. No answer of the API shows these, so they may go a moment later. A
- * client can have any number of them: each statement removes a batch.
+ * and receivers of events have answered, which may repeat them. A client can have any number of them: each statement removes a batch. Until
+ * then, `getDelivery` can show what a receiver has answered, and no other operation shows any of these (contract §7).
  *
  * A statement that began before the erasure may store a text after a pass: a send, a released recipient, a result. So a last pass comes a
  * minute later, when all of them have ended.

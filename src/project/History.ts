@@ -72,11 +72,12 @@ export const historyOf = Effect.fn("historyOf")(function* (
   { id, kind }: { readonly kind: Kind; readonly id: string }
 ) {
   const sql = yield* SqlClient.SqlClient
-  const ofEvent = yield* kind === "event"
-    ? sql<Change>`
-        SELECT about.value ->> 'id' AS id, occurred_at AT TIME ZONE 'UTC' AS at FROM events, json_each(data) AS about
-        WHERE project_id = ${projectId} AND events.id = ${id} AND about.value ->> 'id' IS NOT NULL`
-    : Effect.succeed([])
+  const ofEvent =
+    kind === "event"
+      ? yield* sql<Change>`
+          SELECT about.value ->> 'id' AS id, occurred_at AT TIME ZONE 'UTC' AS at FROM events, json_each(data) AS about
+          WHERE project_id = ${projectId} AND events.id = ${id} AND about.value ->> 'id' IS NOT NULL`
+      : []
   const ofRecord =
     kind === "event"
       ? sql`(resource_id, created_at) IN (SELECT * FROM ${changes(sql, ofEvent)})`
@@ -90,13 +91,14 @@ export const historyOf = Effect.fn("historyOf")(function* (
       ORDER BY created_at DESC LIMIT ${maxShown}::int
     ) command LEFT JOIN api_keys ON api_keys.project_id = ${projectId} AND api_keys.key_id = command."keyId"
     ORDER BY at DESC`
-  const [table, times] = ownTimes[kind] ?? ["projects", ""]
-  const own = yield* times === ""
-    ? Effect.succeed([])
-    : sql<Change>`
-        SELECT ${id}::text AS id, at AT TIME ZONE 'UTC' AS at
-        FROM ${sql(table)}, unnest(ARRAY[${sql.literal(times)}]) AS at
-        WHERE project_id = ${projectId} AND id = ${id} AND at IS NOT NULL`
+  const times = ownTimes[kind]
+  const own =
+    times === undefined
+      ? []
+      : yield* sql<Change>`
+          SELECT ${id}::text AS id, at AT TIME ZONE 'UTC' AS at
+          FROM ${sql(times[0])}, unnest(ARRAY[${sql.literal(times[1])}]) AS at
+          WHERE project_id = ${projectId} AND id = ${id} AND at IS NOT NULL`
   const changed = [...own, ...commands.map(({ at, resourceId }) => ({ id: resourceId, at }))]
   const events = yield* sql<Event>`
     SELECT DISTINCT ON (events.occurred_at, events.id) events.id, type, ${kind === "event" ? sql`data::text` : sql`NULL`} AS data,

@@ -73,7 +73,7 @@ export const batchResults = <const Problems extends ReadonlyArray<Schema.Constra
     replayed
   )
 
-/** The answer to a batch of two items, of which the second lacks a member that `rule` is about. */
+/** Returns an example of an answer: the first item has created a record; the second lacks `member`, whose fault is `rule`. */
 export const batchExample = (
   resourceId: string,
   externalIds: readonly [string, string],

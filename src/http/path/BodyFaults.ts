@@ -18,8 +18,8 @@ const tooMany = (limits: BodyLimits, counted: "entries" | "members"): LocatedFau
 ]
 
 /**
- * Returns the fault of a JSON text that has so many members or entries that it is not parsed. Parsing a member with another name
- * than those before costs about 2 µs. The entries of a text of the usual size are counted once it is parsed.
+ * Counts the members and entries of a JSON text, and returns a fault if there are too many. Such a text is not parsed, because each new
+ * name of a member costs the parser about 2 µs. In a text of the usual size, entries are counted only after it is parsed.
  */
 export const excessOf = (text: string, limits: BodyLimits): LocatedFault | undefined => {
   // A member has at least five characters, with its comma.

@@ -24,8 +24,8 @@ export const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
 
   /**
-   * Lists the faults that the decoders do not see: `faults`, query parameters of an operation that takes none, and those of the
-   * text of the body.
+   * Lists the faults that the decoders do not see: the given `faults`, those of the body's text, and query parameters if the operation
+   * takes none.
    */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(

@@ -22,9 +22,10 @@ export interface Privileges {
 }
 
 /**
- * Finds the user that runs PostgreSQL: the user of this process or, if that is root, the first of:
- * - the owner of `data`, the directory of the cluster, if `data` exists and its owner is not root;
- * - the user `postgres` or, if there is none, `nobody`.
+ * Finds the user that runs PostgreSQL. It is the user of this process. If that is root, it is the first of these that exists:
+ * - the owner of `data` (the directory of the cluster), unless that is root;
+ * - `postgres`;
+ * - `nobody`.
  *
  * Fails if this user cannot enter the directory above `data`, which exists.
  */
