@@ -4,6 +4,7 @@ import { hanging, mutating } from "./Mutation.ts"
 const attempts = mutating("client/Attempts.ts", "client/Attempts", "client/Attempts.time")
 const sync = mutating("client/Sync.ts", "client/Sync")
 const webhooks = mutating("client/Webhooks.ts", "client/Webhooks")
+const signature = mutating("client/Signature.ts", "client/Webhooks")
 
 export const client = [
   sync("left > 0 && results.some(isUnavailable)", "false"),
@@ -25,15 +26,15 @@ export const client = [
     "Headers.fromRecordUnsafe({ ...request.headers })"
   ),
   mutating("client/DeveloperApi.ts", "client/PromiseClient")('.replace(/\\/api\\/v1\\/developer\\/?$/, "")', ""),
-  webhooks("if (age > tolerance)", "if (false)"),
-  webhooks("if (-age > tolerance)", "if (false)"),
-  webhooks("if (!fits)", "if (false)"),
-  webhooks('invalid("type_unknown"', 'invalid("body_invalid"'),
+  signature("if (age > tolerance)", "if (false)"),
+  signature("if (-age > tolerance)", "if (false)"),
+  signature("if (!given.some(", "if (false && !given.some("),
+  webhooks('WebhookInvalid("type_unknown"', 'WebhookInvalid("body_invalid"'),
   webhooks("decode(complete(body))", "decode(body)"),
   mutating("client/OlderEvents.ts", "client/Webhooks")(" && !SchemaAST.isOptional(type)", ""),
-  webhooks("fatal: true", "fatal: false"),
-  webhooks('.replaceAll("-", "+")', ""),
-  webhooks("`${id}.${timestamp}.`", "`${timestamp}.`"),
+  signature("fatal: true", "fatal: false"),
+  signature('.replaceAll("-", "+")', ""),
+  signature("`${id}.${timestamp}.`", "`${timestamp}.`"),
   mutating(
     "client/Problem.ts",
     "client/PromiseClient",

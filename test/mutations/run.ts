@@ -12,20 +12,14 @@ import { NodeRuntime, NodeServices } from "@effect/platform-node"
 import { Console, Effect, Schema } from "effect"
 import { Argument, Command } from "effect/cli"
 import { spawn } from "node:child_process"
-import { existsSync, readFileSync } from "node:fs"
+import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { text } from "node:stream/consumers"
 import { count } from "../bench/Options.ts"
 import { judges } from "../support/Judges.ts"
-import { api } from "./api.ts"
-import { client } from "./client.ts"
-import { domains } from "./domains.ts"
-import { engine } from "./engine.ts"
+import { applies, mutations, pathOf } from "./All.ts"
 import type { Failure } from "./Failures.ts"
 import type { Mutation } from "./Mutation.ts"
-import { platform } from "./platform.ts"
-import { project } from "./project.ts"
-import { server } from "./server.ts"
 
 const root = join(import.meta.dirname, "../..")
 
@@ -34,18 +28,6 @@ const timeout = 300_000
 
 const verdicts = ["caught", "survived", "timed out", "fails without", "not applicable"] as const
 type Verdict = (typeof verdicts)[number]
-
-const pathOf = (test: string) => `test/${test}.test.ts`
-
-/** Returns whether the mutation still changes its source, and its tests exist. */
-const applies = ({ file, from, tests }: Mutation) => {
-  const path = join(root, "src", file)
-  return (
-    existsSync(path) &&
-    readFileSync(path, "utf8").includes(from) &&
-    tests.every((test) => existsSync(join(root, pathOf(test))))
-  )
-}
 
 const failuresIn = Schema.decodeUnknownSync(
   Schema.fromJsonString(
@@ -133,9 +115,7 @@ const judge = async (filter: string, jobs: number): Promise<boolean> => {
   if (!existsSync(judges))
     throw new Error("Some mutations need the judges; install them with: npm ci --prefix test/judges")
   const started = Date.now()
-  const queue = [platform, client, project, api, domains, engine, server]
-    .flat()
-    .filter(({ file }) => file.includes(filter))
+  const queue = mutations.filter(({ file }) => file.includes(filter))
   const total = queue.length
   const files = new Set(queue.filter(applies).flatMap(({ tests }) => tests.map(pathOf)))
   const failsWithout = new Set<string>()
