@@ -176,6 +176,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     // Waits for provider calls, which go on after their callers have disconnected.
     yield* calls.drain
   })
-  if ((yield* Queue.take(queue)) === "SIGINT") return
-  yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
+  if ((yield* Queue.take(queue)) === "SIGTERM")
+    yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
+  yield* (yield* Supervisor).end
 })

@@ -8,7 +8,7 @@
  * and is `minDelay` again after a run of at least `maxDelay`. A loop that reports no progress for its `stalledAfter` is
  * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
  */
-import { Cause, Clock, Context, Duration, Effect, type Fiber, Layer, Metric, Random, type Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, type Scope } from "effect"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 
 export const minDelay = Duration.millis(250)
@@ -17,6 +17,8 @@ const watchEvery = Duration.seconds(1)
 
 interface Options {
   readonly stalledAfter: Duration.Duration
+  /** Whether the loop goes on while `end` interrupts the others. */
+  readonly outlives?: boolean
 }
 
 /** A loop under supervision. It reports progress by `progress`. The resources of its scope are released after each run. */
@@ -32,6 +34,11 @@ export class Supervisor extends Context.Service<
       loop: Loop<E, R>
     ) => Effect.Effect<Fiber.Fiber<void>, never, Exclude<R, Scope.Scope> | Scope.Scope>
     readonly stalled: () => ReadonlyArray<string>
+    /**
+     * Interrupts all loops at once. If PostgreSQL hangs, the driver takes 5 s to end a statement, and the scopes would interrupt
+     * one loop after the other.
+     */
+    readonly end: Effect.Effect<void>
   }
 >()("developer-api/work/Supervisor") {
   static readonly layer = Layer.effect(
@@ -46,6 +53,8 @@ interface Entry {
   readonly stalledAfter: bigint
   progressAt: bigint
   isStalled: boolean
+  /** What `end` interrupts. */
+  fiber?: Fiber.Fiber<void>
 }
 
 const restarts = Metric.counter("background_restarts_total", {
@@ -92,7 +101,11 @@ const make = Effect.gen(function* () {
       return Duration.millis(full * (0.8 + 0.4 * random))
     })
 
-  const supervise = Effect.fnUntraced(function* <E, R>(name: string, { stalledAfter }: Options, loop: Loop<E, R>) {
+  const supervise = Effect.fnUntraced(function* <E, R>(
+    name: string,
+    { outlives = false, stalledAfter }: Options,
+    loop: Loop<E, R>
+  ) {
     const entry: Entry = {
       name,
       stalledAfter: BigInt(Math.ceil(Duration.toMillis(stalledAfter))) * 1_000_000n,
@@ -120,8 +133,12 @@ const make = Effect.gen(function* () {
     yield* measure(entry)
     if (measured) yield* Metric.update(Metric.withAttributes(restarts, { fiber: name }), 0)
     yield* Effect.addFinalizer(() => Effect.sync(() => void entries.delete(entry)))
-    return yield* Effect.forkScoped(Effect.forever(run))
+    const fiber = yield* Effect.forkScoped(Effect.forever(run))
+    if (!outlives) entry.fiber = fiber
+    return fiber
   })
 
-  return { supervise, stalled }
+  const end = Effect.suspend(() => Fiber.interruptAll([...entries].flatMap(({ fiber = [] }) => fiber)))
+
+  return { supervise, stalled, end }
 })

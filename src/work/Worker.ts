@@ -158,7 +158,8 @@ const make = Effect.fnUntraced(function* (role: Role) {
     )
   })
 
-  yield* supervisor.supervise("worker liveness", { stalledAfter }, (progress) =>
+  // Outlives the others: without the lock, other workers would take over what these still return.
+  yield* supervisor.supervise("worker liveness", { stalledAfter, outlives: true }, (progress) =>
     session(progress).pipe(
       Effect.scoped,
       Effect.catch((error) => Effect.logWarning("The lock of this worker is lost", error)),

@@ -33,6 +33,36 @@ const measured = (id: string) =>
 /** Runs every fiber that does not wait for the clock. */
 const settle = TestClock.adjust(0)
 
+describe("the end of the process", () => {
+  test("interrupts the loops at once, however long each takes, but for one that outlives them", function* () {
+    const { end, supervise } = yield* Supervisor
+    let running = 0
+    const slow = Effect.suspend(() => {
+      running++
+      return Effect.never
+    }).pipe(
+      Effect.onInterrupt(() =>
+        Effect.andThen(
+          Effect.sleep("5 seconds"),
+          Effect.sync(() => void running--)
+        )
+      )
+    )
+    for (const name of ["first", "second", "third"]) yield* supervise(name, { stalledAfter }, () => slow)
+    let hasEnded = false
+    yield* supervise("last", { stalledAfter, outlives: true }, () =>
+      Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (hasEnded = true)))
+    )
+    yield* settle
+    assert.strictEqual(running, 3)
+    const ended = yield* Effect.forkChild(end)
+    yield* TestClock.adjust("5 seconds")
+    yield* Fiber.join(ended)
+    assert.strictEqual(running, 0)
+    assert.isFalse(hasEnded)
+  })
+})
+
 describe("a supervised loop", () => {
   test("restarts after a defect, a failure and an end, with a backoff that doubles up to 30 seconds", function* (lines) {
     const { supervise } = yield* Supervisor
