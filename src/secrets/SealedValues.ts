@@ -1,6 +1,7 @@
 /** Opens the sealed (encrypted) secrets of the database, and seals them again under the current key. */
 import { Array, Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
+import { livesHere } from "../platform/Moves.ts"
 import { SecretBox } from "./SecretBox.ts"
 
 /** A position in a table that is ordered by project, id and version. */
@@ -37,6 +38,45 @@ export interface SealedTable {
    */
   readonly replace: (sql: SqlClient.SqlClient, replacements: Replacements) => Query<number>
 }
+
+interface SealedColumn {
+  readonly table: string
+  readonly id: string
+  readonly column: string
+}
+
+/** The values of a column that belong to the records of a table, of which each has one value or null. */
+export const sealedColumn = (kind: string, names: SealedColumn): SealedTable => ({
+  kind,
+  page: (sql, after, limit) => {
+    const [table, id, column] = [sql(names.table), sql(names.id), sql(names.column)]
+    return sql<SealedValue>`
+      SELECT project_id AS "projectId", ${id} AS id, 0 AS version, ${column} AS sealed
+      FROM ${table}
+      WHERE (project_id, ${id}) > (${after.projectId}, ${after.id}) AND ${column} IS NOT NULL
+      ORDER BY project_id, ${id} LIMIT ${limit}::int`
+  },
+  // Locks the records by project and id, as the other statements that lock several of them do, so no deadlock occurs.
+  replace: (sql, { ids, next, projectIds, sealed }) => {
+    const [table, id, column] = [sql(names.table), sql(names.id), sql(names.column)]
+    return Effect.map(
+      sql`
+        WITH change AS MATERIALIZED (
+          SELECT given.*
+          FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
+              AS given (project_id, id, sealed, next)
+            JOIN ${table} record ON record.project_id = given.project_id AND record.${id} = given.id
+            JOIN projects ON projects.project_id = given.project_id
+          WHERE record.${column} = given.sealed AND ${livesHere(sql, sql`move_state`)}
+          ORDER BY given.project_id, given.id FOR NO KEY UPDATE OF record
+        )
+        UPDATE ${table} record SET ${column} = change.next FROM change
+        WHERE record.project_id = change.project_id AND record.${id} = change.id
+        RETURNING 1`,
+      (rows) => rows.length
+    )
+  }
+})
 
 const batch = 500
 

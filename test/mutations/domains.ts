@@ -184,8 +184,6 @@ export const domains = [
   webhookHeaders("if (headers === undefined) return stored", "if (headers === undefined) return noHeaders"),
   webhookHeaders("=== comparable(headers)) return stored", "=== comparable(headers)) {}"),
   webhookHeaders("[name.toLowerCase(), value]", "[name, value]"),
-  webhookHeaders("WHERE webhooks.headers = given.sealed AND ${livesHere(sql, sql`move_state`)}", "", "cli/secrets"),
-  webhookHeaders("WHERE webhooks.headers = given.sealed AND ", "WHERE ", "cli/secrets"),
   mutating("integrations/Webhooks/Repo.ts", "contract/WebhookHeaders")(
     "target.enabled, target.headers)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true, ${headers.sealed}::bytea)",
     "target.enabled)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)"
@@ -197,7 +195,8 @@ export const domains = [
   mutating("service/StoredSecrets.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
-  mutating("messaging/providers/SealedConfigs.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),
+  mutating("secrets/SealedValues.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),
+  mutating("secrets/SealedValues.ts", "cli/secrets")("WHERE record.${column} = given.sealed AND ", "WHERE "),
   sessions("WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)", "WHERE ${id} <> ''"),
   sessions("AND ${databaseIdentity(sql)} = ${database}", "AND ${database} <> ''"),
   sessions("DELETE FROM console_ended_sessions WHERE expires_at <= now()", "SELECT"),

@@ -79,7 +79,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/sql/migrations/Adoption.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/sql/migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
-    "src/integrations/endpoints/WebhookHeaders.ts sealedHeaders: filters webhooks below a limit",
+    "src/secrets/SealedValues.ts sealedColumn: filters webhooks below a limit",
     "src/http/auth/SignInLinks.ts issue: reads all of console_links",
     "src/http/auth/OperatorSessions.ts : reads all of console_ended_sessions"
   ],

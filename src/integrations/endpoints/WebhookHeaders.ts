@@ -3,9 +3,8 @@ import { Effect, Redacted, Schema } from "effect"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { WebhookHeaders } from "../../api/integrations/WebhookHeaders.ts"
 import { canonicalJson } from "../../commands/CanonicalJson.ts"
-import { livesHere } from "../../platform/Moves.ts"
 import type { SecretBox } from "../../secrets/SecretBox.ts"
-import type { SealedTable, SealedValue } from "../../secrets/SealedValues.ts"
+import { sealedColumn } from "../../secrets/SealedValues.ts"
 
 type Box = SecretBox["Service"]
 
@@ -51,28 +50,4 @@ const comparable = (headers: WebhookHeaders) =>
       .toSorted()
   )
 
-export const sealedHeaders: SealedTable = {
-  kind,
-  page: (sql, after, limit) => sql<SealedValue>`
-    SELECT project_id AS "projectId", installation_id AS id, 0 AS version, headers AS sealed
-    FROM webhooks
-    WHERE (project_id, installation_id) > (${after.projectId}, ${after.id}) AND headers IS NOT NULL
-    ORDER BY project_id, installation_id LIMIT ${limit}::int`,
-  // Locks webhooks in the order of project and installation, as the reseal of signing secrets does.
-  replace: (sql, { ids, next, projectIds, sealed }) =>
-    Effect.map(
-      sql`
-        WITH change AS MATERIALIZED (
-          SELECT given.*
-          FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
-              AS given (project_id, installation_id, sealed, next)
-            JOIN webhooks USING (project_id, installation_id) JOIN projects USING (project_id)
-          WHERE webhooks.headers = given.sealed AND ${livesHere(sql, sql`move_state`)}
-          ORDER BY given.project_id, given.installation_id FOR NO KEY UPDATE OF webhooks
-        )
-        UPDATE webhooks SET headers = change.next FROM change
-        WHERE webhooks.project_id = change.project_id AND webhooks.installation_id = change.installation_id
-        RETURNING 1`,
-      (rows) => rows.length
-    )
-}
+export const sealedHeaders = sealedColumn(kind, { table: "webhooks", id: "installation_id", column: "headers" })

@@ -2,9 +2,8 @@
 import { Effect, Redacted, Schema } from "effect"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
-import { livesHere } from "../../platform/Moves.ts"
 import { type SecretBox, SecretUnreadable } from "../../secrets/SecretBox.ts"
-import type { SealedTable, SealedValue } from "../../secrets/SealedValues.ts"
+import { sealedColumn } from "../../secrets/SealedValues.ts"
 import { ChannelConfig } from "./Connectors.ts"
 
 type Box = SecretBox["Service"]
@@ -16,7 +15,8 @@ export interface SealedChannel {
   readonly config: Uint8Array
 }
 
-const ownerOf = (projectId: ProjectId, channelId: ChannelId) => ["channel", projectId, channelId]
+const kind = "channel"
+const ownerOf = (projectId: ProjectId, channelId: ChannelId) => [kind, projectId, channelId]
 
 const encode = Schema.encodeUnknownEffect(ChannelConfig)
 const decode = Schema.decodeUnknownEffect(ChannelConfig)
@@ -49,27 +49,4 @@ export const openConfig = (
   )
 
 /** The configs of channels, for commands and checks that read all sealed values of the database, such as `secrets reseal`. */
-export const channelConfigs: SealedTable = {
-  kind: "channel",
-  page: (sql, after, limit) => sql<SealedValue>`
-    SELECT project_id AS "projectId", id, 0 AS version, config AS sealed
-    FROM channels WHERE (project_id, id) > (${after.projectId}, ${after.id})
-    ORDER BY project_id, id LIMIT ${limit}::int`,
-  // Locks channels in the same order as the apply of a project file, so that the two can't deadlock.
-  replace: (sql, { ids, next, projectIds, sealed }) =>
-    Effect.map(
-      sql`
-        WITH change AS MATERIALIZED (
-          SELECT given.*
-          FROM unnest(${projectIds}::text[], ${ids}::text[], ${sealed}::bytea[], ${next}::bytea[])
-              AS given (project_id, id, sealed, next)
-            JOIN channels USING (project_id, id) JOIN projects USING (project_id)
-          WHERE channels.config = given.sealed AND ${livesHere(sql, sql`move_state`)}
-          ORDER BY given.project_id, given.id FOR NO KEY UPDATE OF channels
-        )
-        UPDATE channels SET config = change.next FROM change
-        WHERE channels.project_id = change.project_id AND channels.id = change.id AND channels.config = change.sealed
-        RETURNING 1`,
-      (rows) => rows.length
-    )
-}
+export const channelConfigs = sealedColumn(kind, { table: "channels", id: "id", column: "config" })
