@@ -6,8 +6,7 @@ import { etag } from "../api/schema/Fields.ts"
 import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 import { commandHandler, pageHandler, recordHandler, recordHandlerWith } from "../http/answers/Handlers.ts"
 import { makeCampaigns } from "./Campaigns.ts"
-import { makeListSegments } from "./Segments.ts"
-import { makeListTemplates } from "./Templates.ts"
+import { makeListSegments, makeListTemplates } from "./Directory.ts"
 
 export const handlers = groupOf(
   Effect.all({ segments: makeListSegments, templates: makeListTemplates, campaigns: makeCampaigns }),

@@ -2,7 +2,7 @@
  * Runs campaigns: starts due campaigns, releases recipients at the pace of the campaign, and completes campaigns. Any number of
  * processes may run it. Supervised fibers share the work:
  *
- *   campaign progress   moves campaigns: scheduled → running → completed (`Runner/Progress.ts`)
+ *   campaign progress   moves campaigns: scheduled → running → completed (`advance`)
  *   campaign messages   moves recipients: sending → sent, failed, pending …, by the outcomes of their messages
  *                       (`Runner/Recipients.ts`); pending → sending, when their message may be sent (`Runner/Release.ts`)
  *
@@ -13,17 +13,17 @@
  * consent.
  */
 import { Clock, Duration, Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type Statement } from "effect/sql"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import { forkPeriodic } from "../work/Periodic.ts"
 import { statement } from "../sql/Database.ts"
 import { databaseNow, later } from "../sql/DatabaseClock.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
-import { advance } from "./Runner/Progress.ts"
 import type { Passed } from "./Runner/Campaigns.ts"
-import { collect } from "./Runner/Recipients.ts"
+import { collect, isOpen } from "./Runner/Recipients.ts"
 import { release } from "./Runner/Release.ts"
+import { isAwake } from "../platform/Moves.ts"
 
 /**
  * How far ahead sends are released, in milliseconds: twice the time since the last release, so that a busy database does not slow
@@ -84,3 +84,43 @@ export const layer = Layer.effectDiscard(
     )
   })
 )
+
+/** Maximum delay of a start. After a longer delay the campaign is paused, and an operator decides. */
+const latest = "6 hours"
+
+/**
+ * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
+ * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
+ * decreases, even if the clock of the previous change was ahead.
+ */
+export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
+  WITH due AS MATERIALIZED (
+    SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now} - ${latest}::interval AS is_late
+    FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now} AND ${isAwake(sql, "project_id")}
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  started AS (
+    UPDATE campaigns SET
+      status = CASE WHEN is_late THEN 'paused' ELSE 'running' END,
+      paused_from = CASE WHEN is_late THEN 'scheduled' END,
+      version = version + 1, updated_at = greatest(updated_at, ${now})
+    FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
+    RETURNING campaigns.status
+  ),
+  finished AS MATERIALIZED (
+    SELECT project_id, id FROM campaigns
+    WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND NOT EXISTS (
+      SELECT FROM campaign_recipients AS recipient
+      WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
+        AND ${isOpen(sql, "recipient.status")}
+    )
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  completed AS (
+    UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = greatest(updated_at, ${now})
+    FROM finished WHERE campaigns.project_id = finished.project_id AND campaigns.id = finished.id
+    RETURNING campaigns.id
+  )
+  SELECT EXISTS (SELECT FROM started WHERE status = 'running')
+    OR EXISTS (SELECT FROM campaigns WHERE status = 'running')
+    OR coalesce((SELECT true FROM campaign_recipients WHERE status = 'sending' LIMIT 1), false) AS busy`

@@ -4,7 +4,7 @@ import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
-import { ProjectUnknown } from "../operators/ProjectUnknown.ts"
+import { ProjectUnknown } from "../operators/Refusals.ts"
 import { DurationText, integer as integerText } from "../platform/Settings/Formats.ts"
 
 export const toggle = (name: string, description: string) =>

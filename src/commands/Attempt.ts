@@ -3,7 +3,10 @@
  * command.
  */
 import type { SqlClient, Statement } from "effect/sql"
-import { originParts } from "./Origin.ts"
+import type { Fiber } from "effect"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { redactSecrets } from "../secrets/Redaction.ts"
+import { currentSpan } from "../telemetry/TraceContext.ts"
 
 export interface Attempt<Returned> {
   readonly ord: number
@@ -93,3 +96,21 @@ const enterMany = (
   command AS MATERIALIZED (
     SELECT requested.*, contact_capacity, default_pipeline_id, time_zone FROM requested JOIN entered USING (project_id)
   )`
+
+/** The ids of the request, of its trace and of its key, and the operation. An operator's command has no request. */
+export type Origin = readonly [
+  requestId: string | null,
+  traceId: string | null,
+  keyId: string | null,
+  operation: string
+]
+
+/** The column of `command` with the origin, and its parts in the order of the columns of `idempotency_keys`. */
+export const originColumn = { origin: "text[]" }
+const originParts = "origin[1], origin[2], origin[3], origin[4]"
+
+export const originOf = (fiber: Fiber.Fiber<unknown, unknown>, operation: string): Origin => {
+  const { caller, id } = fiber.getRef(CurrentRequest)
+  if (id === "") return [null, null, null, operation]
+  return [redactSecrets(id), currentSpan(fiber.context)?.traceId ?? null, caller?.keyId ?? null, operation]
+}

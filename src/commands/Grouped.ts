@@ -14,11 +14,10 @@ import { type Call, makeBatches } from "../sql/Batches.ts"
 import { Contended, once, statement } from "../sql/Database.ts"
 import { FairQueue } from "./FairQueue.ts"
 import { hashOf } from "../platform/NameHash.ts"
-import { type Attempt, attempt } from "./Attempt.ts"
+import { type Attempt, attempt, type Origin, originColumn, originOf } from "./Attempt.ts"
 import type { Command, Outcome, Problems } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
-import { type Origin, originColumn, originOf } from "./Origin.ts"
-import { replayOrRun, outcomeOf } from "./Outcomes.ts"
+import { outcomeOf, replayOrRun } from "./Outcomes.ts"
 import { ifMatchColumn, matches } from "./Preconditions.ts"
 
 /**

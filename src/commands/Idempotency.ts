@@ -5,8 +5,8 @@
 import type { Statement } from "effect/sql"
 import { hash as oneShotHash } from "node:crypto"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { canonicalJson } from "./CanonicalJson.ts"
 import { versionsOf } from "./Preconditions.ts"
+import { Predicate } from "effect"
 
 export interface Command {
   readonly projectId: ProjectId
@@ -85,4 +85,17 @@ export interface Mutation<Problem> {
   /** An expression over the common table expressions, for a value that only the first run returns. */
   readonly returning?: Statement.Fragment
   readonly problems: Problems<Problem>
+}
+
+/** Returns JSON in its one canonical form (RFC 8785): members sorted by UTF-16 code units, ECMAScript numbers, no spaces. */
+export const canonicalJson = (value: unknown): string => {
+  if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item)).join(",")}]`
+  if (!Predicate.isObject(value)) return JSON.stringify(value) ?? "null"
+  let members = ""
+  for (const name of Object.keys(value).toSorted()) {
+    const member = value[name]
+    if (member === undefined) continue
+    members += `${members === "" ? "" : ","}${JSON.stringify(name)}:${canonicalJson(member)}`
+  }
+  return `{${members}}`
 }

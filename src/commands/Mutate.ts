@@ -2,11 +2,10 @@
 import { Effect } from "effect"
 import type { IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.ts"
 import { Contended, statement } from "../sql/Database.ts"
-import { type Attempt, attempt } from "./Attempt.ts"
+import { type Attempt, attempt, originOf } from "./Attempt.ts"
 import type { Command, Mutation, Outcome } from "./Idempotency.ts"
 import type { MutationClient } from "./Mutations.ts"
-import { originOf } from "./Origin.ts"
-import { replayOrRun, outcomeOf } from "./Outcomes.ts"
+import { outcomeOf, replayOrRun } from "./Outcomes.ts"
 
 /**
  * Runs a mutation once per key, in one round trip. If nothing was applied (a replay, a reused key or a failed guard), another

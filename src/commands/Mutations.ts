@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../sql/Batches.ts"
-import { capacityOf, clients, retryContended } from "../sql/Database.ts"
+import { capacityOf, clients, longRunningTimeout, retryContended, StatementTimeout } from "../sql/Database.ts"
 import { plannedOnce } from "../sql/Lookups.ts"
 import { hashOf } from "../platform/NameHash.ts"
 
@@ -99,3 +99,24 @@ const storedOutcomes = (
       (rows) => rows.map((row) => (row.fingerprint === null ? undefined : row))
     )
   )
+
+/** Long-running mutations. They share a pool with reports, at most half of its connections, and have a longer timeout than others. */
+export class LongRunning extends Context.Service<
+  LongRunning,
+  {
+    readonly mutations: MutationClient
+    readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  }
+>()("developer-api/commands/LongRunning") {
+  static readonly layer = Layer.effect(
+    LongRunning,
+    Effect.gen(function* () {
+      const reads = yield* SqlClient.SqlClient
+      const sql = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
+      return {
+        mutations: makeMutationClient({ sql, reads, permits: Math.ceil((yield* capacityOf("reports")) / 2) }),
+        withLongTimeout: Effect.provideService(StatementTimeout, longRunningTimeout)
+      }
+    })
+  )
+}

@@ -11,9 +11,9 @@ import { type Kind, makeGrouped } from "../commands/Grouped.ts"
 import type { Command, Outcome } from "../commands/Idempotency.ts"
 import { Mutations } from "../commands/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
-import { type Problem, problemBody } from "../http/answers/ProblemBody.ts"
+import { type Problem, problemBody } from "../http/path/ProblemResponse.ts"
 import { type Batched, hasCreated } from "../http/answers/Responses.ts"
-import { without } from "./Upserts.ts"
+import { without } from "./ExternalIds.ts"
 
 interface Batch {
   readonly id: string

@@ -35,7 +35,7 @@ import { erase } from "./Clients/Erase.ts"
 import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
 import { columns } from "./ClientColumns.ts"
 import { makeBatch } from "./Batches.ts"
-import { makeFind, OtherRecord, upsert, without } from "./Upserts.ts"
+import { makeFind, OtherRecord, upsert, without } from "./ExternalIds.ts"
 
 export const makeClients = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

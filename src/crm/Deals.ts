@@ -28,7 +28,7 @@ import * as Create from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import { columns } from "./DealColumns.ts"
 import { makeBatch } from "./Batches.ts"
-import { makeFind, OtherRecord, upsert, without } from "./Upserts.ts"
+import { makeFind, OtherRecord, upsert, without } from "./ExternalIds.ts"
 
 export const makeDeals = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient

@@ -8,12 +8,11 @@ import { type Command, command } from "../commands/Idempotency.ts"
 import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 import { commandHandler, commandWith, pageHandler, recordHandler, recordHandlerWith } from "../http/answers/Handlers.ts"
 import { makeCharge } from "../http/limits/Throttle.ts"
-import { type Batched, batchAnswer, upsertAnswer } from "../http/answers/Responses.ts"
+import { batchAnswer, type Batched, upsertAnswer } from "../http/answers/Responses.ts"
 import { makeClients } from "./Clients.ts"
 import { makeDirectory } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"
 import { makeNotes } from "./Notes.ts"
-import { makeListPipelines } from "./Pipelines.ts"
 import { makeListTickets, makeRateTicket } from "./Tickets.ts"
 
 /** Makes a function that runs a batch, after it has taken what the batch costs. */
@@ -63,14 +62,6 @@ export const clients = groupOf(Effect.all([makeClients, makeBatchHandler]), ([cl
   )
 )
 
-export const pipelines = groupOf(makeListPipelines, (list) =>
-  HttpApiBuilder.group(Api, "pipelines", (handlers) =>
-    handlers.handleAll(
-      withoutEncoding({ listPipelines: pageHandler((projectId, { query }) => list(projectId, query)) })
-    )
-  )
-)
-
 export const deals = groupOf(Effect.all([makeDeals, makeBatchHandler]), ([deals, batchHandler]) =>
   HttpApiBuilder.group(Api, "deals", (handlers) =>
     handlers.handleAll(
@@ -115,6 +106,14 @@ export const directory = groupOf(makeDirectory, ({ members, organizations }) =>
         listMembers: pageHandler((projectId, { query }) => members(projectId, query)),
         listOrganizations: pageHandler((projectId, { query }) => organizations(projectId, query))
       })
+    )
+  )
+)
+
+export const pipelines = groupOf(makeDirectory, ({ pipelines }) =>
+  HttpApiBuilder.group(Api, "pipelines", (handlers) =>
+    handlers.handleAll(
+      withoutEncoding({ listPipelines: pageHandler((projectId, { query }) => pipelines(projectId, query)) })
     )
   )
 )

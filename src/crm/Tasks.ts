@@ -14,7 +14,7 @@ import {
   eventType
 } from "../outbox/Outbox.ts"
 import { Notifier } from "../outbox/Notifier.ts"
-import { ProjectUnknown, servedProject } from "../operators/ProjectUnknown.ts"
+import { ProjectUnknown, servedProject } from "../operators/Refusals.ts"
 import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient

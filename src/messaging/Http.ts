@@ -12,8 +12,7 @@ import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 import { pageAnswer, replayHeader } from "../http/answers/Responses.ts"
 import { makeGetReceipt, receiptOf } from "./Receipts.ts"
 import { makeSend, type Sent } from "./Sending.ts"
-import { makeListConversations } from "./Conversations.ts"
-import { makeSources } from "./Sources.ts"
+import { makeListConversations, makeSources } from "./Conversations.ts"
 
 const inProject = <A, E, R>(
   expected: string | undefined,

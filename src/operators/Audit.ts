@@ -6,7 +6,7 @@ import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { selectList } from "../sql/Columns.ts"
-import { requireProject } from "./ProjectUnknown.ts"
+import { requireProject } from "./Refusals.ts"
 import { pageOf, type Range } from "./Search.ts"
 
 /** The actor of what the service does by itself. */

@@ -2,12 +2,15 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Policy } from "../api/Access.ts"
-import { defaultRateLimits, type RateLimit } from "../api/Authentication.ts"
+import { defaultRateLimits, Principal, type RateLimit } from "../api/Authentication.ts"
 import type { Credential } from "../api/Credential.ts"
 import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { Api } from "../api/Api.ts"
+import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 
 export const makeGetCredential = Effect.map(
   SqlClient.SqlClient,
@@ -45,3 +48,11 @@ const get = (sql: SqlClient.SqlClient, projectId: ProjectId, keyId: KeyId) => sq
     ) END AS "activeClients"
   FROM projects JOIN api_keys ON api_keys.project_id = projects.project_id
   WHERE projects.project_id = ${projectId} AND key_id = ${keyId}`
+
+export const handlers = groupOf(makeGetCredential, (get) =>
+  HttpApiBuilder.group(Api, "credential", (handlers) =>
+    handlers.handleAll(
+      withoutEncoding({ getCredential: () => Principal.use(({ keyId, projectId }) => get(projectId, keyId)) })
+    )
+  )
+)

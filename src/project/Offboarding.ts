@@ -8,7 +8,7 @@ import { Data, Effect, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { State } from "../platform/Moves.ts"
-import { ProjectUnknown } from "../operators/ProjectUnknown.ts"
+import { ProjectUnknown } from "../operators/Refusals.ts"
 import { markDeleted, removeBatch, removeRow, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
 export { tablesOf }

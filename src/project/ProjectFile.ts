@@ -1,8 +1,18 @@
 /** The project file: the JSON in which operators describe a project (contract §12). */
-import { DateTime, Option, Result, Schema } from "effect"
+import { DateTime, Option, Result, Schema, Struct } from "effect"
 import { Module } from "../api/Access.ts"
 import { text } from "../api/schema/Fields.ts"
-import { CampaignId, ClientId, PipelineId, ProjectId, SegmentId, TemplateId } from "../api/schema/Ids.ts"
+import {
+  CampaignId,
+  ChannelId,
+  ClientId,
+  ConversationId,
+  InstallationId,
+  PipelineId,
+  ProjectId,
+  SegmentId,
+  TemplateId
+} from "../api/schema/Ids.ts"
 import { type Fault, faultsOf } from "../api/schema/Faults.ts"
 import { withEscapes } from "../platform/UnsafeText.ts"
 import {
@@ -16,10 +26,12 @@ import {
   Task,
   Ticket
 } from "./ProjectFile/Crm.ts"
-import { Installation } from "./ProjectFile/Integrations.ts"
 import { faultsOfJson, parseJson } from "./ProjectFile/Json.ts"
-import { Channel, Conversation } from "./ProjectFile/Messaging.ts"
 import { count, isVisible, name, optional, positive } from "./ProjectFile/Parts.ts"
+import { ChannelStatus, providerTypes } from "../api/messaging/Messaging.ts"
+import { channelsWith } from "../messaging/providers/Connectors.ts"
+import { EntityType, ExternalField } from "../api/integrations/Preview.ts"
+import { importFields } from "../integrations/imports/ImportFields.ts"
 
 /** A zone of the IANA database. Offsets such as `+02:00`, which the runtime also accepts, are refused. */
 const TimeZone = Schema.String.check(
@@ -50,6 +62,52 @@ const Segment = Schema.Struct({
   name,
   description: optional(Schema.NullOr(text(0, 1000))),
   clientIds: Schema.Array(ClientId)
+})
+
+const listed = (names: ReadonlyArray<string>) => `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`
+
+/** A channel. Its `providerType` selects the connector, and so the schema of its config (contract §8). */
+const Channel = channelsWith({
+  id: ChannelId.check(isVisible),
+  displayName: name,
+  status: optional(ChannelStatus, "active")
+}).annotate({ expected: `a channel whose providerType is ${listed(providerTypes)}` })
+
+const Conversation = Schema.Struct({
+  id: ConversationId,
+  clientId: optional(Schema.NullOr(ClientId)),
+  channelId: ChannelId,
+  address: text(1, 500)
+})
+
+const mapping = <const Field extends string>(fields: ReadonlyArray<Field>) =>
+  Schema.optionalKey(Schema.Record(ExternalField, Schema.Literals([...fields, "restricted"])))
+
+const ImportProfile = Schema.Struct({
+  version: positive,
+  mappings: Schema.Struct({
+    contact: mapping(Struct.keys(importFields.contact)),
+    organization: mapping(Struct.keys(importFields.organization)),
+    lead: mapping(Struct.keys(importFields.lead)),
+    deal: mapping(Struct.keys(importFields.deal)),
+    task: mapping(Struct.keys(importFields.task)),
+    activity: mapping(Struct.keys(importFields.activity)),
+    note: mapping(Struct.keys(importFields.note))
+  })
+})
+
+const StagedRecord = Schema.Struct({
+  entityType: EntityType,
+  externalId: text(1, 160),
+  fields: Schema.Record(ExternalField, Schema.Unknown)
+})
+
+const Installation = Schema.Struct({
+  id: InstallationId.check(isVisible),
+  name,
+  status: optional(Schema.Literals(["active", "disabled"]), "active"),
+  importProfile: optional(Schema.NullOr(ImportProfile)),
+  stagedRecords: optional(Schema.Array(StagedRecord), [])
 })
 
 /** One version of a template. Several versions share an id. */

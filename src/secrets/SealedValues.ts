@@ -43,17 +43,19 @@ interface SealedColumn {
   readonly table: string
   readonly id: string
   readonly column: string
+  /** Whether the column is null in some rows. */
+  readonly isOptional: boolean
 }
 
-/** The values of a column that belong to the records of a table, of which each has one value or null. */
-export const sealedColumn = (kind: string, names: SealedColumn): SealedTable => ({
+/** The values of a column that belong to the records of a table. */
+export const sealedColumn = (kind: string, { isOptional, ...names }: SealedColumn): SealedTable => ({
   kind,
   page: (sql, after, limit) => {
     const [table, id, column] = [sql(names.table), sql(names.id), sql(names.column)]
     return sql<SealedValue>`
       SELECT project_id AS "projectId", ${id} AS id, 0 AS version, ${column} AS sealed
       FROM ${table}
-      WHERE (project_id, ${id}) > (${after.projectId}, ${after.id}) AND ${column} IS NOT NULL
+      WHERE (project_id, ${id}) > (${after.projectId}, ${after.id}) ${isOptional ? sql`AND ${column} IS NOT NULL` : sql``}
       ORDER BY project_id, ${id} LIMIT ${limit}::int`
   },
   // Locks the records by project and id, as the other statements that lock several of them do, so no deadlock occurs.

@@ -12,8 +12,7 @@ import { Refusals } from "../http/answers/Refusals.ts"
 import { RequestMetrics } from "../http/answers/RequestMetrics.ts"
 import { Drain } from "../http/edge/Drain.ts"
 import { Unread } from "../http/edge/Unread.ts"
-import type { Problem } from "../http/answers/ProblemBody.ts"
-import { outcomeUnknown, problemOf, problemResponse } from "../http/path/ProblemResponse.ts"
+import { outcomeUnknown, type Problem, problemOf, problemResponse } from "../http/path/ProblemResponse.ts"
 import { isSend, type Methods } from "./Routes.ts"
 
 type Request = HttpServerRequest.HttpServerRequest

@@ -1,6 +1,6 @@
 /** The routes of each port: the API's, the operators', and that of a process with only background fibers. */
-import { Effect, Layer } from "effect"
-import { HttpRouter, HttpServerResponse } from "effect/http"
+import { Context, Effect, Layer, Option } from "effect"
+import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
@@ -16,6 +16,8 @@ import { hasName, isLoopbackHost } from "../http/edge/Loopback.ts"
 import * as Mcp from "../http/mcp/Mcp.ts"
 import * as Operations from "./Operations.ts"
 import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
+import { adminUrl, keep } from "../http/edge/ConsoleAddress.ts"
+import * as NodeServer from "../http/edge/NodeServer.ts"
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
 const preview = Layer.provide(Preview.layer, Database.clients.reports)
@@ -68,4 +70,42 @@ export const admin = Layer.unwrap(
       (host) => isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])
     )
   )
+)
+
+/** The server for operators, on a port of its own (contract §14). */
+export class AdminServer extends Context.Service<
+  AdminServer,
+  {
+    /** The URL by which the server is reached from this host: `http://HOST:PORT`. */
+    readonly url: string
+  }
+>()("developer-api/service/AdminServer") {
+  /**
+   * Listens on `ADMIN_PORT`. Without this setting: on the port after the service's port, or on a free port if that port is
+   * in use.
+   */
+  static readonly layer = Layer.unwrap(
+    Effect.gen(function* () {
+      const { adminHost, adminPort } = yield* Settings
+      const { address } = yield* HttpServer.HttpServer
+      const next = "port" in address && address.port < 65_535 ? address.port + 1 : 0
+      const server = Option.match(adminPort, {
+        onSome: (port) => NodeServer.layer(adminHost, port),
+        onNone: () => NodeServer.layerPreferring(adminHost, next)
+      })
+      return Layer.merge(admin, listening).pipe(Layer.provide(Layer.fresh(server)))
+    })
+  )
+}
+
+/** With the embedded database, the URL is also written to a file for the command `console`. */
+const listening = Layer.effect(
+  AdminServer,
+  Effect.gen(function* () {
+    const { adminHost, dataDir, databaseUrl } = yield* Settings
+    const { address } = yield* HttpServer.HttpServer
+    const url = "port" in address ? adminUrl(adminHost, address.port) : HttpServer.formatAddress(address)
+    if (Option.isNone(databaseUrl)) yield* keep(dataDir, url)
+    return { url }
+  })
 )

@@ -6,8 +6,13 @@ import { createHmac } from "node:crypto"
 import { Webhook } from "standardwebhooks"
 import { dealExample } from "../../src/api/crm/Deals.ts"
 import { events, eventTypes } from "../../src/api/integrations/Events.ts"
-import { withAbsentAsNull } from "../../src/client/OlderEvents.ts"
-import { verifyWebhook, verifyWebhookPromise, type WebhookDelivery, WebhookInvalid } from "../../src/client/Webhooks.ts"
+import {
+  verifyWebhook,
+  verifyWebhookPromise,
+  type WebhookDelivery,
+  WebhookInvalid,
+  withAbsentAsNull
+} from "../../src/client/Webhooks.ts"
 import { verifyWebhook as verifyPlain } from "../../src/webhooks.ts"
 
 const secretOf = (fill: number) => `whsec_${Buffer.alloc(32, fill).toString("base64")}`

@@ -31,7 +31,7 @@ export const client = [
   signature("if (!given.some(", "if (false && !given.some("),
   webhooks('WebhookInvalid("type_unknown"', 'WebhookInvalid("body_invalid"'),
   webhooks("decode(complete(body))", "decode(body)"),
-  mutating("client/OlderEvents.ts", "client/Webhooks")(" && !SchemaAST.isOptional(type)", ""),
+  mutating("client/Webhooks.ts", "client/Webhooks")(" && !SchemaAST.isOptional(type)", ""),
   signature("fatal: true", "fatal: false"),
   signature('.replaceAll("-", "+")', ""),
   signature("`${id}.${timestamp}.`", "`${timestamp}.`"),

@@ -10,7 +10,7 @@ const evaluation = mutating(
 )
 const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
-const schedule = mutating("campaigns/Schedule.ts", "campaigns/Schedule")
+const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
 const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
 const retryFailed = mutating("campaigns/Campaigns/RetryFailed.ts", "campaigns/RetryFailed")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
@@ -18,13 +18,13 @@ const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/C
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
 const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
 const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
-const capacity = mutating("crm/Clients/Capacity.ts", "contract/Clients")
+const capacity = mutating("crm/Clients/Guards.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("commands/Outcomes.ts", "contract/Walk.keys")
 const startingReplays = mutating("integrations/deliveries/Replays/Command.ts", "contract/Replays")
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
-const webhookHeaders = mutating("integrations/endpoints/WebhookHeaders.ts", "contract/WebhookHeaders")
+const webhookHeaders = mutating("integrations/endpoints/WebhookSecrets.ts", "contract/WebhookHeaders")
 const webhookReads = mutating("integrations/WebhookReads.ts", "contract/Replays")
 const attempt = mutating("commands/Attempt.ts", "contract/Walk.keys")
 
@@ -148,7 +148,7 @@ export const domains = [
     'WHEN NOT ${sql.literal(matches("target.version"))}',
     "WHEN false"
   ),
-  mutating("crm/Clients/References.ts", "contract/Clients")("WHEN organization.archived THEN", "WHEN false THEN"),
+  mutating("crm/Clients/Guards.ts", "contract/Clients")("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
   clients('eventPrevious("(updated.before)", "updated")', 'eventPrevious("updated", "updated")'),
   clients("clients.version + 1", "clients.version"),
@@ -163,7 +163,10 @@ export const domains = [
   clientAddresses("AND client_addresses.position >= jsonb_array_length(claim.addresses)", "AND false"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
   capacity("active_clients + moves.change", "active_clients"),
-  mutating("crm/Upserts.ts", "contract/ExternalIds")("isOutdated(error) ? Effect.delay(upsert(parts), pause) :", ""),
+  mutating("crm/ExternalIds.ts", "contract/ExternalIds")(
+    "isOutdated(error) ? Effect.delay(upsert(parts), pause) :",
+    ""
+  ),
   batches("key: `${id} ${index}`", "key: `${id} ${index} ${Math.random()}`"),
   batches("&& outages.length + 1 === items.length", "&& items.length === 0"),
   batches("result.success.replayed)", "true)"),

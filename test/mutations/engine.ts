@@ -23,7 +23,7 @@ const lockedResults = mutating(
   "integrations/deliveries/DeliverRecovery"
 )
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
-const replaying = mutating("integrations/deliveries/Replays/Step.ts", "integrations/deliveries/Replays")
+const replaying = mutating("integrations/deliveries/Replayer.ts", "integrations/deliveries/Replays")
 
 const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliveryMetrics")
 
@@ -128,7 +128,7 @@ export const engine = [
   mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
-  mutating("operators/ProjectUnknown.ts", "integrations/deliveries/Replays.moved")(
+  mutating("operators/Refusals.ts", "integrations/deliveries/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
     "FOR KEY SHARE"
   ),

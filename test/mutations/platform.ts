@@ -16,7 +16,7 @@ const throttle = mutating("http/limits/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen/Receiver.ts", "cli/listen")
 const outbox = mutating("outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
 const preconditions = mutating("commands/Preconditions.ts", "contract/Walk.conditions")
-const conditions = mutating("http/answers/Conditions.ts", "contract/Walk.conditions")
+const conditions = mutating("http/answers/Handlers.ts", "contract/Walk.conditions")
 const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/StandardWebhooks")
 
 export const platform = [
@@ -70,7 +70,7 @@ export const platform = [
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
   mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")(" || !text.isWellFormed()", ""),
-  mutating("commands/CanonicalJson.ts", "commands/CanonicalJson")(".toSorted()", ""),
+  mutating("commands/Idempotency.ts", "commands/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
   mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(

@@ -16,7 +16,7 @@ const unreached = [
 ]
 
 /** Moves take two servers, of which the walk has one, and migrations may need no concurrent index. Their tests send the statements. */
-const sentElsewhere = /^src\/(cells\/(?!KeyMap|MoveSlots)|sql\/migrations\/)/
+const sentElsewhere = /^src\/(cells\/(?!MoveSlots)|sql\/migrations\/)/
 
 /** Statements that may take rows of projects at rest: those of results, for which a move waits. */
 const takenBefore = [
@@ -41,22 +41,22 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/campaigns/Runner/Release.ts statementOf: reads campaigns without a limit by campaigns_under_way",
     "src/campaigns/Runner/Release.ts statementOf: sorts campaigns below a limit",
     "src/campaigns/CampaignControl.ts pauseAll: reads campaigns without a limit by campaigns_under_way",
-    "src/campaigns/Runner/Progress.ts advance: reads campaigns without a limit by campaigns_under_way",
+    "src/campaigns/Runner.ts advance: reads campaigns without a limit by campaigns_under_way",
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
     // Erasures of the last two minutes.
     "src/campaigns/ErasedTexts.ts eraseTexts: filters erasures below a limit",
     // Once for each start of a worker, of a table with a row for each command of an operator.
-    "src/integrations/deliveries/Replays/Step.ts endFormer: reads all of replays",
-    "src/integrations/deliveries/Replays/Step.ts listRunning: sorts replays below a limit",
+    "src/integrations/deliveries/Replayer.ts endFormer: reads all of replays",
+    "src/integrations/deliveries/Replayer.ts listRunning: sorts replays below a limit",
     "src/messaging/MessageMetrics.ts gauge: skips a column of messages_by_channel",
     "src/project/Waiting.ts countStuck: skips a column of messages_by_channel",
     "src/cells/MoveSlots.ts slots: reads projects without a limit by projects_moving"
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the events of a client, the audiences and endpoints of a project, the stages of a file, the count of a capacity":
     [
-      "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
-      "src/cells/KeyMap.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
+      "src/cli/commands/cells.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
+      "src/cli/commands/cells.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
       "src/campaigns/ErasedTexts.ts eraseTexts: reads audiences without a limit by audiences_pkey",
       "src/campaigns/ErasedTexts.ts eraseTexts: reads endpoint_health without a limit by endpoint_health_pkey",
       // Where the statistics say that a few clients have all deals.

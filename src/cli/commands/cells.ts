@@ -3,11 +3,13 @@
  */
 import { Data, Effect, Option } from "effect"
 import { Command } from "effect/cli"
-import { movedKeys } from "../../cells/KeyMap.ts"
 import { Settings } from "../../platform/Settings.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, cli } from "../Output.ts"
+import { SqlClient } from "effect/sql"
+import type { KeyId } from "../../api/schema/Ids.ts"
+import { livesHere } from "../../platform/Moves.ts"
 
 /** Each line of the router's map contains the name of the cell, so the command needs `CELL`. */
 class CellUnnamed extends Data.TaggedError("CellUnnamed") {
@@ -37,3 +39,11 @@ export const cells = Command.make("cells").pipe(
   Command.withDescription("Print what the router in front of several cells needs"),
   Command.withSubcommands([map])
 )
+
+/** The keys that this cell serves and that do not begin with the name of the cell. */
+const movedKeys = Effect.fnUntraced(function* (cell: string) {
+  const sql = yield* SqlClient.SqlClient
+  return yield* Effect.orDie(sql<{ readonly keyId: KeyId }>`
+    SELECT key_id AS "keyId" FROM api_keys JOIN projects USING (project_id)
+    WHERE NOT starts_with(key_id, ${cell}) AND ${livesHere(sql, sql`move_state`)} ORDER BY key_id`)
+})

@@ -5,13 +5,12 @@ import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../sql/Database.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
-import { plural } from "../../operators/Search.ts"
+import { type Found, pageOf, plural, type Range } from "../../operators/Search.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
-import { type ExportReport, exportProject } from "../../project/Exports.ts"
+import { exportProject, type ExportReport } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
-import { listProjects } from "../../project/ProjectList.ts"
-import { type ApplyReport, applyProject } from "../../project/Projects.ts"
+import { applyProject, type ApplyReport } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredSecrets.ts"
@@ -19,6 +18,8 @@ import * as Flags from "../Flags.ts"
 import { migrated, onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, tableOf, withProgress } from "../Output.ts"
 import { whyOf, writeDocument } from "../OutputFile.ts"
+import { SqlClient } from "effect/sql"
+import { selectList } from "../../sql/Columns.ts"
 
 class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
@@ -268,3 +269,23 @@ const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
     )
   ].join("\n")
 }
+
+interface Listed {
+  readonly projectId: string
+  readonly name: string
+  readonly createdAt: string
+}
+
+/** Lists projects by id, including projects whose deletion was interrupted. */
+const listProjects = Effect.fn("listProjects")(function* ({
+  after,
+  limit
+}: Range): Effect.fn.Return<Found<Listed>, never, SqlClient.SqlClient> {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* Effect.orDie(sql<Listed>`
+    SELECT ${sql.literal(columns)} FROM projects
+    WHERE project_id > ${after ?? ""} ORDER BY project_id LIMIT ${limit + 1}::int`)
+  return pageOf(rows, limit, ({ projectId }) => projectId)
+})
+
+const columns = selectList({ projectId: "project_id", name: "name", createdAt: ["created_at", "timestamptz"] })

@@ -12,15 +12,14 @@ import {
   type PreconditionFailed,
   ValidationFailed
 } from "../../api/Problems.ts"
-import { argumentsOf, insertList, insertedValues } from "../../sql/Columns.ts"
+import { argumentsOf, insertedValues, insertList } from "../../sql/Columns.ts"
 import type { Kind } from "../../commands/Grouped.ts"
 import { plain } from "../../commands/Idempotency.ts"
 import { preconditionFailed } from "../../commands/Preconditions.ts"
-import { addActiveClients, lockCapacity } from "./Capacity.ts"
+import { addActiveClients, clientReferences, lockCapacity, referenceFailures } from "./Guards.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { eventClient, writable } from "../ClientColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
-import { clientReferences, referenceFailures } from "./References.ts"
 
 /** A new client. An upsert can set all members, and may lack the name. */
 export interface NewClient extends ClientPatch {

@@ -12,7 +12,7 @@ import { matches, preconditionFailed } from "../../commands/Preconditions.ts"
 import { append, appendedInstallations, type EventContext, eventType } from "../../outbox/Outbox.ts"
 import * as Clients from "../ClientColumns.ts"
 import * as Deals from "../DealColumns.ts"
-import { addActiveClients, lockCapacity } from "./Capacity.ts"
+import { addActiveClients, lockCapacity } from "./Guards.ts"
 
 type Sql = SqlClient.SqlClient
 

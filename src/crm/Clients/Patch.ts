@@ -15,12 +15,19 @@ import { assignmentList, differ, patchList, qualifiedList } from "../../sql/Colu
 import type { Kind } from "../../commands/Grouped.ts"
 import { plain } from "../../commands/Idempotency.ts"
 import { preconditionFailed } from "../../commands/Preconditions.ts"
-import { addActiveClients, lockCapacity } from "./Capacity.ts"
+import { addActiveClients, clientReferences, lockCapacity, referenceFailures } from "./Guards.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { eventClient, eventPrevious, writable } from "../ClientColumns.ts"
-import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
-import { type Expected, expectedArgs, type OtherRecord, otherRecord, otherRecordProblem } from "../Upserts.ts"
-import { clientReferences, referenceFailures } from "./References.ts"
+import {
+  type Expected,
+  expectedArgs,
+  external_id_taken,
+  holderOf,
+  type OtherRecord,
+  otherRecord,
+  otherRecordProblem,
+  takenBy
+} from "../ExternalIds.ts"
 
 const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")

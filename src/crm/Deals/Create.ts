@@ -8,15 +8,14 @@ import type {
   PreconditionFailed,
   ValidationFailed
 } from "../../api/Problems.ts"
-import { argumentsOf, insertList, insertedValues } from "../../sql/Columns.ts"
+import { argumentsOf, insertedValues, insertList } from "../../sql/Columns.ts"
 import type { Kind } from "../../commands/Grouped.ts"
 import { preconditionFailed } from "../../commands/Preconditions.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, writable } from "../DealColumns.ts"
 import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
-import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
-import { brokenRules, validation_failed } from "./Rules.ts"
+import { brokenRules, deal_reference_not_found, pipelineExists, references, validation_failed } from "./Rules.ts"
 
 /** A new deal. An upsert can set all members, and may lack the title. */
 export interface NewDeal extends DealPatch {

@@ -17,10 +17,17 @@ import { preconditionFailed } from "../../commands/Preconditions.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
-import { external_id_taken, holderOf, takenBy } from "../ExternalIds.ts"
-import { type Expected, expectedArgs, type OtherRecord, otherRecord, otherRecordProblem } from "../Upserts.ts"
-import { deal_reference_not_found, pipelineExists, references } from "./References.ts"
-import { brokenRules, validation_failed } from "./Rules.ts"
+import {
+  type Expected,
+  expectedArgs,
+  external_id_taken,
+  holderOf,
+  type OtherRecord,
+  otherRecord,
+  otherRecordProblem,
+  takenBy
+} from "../ExternalIds.ts"
+import { brokenRules, deal_reference_not_found, pipelineExists, references, validation_failed } from "./Rules.ts"
 
 /** Columns that take the values of the patch. `lostReason` and `stageId` also depend on the record, so they are left out. */
 const { lostReason: _, stageId: __, ...patchable } = writable

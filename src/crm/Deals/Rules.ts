@@ -1,6 +1,6 @@
-/** The rules between the members of a deal, as part of the statements that write it (contract §7). */
+/** The rules between the members of a deal and its references, as part of the statements that write it (contract §7). */
 import { dealRules } from "../../api/crm/Deals.ts"
-import { ValidationFailed } from "../../api/Problems.ts"
+import { DealReferenceNotFound, ValidationFailed } from "../../api/Problems.ts"
 import type { Refusal } from "../../commands/Idempotency.ts"
 
 /** SQL for the members of the deal that results from a command. */
@@ -25,3 +25,12 @@ export const validation_failed = ({ faults }: Refusal) =>
   new ValidationFailed({
     errors: Object.fromEntries(faults.map((member) => [`body/${member}`, [rules[member] ?? "is not allowed"]]))
   })
+
+export const references = ["clientId", "organizationId", "responsibleMemberId"] as const
+
+export const deal_reference_not_found = ({ faults }: Refusal) =>
+  new DealReferenceNotFound({ detail: DealReferenceNotFound.detail(faults) })
+
+export const pipelineExists = `EXISTS (
+  SELECT FROM pipelines WHERE pipelines.project_id = next.project_id AND pipelines.id = next.pipeline_id
+)`

@@ -1,12 +1,14 @@
 /** Makes the usual handlers of operations: for a page, a record and a command. */
 import { Effect } from "effect"
-import type { HttpServerRequest } from "effect/http"
+import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Principal } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { type Command, command, type Outcome } from "../../commands/Idempotency.ts"
-import { conditionally, type ReadConditions } from "./Conditions.ts"
 import type { Page } from "../pages/Pages.ts"
 import { pageAnswer, receiptAnswer, recordAnswer } from "./Responses.ts"
+import { PreconditionFailed } from "../../api/Problems.ts"
+import { etag } from "../../api/schema/Fields.ts"
+import { anyVersion, versionsOf } from "../../commands/Preconditions.ts"
 
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(
@@ -50,3 +52,28 @@ export const commandWith =
 export const commandHandler = <Request extends Parameters<typeof command>[1], E, R>(
   run: (command: Command, request: Request, principal: Principal["Service"]) => Effect.Effect<Outcome<unknown>, E, R>
 ) => commandWith(run, receiptAnswer)
+
+interface ReadConditions {
+  readonly "if-match"?: string
+  readonly "if-none-match"?: string
+}
+
+/** Returns the answer to a read of a record, 304, or the problem `precondition_failed`. `If-Match` comes first. */
+const conditionally = <Answer>(
+  { "if-match": match, "if-none-match": noneMatch }: ReadConditions,
+  version: number,
+  answer: () => Answer
+): Effect.Effect<Answer | HttpServerResponse.HttpServerResponse, PreconditionFailed> => {
+  if (match !== undefined && !includes(versionsOf(match), version)) {
+    return Effect.fail(PreconditionFailed.at(version))
+  }
+  return Effect.succeed(
+    // The comparison for `If-None-Match` is weak (section 13.1.2).
+    noneMatch !== undefined && includes(versionsOf(noneMatch.replaceAll('W/"', '"')), version)
+      ? HttpServerResponse.empty({ status: 304, headers: { etag: etag(version) } })
+      : answer()
+  )
+}
+
+const includes = (versions: ReadonlyArray<number>, version: number) =>
+  versions.includes(version) || versions.includes(anyVersion)

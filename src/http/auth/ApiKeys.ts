@@ -3,7 +3,7 @@ import { Clock, Context, Data, Duration, Effect, Layer, Option, type Redacted } 
 import { SqlClient, type SqlError } from "effect/sql"
 import type { Scope } from "../../api/Access.ts"
 import type { KeyId, MemberId, ProjectId } from "../../api/schema/Ids.ts"
-import { ProjectUnknown, requireProject, servedProject } from "../../operators/ProjectUnknown.ts"
+import { ProjectUnknown, requireProject, servedProject } from "../../operators/Refusals.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { type Found, pageOf, type Range } from "../../operators/Search.ts"
 import { livesHere } from "../../platform/Moves.ts"

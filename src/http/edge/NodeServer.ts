@@ -2,7 +2,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpServer, HttpServerRequest } from "effect/http"
-import { createServer, type ServerResponse, STATUS_CODES } from "node:http"
+import { createServer, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
 import { newRequestState } from "../../platform/CurrentRequest.ts"
@@ -11,8 +11,8 @@ import { PublicUrl } from "../answers/Responses.ts"
 import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
 import { renderProblem } from "../path/ProblemResponse.ts"
 import { Drain } from "./Drain.ts"
-import { boundConnections } from "./MaxConnections.ts"
 import { Answer, Unread } from "./Unread.ts"
+import { readFileSync } from "node:fs"
 
 export class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
@@ -166,3 +166,40 @@ const ofRequests = Context.pick(
 )
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
+
+/** The bound where the limit of open files is large. A connection takes 14 KiB of memory. */
+const most = 20_000
+
+/** The limit of open files where the system does not tell it. */
+const usualFiles = 1_024
+
+/** Part of the limit of open files that the connections of one server may take. The main and the admin server take half. */
+const share = 1 / 4
+
+const openFiles = (): number => {
+  try {
+    return Number(/^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1] ?? Infinity)
+  } catch {
+    return usualFiles
+  }
+}
+
+/** Milliseconds between two times at which idle connections end. */
+const pause = 250
+
+/**
+ * Bounds the open connections of a server, so that file descriptors are left for PostgreSQL, calls to others and files. Idle
+ * connections end before new ones are refused.
+ */
+const boundConnections = (server: Server): void => {
+  server.maxConnections = Math.min(most, Math.floor(openFiles() * share))
+  let open = 0
+  let next = 0
+  server.on("connection", (socket) => {
+    open++
+    socket.once("close", () => open--)
+    if (open < 0.9 * server.maxConnections || performance.now() < next) return
+    next = performance.now() + pause
+    server.closeIdleConnections()
+  })
+}

@@ -1,10 +1,11 @@
 /** Turns failures into problems, and problems into answers (contract §2). */
-import { Cause, Effect } from "effect"
+import { Cause, Effect, Predicate } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { Internal, ProviderOutcomeUnknown } from "../../api/Problems.ts"
+import { Internal, ProviderOutcomeUnknown, ValidationFailed } from "../../api/Problems.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { ProjectLocked } from "../../sql/Database.ts"
-import { isProblem, type Problem, problemBody } from "../answers/ProblemBody.ts"
+import { faultDetail } from "../../api/schema/Locations.ts"
+import { redactSecrets } from "../../secrets/Redaction.ts"
 
 /** The headers that a problem adds to its answer, by the problem's code. */
 const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
@@ -62,3 +63,27 @@ export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestSh
 /** A message send answers this problem instead of `service_unavailable`, except while the project is locked (contract §8). */
 export const outcomeUnknown = (detail: string) =>
   new ProviderOutcomeUnknown({ detail: `${detail} Keep the idempotency-key.`, messageId: null })
+
+/** An instance of any class of `api/Problems`. */
+export interface Problem {
+  readonly _tag: string
+  readonly type: string
+  readonly title: string
+  readonly status: number
+  readonly code: string
+  readonly detail?: string
+}
+
+const isProblem = (u: unknown): u is Problem =>
+  Predicate.hasProperty(u, "code") && Predicate.hasProperty(u, "type") && Predicate.hasProperty(u, "status")
+
+/** Returns the body as JSON. `requestId` is the id of the request that has the problem. */
+export const problemBody = (problem: Problem, requestId: string): string => {
+  const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem
+  const body = { type, title, status, detail, instance: `urn:developer-api:request:${requestId}`, code, ...extensions }
+  return redactSecrets(JSON.stringify(body))
+}
+
+/** A `ValidationFailed` without a detail gets the locations of its faults as its detail. */
+const detailOf = (problem: Problem): string | undefined =>
+  problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined

@@ -13,8 +13,7 @@ import {
 import { type Mutation, plain, type Refusal } from "../../commands/Idempotency.ts"
 import { matches, preconditionFailed } from "../../commands/Preconditions.ts"
 import { recovered } from "../deliveries/States.ts"
-import type { StoredHeaders } from "../endpoints/WebhookHeaders.ts"
-import { signingSecretsMax } from "../endpoints/WebhookSecrets.ts"
+import { signingSecretsMax, type StoredHeaders } from "../endpoints/WebhookSecrets.ts"
 
 type Sql = SqlClient.SqlClient
 

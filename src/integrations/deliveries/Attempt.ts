@@ -11,8 +11,7 @@ import { spanOf } from "../../telemetry/TraceContext.ts"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
 import { keyOf } from "./DeliveryLoop/Visits.ts"
 import { type Delivery, errorOf, type Outcome, type Sender } from "../endpoints/Sender.ts"
-import { openHeaders } from "../endpoints/WebhookHeaders.ts"
-import { secretOwner } from "../endpoints/WebhookSecrets.ts"
+import { openHeaders, secretOwner } from "../endpoints/WebhookSecrets.ts"
 
 interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationId" | "occurredAt" | "projectId"> {
   readonly type: Claim["type"] | typeof testEventType

@@ -49,4 +49,4 @@ export const openConfig = (
   )
 
 /** The configs of channels, for commands and checks that read all sealed values of the database, such as `secrets reseal`. */
-export const channelConfigs = sealedColumn(kind, { table: "channels", id: "id", column: "config" })
+export const channelConfigs = sealedColumn(kind, { table: "channels", id: "id", column: "config", isOptional: false })

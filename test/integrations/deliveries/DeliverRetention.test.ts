@@ -3,11 +3,7 @@ import { assert, it as test, layer } from "../../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import {
-  eventsPerPrune,
-  firstEvent,
-  pruneEvents
-} from "../../../src/integrations/deliveries/DeliveryMaintenance/Prune.ts"
+import { eventsPerPrune, firstEvent, pruneEvents } from "../../../src/integrations/deliveries/DeliveryMaintenance.ts"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
 import { Supervisor } from "../../../src/work/Supervisor.ts"
 import { DatabaseUrl } from "../../../src/sql/Database.ts"

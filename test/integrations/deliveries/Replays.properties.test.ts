@@ -6,11 +6,11 @@ import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { firstIdAt } from "../../../src/platform/NewId.ts"
 import { replayFilters } from "../../../src/api/integrations/Replays.ts"
 import { start } from "../../../src/integrations/deliveries/Replays/Repo.ts"
-import { step } from "../../../src/integrations/deliveries/Replays/Step.ts"
+import { step } from "../../../src/integrations/deliveries/Replayer.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { forAll } from "../../support/Properties.ts"
 import { put } from "../../support/Rows.ts"
-import { open, layerOf } from "./Deliveries.support.ts"
+import { layerOf, open } from "./Deliveries.support.ts"
 
 const types = ["crm.deal.created.v1", "crm.deal.updated.v1", "crm.task.created.v1"] as const
 const subscribed: ReadonlyArray<(typeof types)[number]> = types.slice(0, 2)

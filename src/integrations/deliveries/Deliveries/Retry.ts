@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../../api/Problems.ts"
 import { recordAction } from "../../../operators/Audit.ts"
-import { servedProject } from "../../../operators/ProjectUnknown.ts"
+import { servedProject } from "../../../operators/Refusals.ts"
 import { type Mutation, plain } from "../../../commands/Idempotency.ts"
 
 type Sql = SqlClient.SqlClient

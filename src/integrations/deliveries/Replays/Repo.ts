@@ -5,7 +5,7 @@ import type { EventType } from "../../../api/integrations/Events.ts"
 import type { ReplayFilter, ReplayState } from "../../../api/integrations/Replays.ts"
 import { recordAction } from "../../../operators/Audit.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
-import { servedProject } from "../../../operators/ProjectUnknown.ts"
+import { servedProject } from "../../../operators/Refusals.ts"
 
 type Sql = SqlClient.SqlClient
 

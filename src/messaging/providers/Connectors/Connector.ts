@@ -1,7 +1,8 @@
 /** The interface of connectors (contract §8). `Connectors.ts` lists them. */
-import type { Duration, Effect, Schema } from "effect"
+import { type Duration, type Effect, Schema } from "effect"
 import type { ConversationId, MessageId } from "../../../api/schema/Ids.ts"
 import type { Outcome } from "../Outcomes.ts"
+import { text } from "../../../api/schema/Fields.ts"
 
 export interface Outgoing {
   /** The idempotency key of providers with idempotent sends. */
@@ -25,3 +26,23 @@ export interface Connector<Config extends Schema.Top> {
 
 /** Declares a connector, and infers the type of its config. */
 export const connector = <Config extends Schema.Top>(declared: Connector<Config>): Connector<Config> => declared
+
+const isHttpUrl = (text: string) => {
+  if (!URL.canParse(text)) return false
+  const { password, protocol, username } = new URL(text)
+  return ["http:", "https:"].includes(protocol) && username === "" && password === ""
+}
+
+/**
+ * A URL that the operator has chosen, so any address is allowed. Credentials in the URL are refused, because they would not be
+ * sent.
+ */
+export const HttpUrl = text(1, 2048).check(
+  Schema.makeFilter(isHttpUrl, {
+    expected: "an http or https URL without credentials",
+    toJsonSchema: () => ({ format: "uri" })
+  })
+)
+
+export const secret = (pattern: RegExp, expected: string) =>
+  Schema.RedactedFromValue(text(1, 500).check(Schema.isPattern(pattern, { expected })))

@@ -7,8 +7,7 @@ import { currentTraceparent } from "../../../outbound/ClientSpan.ts"
 import { signedHeaders } from "../../../secrets/StandardWebhooks.ts"
 import { isUnsafe } from "../../../platform/UnsafeText.ts"
 import { call, jsonBody, type Reply } from "./Call.ts"
-import { connector } from "./Connector.ts"
-import { HttpUrl, secret } from "./Fields.ts"
+import { connector, HttpUrl, secret } from "./Connector.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
 /** A secret in the standard or the URL-safe base64 alphabet. The libraries of Standard Webhooks accept both. */

@@ -4,8 +4,7 @@
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
 import { call, jsonBody, type Reply } from "./Call.ts"
-import { connector } from "./Connector.ts"
-import { HttpUrl, secret } from "./Fields.ts"
+import { connector, HttpUrl, secret } from "./Connector.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
 /** A bot token. It has only characters that need no escapes in a URL path. */

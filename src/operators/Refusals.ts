@@ -1,4 +1,4 @@
-/** Operators' commands check here whether this database serves a project. */
+/** Why the command of an operator fails, and the check whether this database serves its project. */
 import { Data, Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
@@ -29,3 +29,9 @@ export const requireProject = Effect.fnUntraced(function* (
     SELECT FROM projects WHERE project_id = ${projectId} AND deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}`
   if (rows.length === 0) return yield* new ProjectUnknown({ projectId })
 })
+
+/** An operator's command failed: the record does not exist, or its state does not allow the command. */
+export class Refused extends Data.TaggedError("Refused")<{ readonly message: string }> {}
+
+export const lacks = (projectId: ProjectId, kind: string, id: string) =>
+  new Refused({ message: `Project "${projectId}" has no ${kind} "${id}"` })
