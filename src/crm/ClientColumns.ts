@@ -1,7 +1,7 @@
 /** The columns of clients, grouped by what can set them, and SQL for clients in events. */
 import { Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { Client, clientFields, setByPatch } from "../api/crm/Clients.ts"
+import { Client, clientFields } from "../api/crm/Clients.ts"
 import { alteredObject, columnsOf, jsonObject } from "../sql/Columns.ts"
 
 export const columns = columnsOf(Client.fields, {
@@ -12,8 +12,6 @@ export const columns = columnsOf(Client.fields, {
 })
 
 export const writable = Struct.pick(columns, Struct.keys(clientFields))
-
-export const creatable = Struct.omit(writable, setByPatch)
 
 /** The columns that a patch can alter, without `version` and `updatedAt`, which every change alters. */
 const alterable = { ...writable, archivedAt: columns.archivedAt }

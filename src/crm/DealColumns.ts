@@ -1,13 +1,11 @@
 /** The columns of deals, grouped by what can set them, and SQL for deals in events. */
 import { Struct } from "effect"
-import { Deal, dealFields, setByPatch } from "../api/crm/Deals.ts"
+import { Deal, dealFields } from "../api/crm/Deals.ts"
 import { alteredObject, columnsOf, jsonObject } from "../sql/Columns.ts"
 
 export const columns = columnsOf(Deal.fields, { amountMinor: "bigint", expectedCloseDate: "date", version: "integer" })
 
 export const writable = Struct.pick(columns, Struct.keys(dealFields))
-
-export const creatable = Struct.omit(writable, setByPatch)
 
 /** The columns that a patch can alter, without `version` and `updatedAt`, which every change alters. */
 const alterable = { ...writable, closedAt: columns.closedAt }

@@ -7,7 +7,7 @@ import { DeliveryNotFound, InstallationNotFound, ReplayNotFound, WebhookNotFound
 import { statement } from "../sql/Database.ts"
 import { lookupBy } from "../sql/Lookups.ts"
 import { type PageQuery, Pages } from "../http/pages/Pages.ts"
-import * as Details from "./deliveries/DeliveryDetails.ts"
+import * as Details from "./deliveries/DeliveryList.ts"
 import * as DeliveryList from "./deliveries/DeliveryList.ts"
 import * as ReplayList from "./deliveries/Replays/List.ts"
 import * as Installations from "./Installations.ts"

@@ -9,7 +9,6 @@ import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
-import { markDeleted, removeBatch, removeRow, tablesOf, unlink, vacuum } from "./Offboarding/Statements.ts"
 
 export { tablesOf }
 
@@ -85,3 +84,113 @@ export const removeProject = Effect.fn("removeProject")(
   },
   Effect.catchTag("SqlError", Effect.die)
 )
+
+type Sql = SqlClient.SqlClient
+
+interface Table {
+  readonly name: string
+  /** Other tables with foreign keys to this table. */
+  readonly children: ReadonlyArray<string>
+  /** Columns of foreign keys to the table itself. */
+  readonly selfReferences: ReadonlyArray<string>
+}
+
+/** Tables with due work, emptied first so that nothing more is sent for the project. */
+const first = ["endpoint_health", "campaigns", "messages"]
+
+/** Returns the tables with a column `project_id`, except `projects`. A table comes before the tables that it references. */
+const tablesOf = (sql: Sql) =>
+  Effect.map(
+    sql<Table>`
+      SELECT quote_ident(relname) AS name,
+        ARRAY(
+          SELECT DISTINCT conrelid::regclass::text FROM pg_constraint
+          WHERE contype = 'f' AND confrelid = pg_class.oid AND conrelid <> confrelid
+        ) AS children,
+        ARRAY(
+          SELECT attname::text FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY(conkey)
+          WHERE contype = 'f' AND confrelid = pg_class.oid AND conrelid = confrelid AND attname <> 'project_id'
+        ) AS "selfReferences"
+      FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+      WHERE attname = 'project_id' AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'projects'
+        AND relnamespace = current_schema()::regnamespace
+      ORDER BY relname = ANY(${first}) DESC, relname`,
+    inOrder
+  )
+
+const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
+  const ordered: Array<Table> = []
+  let left = tables.filter(({ name }) => name !== "projects")
+  while (left.length > 0) {
+    const names = new Set(left.map(({ name }) => name))
+    const next = left.find(({ children }) => !children.some((child) => names.has(child))) ?? left[0]
+    if (next === undefined) break
+    ordered.push(next)
+    left = left.filter((table) => table !== next)
+  }
+  return ordered
+}
+
+/**
+ * Marks a project as deleted, and ends its keys, deliveries and campaigns. First takes the project's advisory lock exclusively,
+ * and so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move to
+ * another cell is not `state`, `before` if an earlier run has marked the project, otherwise `now`.
+ */
+const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
+  Effect.gen(function* () {
+    yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+    const [project] = yield* sql<{ readonly marked: boolean; readonly state: State | null }>`
+      SELECT deleted_at IS NOT NULL AS marked, move_state AS state FROM projects WHERE project_id = ${projectId} FOR UPDATE`
+    if (project === undefined) return "unknown" as const
+    if (project.state !== state) return "moved" as const
+    yield* sql`
+      UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
+      WHERE project_id = ${projectId}`
+    yield* sql`UPDATE api_keys SET revoked_at = now() WHERE project_id = ${projectId} AND revoked_at IS NULL`
+    // Workers find due deliveries through `endpoint_health`, and the due recipients of campaigns through `campaigns`. Without
+    // these rows, they find none in the project.
+    yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
+    yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
+    return project.marked ? ("before" as const) : ("now" as const)
+  }).pipe(sql.withTransaction)
+
+const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
+  sql.withTransaction(
+    sql`
+      SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '30s', true),
+        set_config('enable_seqscan', 'off', true)`.pipe(Effect.andThen(statement))
+  )
+
+const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: number) =>
+  withinTimeouts(
+    sql,
+    sql`
+      DELETE FROM ${sql.literal(table)}
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM ${sql.literal(table)} WHERE project_id = ${projectId} LIMIT ${limit}::int FOR UPDATE
+      )) AND project_id = ${projectId}
+      RETURNING 1`
+  ).pipe(Effect.map((rows) => rows.length))
+
+/**
+ * Removes the dead rows of a table. Otherwise foreign key checks would read these rows when rows of a referenced table are
+ * deleted.
+ */
+const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
+
+/** Clears a column in which rows reference rows of the same table, so that batches can delete the rows in any order. */
+const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
+  withinTimeouts(
+    sql,
+    sql`
+      UPDATE ${sql.literal(table)} SET ${sql(column)} = NULL
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM ${sql.literal(table)}
+        WHERE project_id = ${projectId} AND ${sql(column)} IS NOT NULL LIMIT ${limit}::int FOR UPDATE
+      )) AND project_id = ${projectId}
+      RETURNING 1`
+  ).pipe(Effect.repeat({ while: (rows) => rows.length > 0 }))
+
+/** Removes the row of an empty project. A trigger checks that it is empty. */
+const removeRow = (sql: Sql, projectId: ProjectId) =>
+  withinTimeouts(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)

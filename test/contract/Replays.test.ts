@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Replay } from "../../src/api/integrations/Replays.ts"
-import { WebhookTest } from "../../src/api/integrations/Tests.ts"
+import { WebhookTest } from "../../src/api/integrations/Webhooks.ts"
 import {
   bodyOf,
   inTurn,

@@ -21,7 +21,7 @@ const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
 const capacity = mutating("crm/Clients/Guards.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("commands/Outcomes.ts", "contract/Walk.keys")
-const startingReplays = mutating("integrations/deliveries/Replays/Command.ts", "contract/Replays")
+const startingReplays = mutating("integrations/deliveries/Replays/Commands.ts", "contract/Replays")
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookHeaders = mutating("integrations/endpoints/WebhookSecrets.ts", "contract/WebhookHeaders")
@@ -42,11 +42,11 @@ export const domains = [
   addresses("has(reachable, address) || ", ""),
   addresses("has(sixToFour, address)", "false"),
   addresses("NetAddress.isIpv4Mapped(address) || ", ""),
-  mutating("integrations/endpoints/EndpointUrl.ts", "integrations/endpoints/EndpointUrl")(
+  mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")(
     'url.href.includes("#")',
     'url.hash !== ""'
   ),
-  mutating("integrations/endpoints/Sender/AnswerText.ts", "integrations/endpoints/Sender.answers")(
+  mutating("integrations/endpoints/Sender.ts", "integrations/endpoints/Sender.answers")(
     "other.startsWith(one)",
     "true"
   ),
@@ -191,10 +191,7 @@ export const domains = [
     "target.enabled, target.headers)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true, ${headers.sealed}::bytea)",
     "target.enabled)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)"
   ),
-  mutating("integrations/endpoints/Sender/AnswerText.ts", "contract/WebhookHeaders")(
-    'text.replace(given, "[redacted]")',
-    "text"
-  ),
+  mutating("integrations/endpoints/Sender.ts", "contract/WebhookHeaders")('text.replace(given, "[redacted]")', "text"),
   mutating("service/StoredSecrets.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),

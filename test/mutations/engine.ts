@@ -91,7 +91,7 @@ export const engine = [
     "ELSE attempt - 'responseBody' END",
     "ELSE attempt END"
   ),
-  mutating("integrations/deliveries/Deliveries/Retry.ts", "contract/Webhooks")(
+  mutating("integrations/deliveries/Deliveries.ts", "contract/Webhooks")(
     "target.retry_commands >= ${maxRetryCommands}",
     "false"
   ),

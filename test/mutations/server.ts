@@ -2,7 +2,7 @@
 import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("documents/Discovery.ts", "api/Discovery")
-const bodies = mutating("http/path/BodyFaults.ts", "contract/Walk.bodies")
+const bodies = mutating("http/path/RequestFaults.ts", "contract/Walk.bodies")
 const listening = mutating("http/edge/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("service/Lifecycle.ts", "contract/Connections")
 const loopback = mutating("http/edge/Loopback.ts", "http/edge/Loopback")

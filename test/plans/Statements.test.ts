@@ -73,9 +73,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"
     ],
   "once or rarely: the end of a project, a walk over all secrets, links and sessions that have expired": [
-    "src/project/Offboarding/Statements.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
-    "src/project/Offboarding/Statements.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
-    "src/project/Offboarding/Statements.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
+    "src/project/Offboarding.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
+    "src/project/Offboarding.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
+    "src/project/Offboarding.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
     "src/sql/migrations/Adoption.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/sql/migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",

@@ -73,7 +73,7 @@ export const clientFields = {
 }
 
 /** The fields that `createClient` does not take. They begin with fixed values, and a patch changes them. */
-export const setByPatch = ["organizationId", "responsibleMemberId", "status"] as const
+const setByPatch = ["organizationId", "responsibleMemberId", "status"] as const
 
 export const Client = Schema.Struct({
   id: ClientId,

@@ -75,7 +75,7 @@ export const dealFields = {
 }
 
 /** The fields that `createDeal` does not take. They begin with fixed values, and a patch changes them. */
-export const setByPatch = ["status", "lifecycle", "lostReason"] as const
+const setByPatch = ["status", "lifecycle", "lostReason"] as const
 
 export const Deal = Schema.Struct({
   id: DealId,

@@ -12,16 +12,15 @@ import { Changed, MutationHeaders, mutationProblems, replayed, ResourceId } from
 import { DeliveryId, InstallationId } from "../schema/Ids.ts"
 import {
   InstallationNotFound,
+  PreconditionFailed,
   VersionConflict,
   WebhookReferenceInvalid,
-  WebhookStateConflict,
-  PreconditionFailed
+  WebhookStateConflict
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { getDelivery, listDeliveries } from "./Deliveries.ts"
-import { type EventType, EventTypes } from "./Events.ts"
+import { type EventType, EventTypes, testEventType } from "./Events.ts"
 import { getReplay, replayDeliveries } from "./Replays.ts"
-import { testWebhook } from "./Tests.ts"
 import { faultsOfNames, WebhookHeaders } from "./WebhookHeaders.ts"
 import { getWebhook } from "./WebhookHealth.ts"
 
@@ -85,6 +84,31 @@ const events: ReadonlyArray<EventType> = ["crm.deal.created.v1", "crm.deal.stage
 
 const path = "/v1/developer/integrations/:installationId/outbound-webhook"
 const access = { scope: "integrations.webhooks.write", module: "integrations", policy: "write" } as const
+
+export const WebhookTest = Schema.Struct({
+  statusCode: Schema.NullOr(Schema.Int).annotate({
+    description: "The status of the answer; null if there was none."
+  }),
+  durationMs: Schema.Int.annotate({ description: "How long the endpoint took, in milliseconds." }),
+  errorCode: Schema.NullOr(Schema.String).annotate({
+    description: "Why there was no answer, such as `timeout`; null if there was one."
+  })
+}).annotate({ identifier: "DeveloperOutboundWebhookTest" })
+export type WebhookTest = typeof WebhookTest.Type
+
+const testWebhook = HttpApiEndpoint.post("testWebhook", `${path}/test`, {
+  params: { installationId: InstallationId },
+  success: WebhookTest,
+  error: [InstallationNotFound, WebhookStateConflict]
+})
+  .annotate(Access, access)
+  .annotate(Examples, { answer: { statusCode: 204, durationMs: 42, errorCode: null } })
+  .annotate(OpenApi.Summary, "Send a test event")
+  .annotate(
+    OpenApi.Description,
+    `Sends one signed \`${testEventType}\` to the installation's webhook now, enabled or not, and shows the answer. Nothing is stored. ` +
+      "An answer of 2xx ends a pause of the endpoint: what is overdue is sent at once."
+  )
 
 export class WebhooksGroup extends HttpApiGroup.make("webhooks")
   .add(

@@ -1,16 +1,18 @@
+/** `deliveries` and `webhooks`: list, send again and steer what is sent to endpoints (contract §13). */
 import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { listDeliveries, showDelivery } from "../../integrations/deliveries/Deliveries.ts"
-import { attemptsOf } from "../../integrations/deliveries/DeliveryDetails.ts"
-import type { Delivery } from "../../integrations/deliveries/DeliveryList.ts"
+import { attemptsOf, type Delivery } from "../../integrations/deliveries/DeliveryList.ts"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { actionCommand } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, cli, tableOf } from "../Output.ts"
+import { itemOf as webhookOf } from "../../integrations/endpoints/WebhookList.ts"
+import { listWebhooks } from "../../integrations/WebhookControl.ts"
 
 const list = Command.make(
   "list",
@@ -120,3 +122,35 @@ const entryOf = ({ durationMs, errorCode, finishedAt, number, startedAt, statusC
   errorCode,
   durationMs
 })
+
+const listOfWebhooks = Command.make(
+  "list",
+  { json: Flags.json, project: Flags.project, ...Flags.rangeById },
+  Effect.fn(function* ({ json, project, ...range }) {
+    const { items, next } = yield* listWebhooks(yield* Flags.projectId(project), range)
+    yield* answerPage(json, { items: items.map(webhookOf), next }, "webhooks", { flag: "--after" })
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription("List the webhooks of a project with their health"),
+  Command.withExamples([{ command: `${cli} webhooks list --project demo` }])
+)
+
+const test = actionCommand("test", "webhook.test", {
+  description: "Send a signed webhook.test.v1 event to a webhook now, enabled or not, and show the answer",
+  example: "webhooks test --project demo --installation ins_shop"
+})
+
+const enable = actionCommand("enable", "webhook.enable", {
+  description: "Enable a webhook; its endpoint is tried at once",
+  example: "webhooks enable --project demo --installation ins_shop"
+})
+
+const disable = actionCommand("disable", "webhook.disable", {
+  description: "Disable a webhook: its pending deliveries are dead-lettered",
+  example: "webhooks disable --project demo --installation ins_shop"
+})
+
+export const webhooks = Command.make("webhooks").pipe(
+  Command.withDescription("List, test, enable and disable the webhooks of a project"),
+  Command.withSubcommands([listOfWebhooks, test, enable, disable])
+)

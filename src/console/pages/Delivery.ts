@@ -1,7 +1,7 @@
 /** A delivery with its attempts, its last request and its event. */
 import { Effect } from "effect"
 import { headersOf } from "../../integrations/deliveries/Attempt.ts"
-import { attemptsOf, type Details, details } from "../../integrations/deliveries/DeliveryDetails.ts"
+import { attemptsOf, type Details, details } from "../../integrations/deliveries/DeliveryList.ts"
 import { action, badge, block, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
 import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"

@@ -10,8 +10,7 @@ import { membersOf, unknown } from "../../api/schema/Faults.ts"
 import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import { type Body, checkBody, excessOf } from "../path/BodyFaults.ts"
-import type { Parts } from "../path/RequestFaults.ts"
+import { type Body, checkBody, excessOf, type Parts } from "../path/RequestFaults.ts"
 
 export type Arguments = Readonly<Record<string, unknown>>
 

@@ -6,7 +6,7 @@ import type { Readable } from "node:stream"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType, ValidationFailed } from "../../api/Problems.ts"
 import { type BodyLimits, usualBody } from "../../api/Requests.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
-import { excessOf } from "./BodyFaults.ts"
+import { excessOf } from "./RequestFaults.ts"
 
 /** Limits the bodies that other routes read. */
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(usualBody.bytes))

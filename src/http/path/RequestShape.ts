@@ -13,9 +13,8 @@ import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
-import { type Body, checkBody } from "./BodyFaults.ts"
+import { type Body, checkBody, concatenate, faultsOf, none, type Parts } from "./RequestFaults.ts"
 import { readBody } from "./JsonBody.ts"
-import { concatenate, faultsOf, none, type Parts } from "./RequestFaults.ts"
 
 /** The parts of a request that are not read from HTTP: the arguments of a tool call. */
 export const GivenParts = Context.Reference<Parts | undefined>("developer-api/http/path/GivenParts", {

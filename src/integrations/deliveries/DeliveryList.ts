@@ -2,14 +2,16 @@
  * The read model of deliveries: the columns of a delivery that the API, the commands and the console show, and the queries for
  * lists.
  */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import {
   type Delivery as Shown,
+  DeliveryAttempt,
+  type DeliveryDetails,
   type DeliveryStatus,
-  type DeliveryStatusFilter,
-  deliveryStatuses
+  deliveryStatuses,
+  type DeliveryStatusFilter
 } from "../../api/integrations/Deliveries.ts"
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../sql/Columns.ts"
@@ -18,6 +20,7 @@ import { idOf, type Window } from "../../http/pages/Pages.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../../operators/Search.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
+import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"
 
 /** A delivery as the API shows it, except that a delivery in flight is `delivering` instead of `pending`. */
 export interface Delivery extends Omit<Shown, "status"> {
@@ -207,3 +210,38 @@ export const page = (
   return sql<Delivery>`
     SELECT ${sql.literal(columnsOf("delivery"))} FROM (${selected}) AS delivery ORDER BY delivery.id DESC`
 }
+
+/**
+ * An entry of the attempt log. Entries for lost leases and entries of earlier versions of the service have no `endpointUrl`.
+ * Entries without a stored answer have no `responseBody`.
+ */
+export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
+  Partial<Pick<DeliveryAttempt, "endpointUrl" | "responseBody">>
+
+export interface Details extends Delivery {
+  readonly log: ReadonlyArray<LoggedAttempt>
+  /** Why the delivery is dead, if its last attempt is not the reason (for example, its webhook was disabled). Otherwise null. */
+  readonly deadCode: string | null
+  readonly eventTime: string
+  readonly eventData: DeliveryDetails["event"]["data"]
+  readonly traceparent: string
+}
+
+const columns = `${columnsOf("deliveries")}, deliveries.attempt_log AS log, dead_code AS "deadCode",
+  events.data AS "eventData", traceparent, ${selectList({ eventTime: ["occurred_at", "timestamptz"] })}`
+
+export const details =
+  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
+  (key) =>
+    sql`
+    SELECT ${sql.literal(columns)} FROM ${key}
+      LEFT JOIN deliveries ON deliveries.project_id = key.project_id AND deliveries.id = key.id
+      LEFT JOIN events ON events.project_id = deliveries.project_id AND events.id = deliveries.event_id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
+
+/** Returns the attempts of a delivery with all members in the order of the contract. jsonb does not keep this order. */
+export const attemptsOf = ({ log }: Details): ReadonlyArray<DeliveryAttempt> =>
+  log.map((attempt) =>
+    Struct.pick({ endpointUrl: null, responseBody: null, ...attempt }, Struct.keys(DeliveryAttempt.fields))
+  )

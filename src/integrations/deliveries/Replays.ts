@@ -12,7 +12,7 @@ import { lacks, ProjectUnknown, Refused, requireProject } from "../../operators/
 import { pageOf, type Range } from "../../operators/Search.ts"
 import { lookupOne } from "../../sql/Lookups.ts"
 import { details, list } from "./Replays/List.ts"
-import { cancel, start, webhook } from "./Replays/Repo.ts"
+import { cancel, start, webhook } from "./Replays/Commands.ts"
 
 interface Request {
   readonly projectId: ProjectId

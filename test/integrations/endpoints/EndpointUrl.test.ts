@@ -2,8 +2,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Option, Result } from "effect"
 import fc from "fast-check"
-import { type Networks, classify, networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
-import { checkEndpoint, endpointFault, mayConnect } from "../../../src/integrations/endpoints/EndpointUrl.ts"
+import {
+  checkEndpoint,
+  classify,
+  endpointFault,
+  mayConnect,
+  type Networks,
+  networksOf
+} from "../../../src/integrations/endpoints/Addresses.ts"
 
 const networks = (...texts: ReadonlyArray<string>): Networks => networksOf(texts)
 const judged = (addresses: ReadonlyArray<string>, allowed = networksOf([])) =>

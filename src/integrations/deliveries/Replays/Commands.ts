@@ -1,11 +1,19 @@
-/** SQL of the replays that operators and callers start, and that operators cancel. */
+/** The statements of the replays that operators and callers start, and that operators cancel. */
 import type { SqlClient, Statement } from "effect/sql"
-import type { ProjectId } from "../../../api/schema/Ids.ts"
+import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
-import type { ReplayFilter, ReplayState } from "../../../api/integrations/Replays.ts"
+import {
+  emptyPeriod,
+  type ReplayCreate,
+  type ReplayFilter,
+  type ReplayState
+} from "../../../api/integrations/Replays.ts"
 import { recordAction } from "../../../operators/Audit.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
 import { servedProject } from "../../../operators/Refusals.ts"
+import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../../../api/Problems.ts"
+import { type Mutation, plain } from "../../../commands/Idempotency.ts"
+import { installationAndWebhook, notRetriable } from "../Deliveries.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -76,3 +84,42 @@ export const cancel = (sql: Sql, actor: string, projectId: ProjectId, id: string
   ),
   ${recordAction(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
   SELECT state, made FROM target`
+
+/** Events of types to which the webhook does not subscribe are left out. The period ends at `at` at the latest. */
+export const replay = (
+  sql: SqlClient.SqlClient,
+  installationId: InstallationId,
+  id: string,
+  { eventTypes, status, ...asked }: ReplayCreate,
+  at: Date
+): Mutation<InstallationNotFound | ValidationFailed | WebhookStateConflict> => {
+  const since = new Date(asked.since)
+  const until = new Date(Math.min(at.getTime(), asked.until === undefined ? Infinity : Date.parse(asked.until)))
+  const types = eventTypes === undefined ? null : [...eventTypes]
+  return {
+    at,
+    decided: sql`
+      ${installationAndWebhook(sql, installationId)},
+      decided AS MATERIALIZED (
+        SELECT command.*,
+          CASE
+            WHEN ${since >= until}::boolean THEN 'validation_failed'
+            WHEN installation.id IS NULL THEN 'installation_not_found'
+            WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict'
+          END AS failure, CASE WHEN NOT webhook.enabled THEN ARRAY['disabled'] END AS faults,
+          ${id}::text AS resource_id, true AS changed, NULL::int AS version,
+          ARRAY(SELECT type FROM unnest(webhook.event_types) AS type WHERE ${types}::text[] IS NULL OR type = ANY(${types}::text[])) AS types
+        FROM command LEFT JOIN installation ON true LEFT JOIN webhook ON true
+      )`,
+    effect: sql`
+      started AS (
+        ${insert(sql, { id, installationId, since, until, filter: status }, sql`types`, "claim")}
+      )`,
+    problems: {
+      ...plain(InstallationNotFound),
+      validation_failed: () => new ValidationFailed({ errors: { "body/since": [emptyPeriod] } }),
+      webhook_state_conflict: ({ faults: [fault] }) =>
+        new WebhookStateConflict(fault === undefined ? undefined : { detail: notRetriable[fault] ?? "" })
+    }
+  }
+}
