@@ -10,8 +10,7 @@ import { command } from "../commands/Idempotency.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 import { pageAnswer, replayHeader } from "../http/answers/Responses.ts"
-import { makeGetReceipt, receiptOf } from "./Receipts.ts"
-import { makeSend, type Sent } from "./Sending.ts"
+import { makeGetReceipt, makeSend, receiptOf, type Sent } from "./Sending.ts"
 import { makeListConversations, makeSources } from "./Conversations.ts"
 
 const inProject = <A, E, R>(

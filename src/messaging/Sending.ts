@@ -1,8 +1,13 @@
 /** Text replies (contract §8). A repeated request does not send the message again, but returns its state. */
-import { Duration, Effect, Option, Schedule } from "effect"
+import { Duration, Effect, Option, Schedule, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { type ConversationId, MessageId, type ProjectId } from "../api/schema/Ids.ts"
-import { type ConversationNotFound, ProviderOutcomeUnknown, type ServiceUnavailable } from "../api/Problems.ts"
+import {
+  ConversationNotFound,
+  MessageNotFound,
+  ProviderOutcomeUnknown,
+  type ServiceUnavailable
+} from "../api/Problems.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
 import { statement } from "../sql/Database.ts"
 import type { Command } from "../commands/Idempotency.ts"
@@ -13,7 +18,9 @@ import { eventContext } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { databaseNow, later } from "../sql/DatabaseClock.ts"
 import { Calls } from "./Calls.ts"
-import { create, type Destination, find, type Message } from "./Messages/Record.ts"
+import { create, type Destination, find, type Message, receiptColumns } from "./Messages/Record.ts"
+import { MessageAttempt, MessageReceipt } from "../api/messaging/Messaging.ts"
+import { lookupBy, plannedOnce } from "../sql/Lookups.ts"
 
 /** If the outcome of a stored message cannot be recorded or read, fails with a problem that has the id of the message. */
 const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>
@@ -93,4 +100,34 @@ export const makeSend = Effect.gen(function* () {
     const recorded = Effect.flatMap(call, Option.match({ onNone: () => state, onSome: Effect.succeed }))
     return { message: yield* withMessageId(messageId, recorded), replayed }
   }, Effect.uninterruptible)
+})
+
+export const makeGetReceipt = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const find = lookupBy<MessageReceipt & { readonly id: MessageId }>(
+    sql,
+    (key) => sql`
+      SELECT messages.id, ${sql.literal(receiptColumns)} FROM ${key}
+        -- Only the primary key has this order. With two equalities instead, a plan may use the index by age.
+        LEFT JOIN LATERAL (
+          SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
+        ) messages ON messages.id = key.id
+        LEFT JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
+      WHERE ${sql.literal(plannedOnce)}
+      ORDER BY ordinal`
+  )
+  return Effect.fnUntraced(function* (projectId: ProjectId, conversationId: ConversationId, id: MessageId) {
+    const found = yield* find({ projectId, id })
+    if (found !== undefined && found.conversationId === conversationId) return receiptOf(found)
+    const conversations = yield* statement(
+      sql`SELECT FROM conversations WHERE project_id = ${projectId} AND id = ${conversationId}`
+    )
+    return conversations.length > 0 ? yield* new MessageNotFound() : yield* new ConversationNotFound()
+  })
+})
+
+/** Returns the receipt of a message with its members in the order of the contract. jsonb does not keep this order. */
+export const receiptOf = (message: MessageReceipt): MessageReceipt => ({
+  ...Struct.pick(message, Struct.keys(MessageReceipt.fields)),
+  attempts: message.attempts.map((attempt) => Struct.pick(attempt, Struct.keys(MessageAttempt.fields)))
 })

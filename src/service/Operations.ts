@@ -7,8 +7,7 @@ import * as CrmHttp from "../crm/Http.ts"
 import * as IntegrationsHttp from "../integrations/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import * as CredentialHttp from "../project/Credential.ts"
-import * as Authentication from "../http/path/Authentication.ts"
-import * as Operation from "../http/path/Operation.ts"
+import * as Middleware from "../http/path/Middleware.ts"
 import * as RequestShape from "../http/path/RequestShape.ts"
 
 /** If a group is missing here, `layer` requires it. */
@@ -28,6 +27,11 @@ const handlers = Layer.mergeAll(
 )
 
 /** From the outermost to the innermost; `api/Api.ts` and `api/Requests.ts` have their order. */
-const middleware = Layer.mergeAll(Operation.layer, Authentication.layer, RequestShape.shape, RequestShape.body)
+const middleware = Layer.mergeAll(
+  Middleware.operation,
+  Middleware.authentication,
+  RequestShape.shape,
+  RequestShape.body
+)
 
 export const layer = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))

@@ -12,7 +12,7 @@ const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/provider
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
 const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
-const retryFailed = mutating("campaigns/Campaigns/RetryFailed.ts", "campaigns/RetryFailed")
+const retryFailed = mutating("campaigns/CampaignControl.ts", "campaigns/RetryFailed")
 const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients", "contract/Clients.properties")
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
@@ -62,8 +62,8 @@ export const domains = [
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("OR clients.suppressed", ""),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("clients.id IS NULL OR ", ""),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("OR clients.suppressed", ""),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("clients.id IS NULL OR ", ""),
   erase("target.id IS NULL OR old_version = seen_version", "true"),
   erase("address = ''", "address = address"),
   erase("suppressed = true", "suppressed = clients.suppressed"),
@@ -93,7 +93,7 @@ export const domains = [
     "const perChannel = 512",
     "const perChannel = 64"
   ),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.release")(
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
     "LIMIT paced.quota + ${maxSkipped}::int",
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
@@ -105,7 +105,7 @@ export const domains = [
   ),
   attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
   attempts("is_lost OR NOT is_late AND", "is_lost OR"),
-  mutating("campaigns/Runner/Candidates.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
   mutating("service/Retentions.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("

@@ -7,10 +7,7 @@ import { hanging, mutating } from "./Mutation.ts"
 const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
 const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
 const supervisor = mutating("work/Supervisor.ts", "work/Supervisor")
-const deadLetter = mutating(
-  "integrations/deliveries/DeliveryMaintenance/DeadLetter.ts",
-  "integrations/deliveries/DeliverBacklog"
-)
+const deadLetter = mutating("integrations/deliveries/DeliveryMaintenance.ts", "integrations/deliveries/DeliverBacklog")
 const disabling = mutating("integrations/deliveries/Disabling.ts", "integrations/deliveries/DeliverHealth")
 const recovery = mutating(
   "integrations/deliveries/DeliveryMaintenance/Recovery.ts",
@@ -127,7 +124,7 @@ export const engine = [
   mutating("cells/Fence.ts", "faults/Move.ends")("until: ([row]) => row?.count === 0", "until: () => true"),
   mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
-  mutating("cells/HandOver.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
+  mutating("cells/Moves.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
   mutating("operators/Refusals.ts", "integrations/deliveries/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
     "FOR KEY SHARE"

@@ -67,7 +67,7 @@ export const server = [
   results('"structuredContent":${body}', '"structuredContent":{}'),
   results("problem === undefined ?", "problem !== '' ?"),
   results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
-  mutating("http/path/Operation.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
+  mutating("http/path/Middleware.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
   mcp('"mcp.method.name": "tools/call"', '"mcp.method.name": "call"', "faults/Telemetry"),
   toolCalls('takesKey && "idempotencyKey" in given', '"idempotencyKey" in given && given["idempotencyKey"] === ""'),
   toolCalls("faults.push([location, unsafeMessage])", "break"),

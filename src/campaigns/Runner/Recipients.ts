@@ -35,7 +35,7 @@ export const recipients = machine({
     /** The same message is sent again after the backoff: it was not processed, or its provider is idempotent. */
     postponed: { sending: "pending" },
     unclear: { sending: "unknown" },
-    /** An operator has the recipient get another message (`Campaigns/RetryFailed.ts`). */
+    /** An operator has the recipient get another message (`CampaignControl.ts`). */
     retried: { failed: "pending" }
   }
 })

@@ -1,14 +1,24 @@
 /** `listen`: receives webhooks on the loopback, to try them out. Needs no database (contract §13). */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Console, Data, Effect, Layer, Option, Redacted } from "effect"
+import { ByteSize, Clock, Console, Data, Duration, Effect, Layer, Option, Predicate, Redacted } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
-import { FetchHttpClient, HttpServer } from "effect/http"
+import {
+  FetchHttpClient,
+  HttpClient,
+  HttpClientRequest,
+  HttpServer,
+  HttpServerRequest,
+  HttpServerResponse
+} from "effect/http"
 import { createServer } from "node:http"
 import { url } from "../../platform/Settings/Formats.ts"
 import * as Flags from "../Flags.ts"
-import { codeOf, receiver } from "./listen/Receiver.ts"
-import { cli } from "../Output.ts"
+import { cli, oneLine } from "../Output.ts"
 import { signalled } from "../Runner.ts"
+import { verifyWebhook } from "../../client/Webhooks.ts"
+import { redactSecrets } from "../../secrets/Redaction.ts"
+import { withEscapes } from "../../platform/UnsafeText.ts"
+import { isLoopbackHost } from "../../http/edge/Loopback.ts"
 
 const host = "127.0.0.1"
 const usualPort = 8080
@@ -100,3 +110,134 @@ export const listen = Command.make(
     { command: `${cli} listen --fail 2`, description: "See the retries of the first two deliveries" }
   ])
 )
+
+/** Several times the size of a delivery's body. */
+const maxBodySize = ByteSize.mebibytes(1)
+
+/** Less than the 15 s for which the service waits for an answer. */
+const forwardTimeout = Duration.seconds(10)
+
+/** Attempts are counted only for this number of deliveries, the latest. */
+const maxCounted = 10_000
+
+/** Returns the code of a failure or of its cause. The message is not shown, because it may repeat the URL. */
+const codeOf = (error: unknown): string | undefined =>
+  Predicate.hasProperty(error, "code") && typeof error.code === "string"
+    ? error.code
+    : Predicate.hasProperty(error, "cause")
+      ? codeOf(error.cause)
+      : undefined
+
+/** A received delivery. It has no event if its body is not a JSON object. */
+interface Received {
+  readonly bytes: Uint8Array
+  readonly headers: Readonly<Record<string, string>>
+  readonly event: Option.Option<object>
+}
+
+const eventOf = (bytes: Uint8Array): Option.Option<object> =>
+  Option.liftThrowable((): unknown => JSON.parse(new TextDecoder().decode(bytes)))().pipe(
+    Option.filter(Predicate.isObject)
+  )
+
+/** Reasons for which `verifyWebhook` fails although the signature is valid: this version of the client can't read the event. */
+const authentic = new Set(["type_unknown", "body_invalid"])
+
+const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers }: Received) =>
+  Option.match(secret, {
+    onNone: () => Effect.succeed("secret unknown"),
+    onSome: (secret) =>
+      Effect.match(verifyWebhook({ body: bytes, headers, secrets: secret }), {
+        onSuccess: () => "verified",
+        onFailure: ({ reason }) => (authentic.has(reason) ? "verified" : `not verified  ${reason}`)
+      })
+  })
+
+/** Sends a delivery on with its signature, and describes the outcome. */
+const forward = (to: string, { bytes, headers }: Received) => {
+  const kept = Object.entries(headers).filter(([name]) =>
+    /^(webhook-.*|content-type|user-agent|traceparent)$/.test(name)
+  )
+  return HttpClientRequest.post(to).pipe(
+    HttpClientRequest.setHeaders(kept),
+    HttpClientRequest.bodyUint8Array(bytes, headers["content-type"] ?? "application/json"),
+    HttpClient.execute,
+    Effect.timeout(forwardTimeout),
+    Effect.match({
+      onSuccess: ({ status }) => `forwarded  ${status}`,
+      onFailure: (error) => `not forwarded  ${error._tag === "TimeoutError" ? "timeout" : (codeOf(error) ?? "failed")}`
+    }),
+    Effect.scoped
+  )
+}
+
+const makeAttempts = () => {
+  const attempts = new Map<string, number>()
+  return (id: string): number => {
+    const number = (attempts.get(id) ?? 0) + 1
+    attempts.delete(id)
+    attempts.set(id, number)
+    for (const oldest of attempts.keys()) {
+      if (attempts.size <= maxCounted) break
+      attempts.delete(oldest)
+    }
+    return number
+  }
+}
+
+/** The text is a sender's: it may be long, and may contain secrets and control characters. */
+const printable = (text: unknown): string => oneLine(redactSecrets(typeof text === "string" ? text : "-")).slice(0, 120)
+
+interface Options {
+  readonly json: boolean
+  readonly secret: Option.Option<Redacted.Redacted>
+  readonly forwardTo: Option.Option<string>
+  readonly fail: number
+}
+
+export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
+  const attemptOf = makeAttempts()
+  let failures = fail
+  const receive = Effect.fnUntraced(function* (received: Received) {
+    const { event, headers } = received
+    const id = headers["webhook-id"] ?? "-"
+    const attempt = attemptOf(id)
+    const verified = yield* verification(secret, received)
+    const isRefused = verified.startsWith("not")
+    const status = failures > 0 ? 500 : isRefused ? 401 : 204
+    if (failures > 0) failures--
+    const forwarded =
+      status === 204
+        ? yield* Effect.transposeOption(Option.map(forwardTo, (to) => forward(to, received)))
+        : Option.none()
+    const line = [
+      new Date(yield* Clock.currentTimeMillis).toISOString(),
+      printable(Option.getOrUndefined(Option.map(event, (body) => ("type" in body ? body.type : undefined)))),
+      printable(id),
+      ...(attempt > 1 ? [`attempt ${attempt}`] : []),
+      verified,
+      ...(status === 500 ? ["answered 500"] : []),
+      ...Option.toArray(forwarded)
+    ].join("  ")
+    // With `--json` a program reads standard output: it gets only events whose signature was not refused. All other lines go to
+    // standard error.
+    const isEvent = json && !isRefused && Option.isSome(event)
+    yield* isEvent
+      ? Console.log(withEscapes(JSON.stringify(event.value)))
+      : json
+        ? Console.error(line)
+        : Console.log(line)
+    return HttpServerResponse.empty({ status })
+  })
+  return Effect.gen(function* () {
+    const request = yield* HttpServerRequest.HttpServerRequest
+    // A page of a web site could send what is forwarded: browsers add `Origin`, and a name that leads to the loopback is in `Host`.
+    if (request.headers["origin"] !== undefined || !isLoopbackHost(request.headers["host"] ?? ""))
+      return HttpServerResponse.empty({ status: 403 })
+    if (request.method !== "POST") return HttpServerResponse.empty({ status: 405, headers: { allow: "POST" } })
+    const body = yield* Effect.result(request.arrayBuffer)
+    if (body._tag === "Failure") return HttpServerResponse.empty({ status: 413, headers: { connection: "close" } })
+    const bytes = new Uint8Array(body.success)
+    return yield* receive({ bytes, headers: request.headers, event: eventOf(bytes) })
+  }).pipe(Effect.provideService(HttpServerRequest.MaxBodySize, maxBodySize))
+}

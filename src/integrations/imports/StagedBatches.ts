@@ -1,10 +1,9 @@
 /** Stores staged batches of project files, and evaluates them with the installation's profile (contract §11, §12). */
-import { Effect } from "effect"
+import { Array, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { canonicalJson } from "../../commands/Idempotency.ts"
-import * as Batches from "./StagedBatches/Batches.ts"
 import {
   countsOf,
   duplicatesOf,
@@ -15,6 +14,7 @@ import {
   type StagedRecord,
   unsupportedFields
 } from "./StagedBatches/Evaluation.ts"
+import type { ImportPreview, UnsupportedField } from "../../api/integrations/Preview.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -34,10 +34,10 @@ export const stage = Effect.fnUntraced(function* (
   installations: ReadonlyArray<Installation>
 ) {
   const given = new Map(installations.map(({ id, stagedRecords }) => [id, stagedRecords]))
-  for (const { digest, id, replaced, ...profile } of yield* Batches.lockOutdated(sql, projectId, [...given.keys()])) {
+  for (const { digest, id, replaced, ...profile } of yield* lockOutdated(sql, projectId, [...given.keys()])) {
     const batch = { projectId, installationId: id }
-    const records = replaced ? inCanonicalOrder(given.get(id) ?? []) : yield* Batches.readRecords(sql, batch)
-    if (replaced) yield* Batches.replace(sql, batch, digest, records)
+    const records = replaced ? inCanonicalOrder(given.get(id) ?? []) : yield* readRecords(sql, batch)
+    if (replaced) yield* replace(sql, batch, digest, records)
     if (digest !== null) yield* evaluateBatch(sql, batch, profile, records)
   }
 })
@@ -56,11 +56,11 @@ export const digestOf = (records: ReadonlyArray<StagedRecord>): string | null =>
 /** Evaluates the records of a batch, given in canonical order. Without a profile, removes the evaluation. */
 const evaluateBatch = Effect.fnUntraced(function* (
   sql: Sql,
-  batch: Batches.Batch,
+  batch: Batch,
   { mappings, profileVersion }: { readonly profileVersion: number | null; readonly mappings: Mappings | null },
   records: ReadonlyArray<PlacedRecord>
 ) {
-  if (profileVersion === null || mappings === null) return yield* Batches.conclude(sql, batch, null, [])
+  if (profileVersion === null || mappings === null) return yield* conclude(sql, batch, null, [])
   const profile = profileOf(mappings)
   const evaluated = records.map((record) => ({ ...record, ...evaluate(profile, record) }))
   const duplicates = duplicatesOf(evaluated)
@@ -77,7 +77,7 @@ const evaluateBatch = Effect.fnUntraced(function* (
     unsupportedFields: unsupportedFields(evaluated),
     fingerprint: fingerprintOf(batch.installationId, profileVersion, records)
   }
-  yield* Batches.conclude(sql, batch, verdict, contacts)
+  yield* conclude(sql, batch, verdict, contacts)
 })
 
 const canonical = ({ entityType, externalId, fields }: StagedRecord) =>
@@ -104,3 +104,118 @@ const fingerprintOf = (
   for (const [index, record] of records.entries()) hash.update((index === 0 ? "" : ",") + canonical(record))
   return hash.update("]}").digest("hex")
 }
+
+interface Batch {
+  readonly projectId: ProjectId
+  readonly installationId: InstallationId
+}
+
+/** An installation whose records or profile have changed since its batch was stored and evaluated. */
+interface Outdated {
+  readonly id: InstallationId
+  readonly digest: string | null
+  /** Whether the records have changed. If not, only the profile has changed. */
+  readonly replaced: boolean
+  readonly profileVersion: number | null
+  readonly mappings: Mappings | null
+}
+
+/** Locks and returns the installations with an outdated batch, so that no two processes evaluate a batch at once. */
+const lockOutdated = (sql: Sql, projectId: ProjectId, ids: ReadonlyArray<InstallationId>) =>
+  sql<Outdated>`
+    SELECT installation.id, staged_digest AS digest, staged_digest IS DISTINCT FROM batch.digest AS replaced,
+      installation.profile_version AS "profileVersion", installation.profile_mappings AS mappings
+    FROM installations AS installation LEFT JOIN staged_batches AS batch
+      ON batch.project_id = installation.project_id AND batch.installation_id = installation.id
+    WHERE installation.project_id = ${projectId} AND installation.id = ANY(${ids}::text[]) AND (
+      staged_digest IS DISTINCT FROM batch.digest OR staged_digest IS NOT NULL
+        AND (installation.profile_version, installation.profile_mappings)
+          IS DISTINCT FROM (batch.profile_version, batch.profile_mappings)
+    )
+    FOR NO KEY UPDATE OF installation`
+
+const emptyTable = (sql: Sql, { installationId, projectId }: Batch, table: string) =>
+  sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+
+/** Maximum number of rows that one statement writes. */
+const portion = 1_000
+
+const inPortions = <E>(rows: ReadonlyArray<object>, write: (rows: string) => Effect.Effect<unknown, E>) =>
+  Effect.forEach(Array.chunksOf(rows, portion), (some) => write(JSON.stringify(some)), { discard: true })
+
+/** Replaces the records of a batch, and removes its evaluation. For an empty batch, `digest` is null and no rows are stored. */
+const replace = Effect.fnUntraced(function* (
+  sql: Sql,
+  batch: Batch,
+  digest: string | null,
+  records: ReadonlyArray<PlacedRecord>
+) {
+  const { installationId, projectId } = batch
+  for (const table of ["staged_contacts", "staged_records", "staged_batches"]) yield* emptyTable(sql, batch, table)
+  if (digest === null) return
+  yield* sql`
+    INSERT INTO staged_batches (project_id, installation_id, digest) VALUES (${projectId}, ${installationId}, ${digest})`
+  yield* inPortions(
+    records,
+    (rows) => sql`
+      INSERT INTO staged_records (project_id, installation_id, rank, position, entity_type, external_id, fields)
+      SELECT ${projectId}, ${installationId}, record.*
+      FROM json_to_recordset(${rows}::json) AS record
+        (rank integer, position integer, "entityType" text, "externalId" text, fields json)`
+  )
+})
+
+/** Reads the records of a batch in canonical order. They fit in memory, because a single project file contained them. */
+const readRecords = (sql: Sql, { installationId, projectId }: Batch) =>
+  sql<PlacedRecord>`
+    SELECT rank, position, entity_type AS "entityType", external_id AS "externalId", fields FROM staged_records
+    WHERE project_id = ${projectId} AND installation_id = ${installationId} ORDER BY rank`
+
+/** A row of `staged_contacts`. `mapped` has the valid values by field. */
+interface MappedContact {
+  readonly position: number
+  readonly externalId: string
+  readonly email: string | null
+  readonly phone: string | null
+  readonly mapped: Readonly<Record<string, unknown>>
+}
+
+interface Verdict {
+  readonly profileVersion: number
+  readonly mappings: Mappings
+  readonly counts: ImportPreview["counts"]
+  readonly duplicateCount: number
+  readonly unsupportedFields: ReadonlyArray<UnsupportedField>
+  readonly fingerprint: string
+}
+
+/**
+ * Stores the evaluation of a batch, and the contacts that are not duplicates. `verdict` is null if the installation has no
+ * profile.
+ */
+const conclude = Effect.fnUntraced(function* (
+  sql: Sql,
+  batch: Batch,
+  verdict: Verdict | null,
+  contacts: ReadonlyArray<MappedContact>
+) {
+  const { installationId, projectId } = batch
+  yield* emptyTable(sql, batch, "staged_contacts")
+  yield* inPortions(
+    contacts,
+    (rows) => sql`
+      INSERT INTO staged_contacts (project_id, installation_id, position, external_id, email, phone, mapped)
+      SELECT ${projectId}, ${installationId}, contact.*
+      FROM json_to_recordset(${rows}::json) AS contact
+        (position integer, "externalId" text, email text, phone text, mapped jsonb)`
+  )
+  yield* sql`
+    UPDATE staged_batches
+    SET (profile_version, profile_mappings, counts, duplicate_count, unsupported_fields, fingerprint) = (
+      SELECT * FROM json_to_record(${JSON.stringify(verdict ?? {})}::json) AS verdict (
+        "profileVersion" integer, mappings jsonb, counts json, "duplicateCount" integer, "unsupportedFields" json,
+        fingerprint text
+      )
+    )
+    WHERE project_id = ${projectId} AND installation_id = ${installationId}`
+})

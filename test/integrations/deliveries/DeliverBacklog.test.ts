@@ -3,11 +3,7 @@ import { assert } from "@effect/vitest"
 import { Duration, Effect, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import {
-  deadLetterBatch,
-  discard,
-  expire
-} from "../../../src/integrations/deliveries/DeliveryMaintenance/DeadLetter.ts"
+import { deadLetterBatch, discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance.ts"
 import { disable } from "../../../src/integrations/deliveries/Disabling.ts"
 import { maxAge } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { at, documentOf, run } from "../../cli/Cli.support.ts"
