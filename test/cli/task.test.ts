@@ -2,7 +2,7 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { withDeals } from "../support/Deals.ts"
+import { withDeals } from "../support/Rows.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { slowDown } from "../support/SlowRows.ts"

@@ -11,11 +11,10 @@ import {
   ticketPageOf
 } from "../support/ContractAnswers.ts"
 import { type Answer, send } from "../support/ContractHttp.ts"
-import { withDeals } from "../support/Deals.ts"
+import { put, withDeals } from "../support/Rows.ts"
 import { deliveryPageOf, installationPageOf } from "../support/IntegrationAnswers.ts"
 import { conversationPageOf, sourcePageOf } from "../support/MessagingAnswers.ts"
 import { walkPages } from "../support/Pages.ts"
-import { put } from "../support/Rows.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"
 import { keyIdOf } from "./Notes.support.ts"
 

@@ -1,17 +1,18 @@
 /** The statements of each operation, counted on the wire (contract §5, §6), and the first column of each key. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
+import { Context, Effect, Layer, Redacted } from "effect"
 import type { Answer } from "../support/ContractHttp.ts"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import { subscribe } from "../support/Events.ts"
 import { put } from "../support/Rows.ts"
-import { TestServer } from "../support/TestServer.ts"
+import { startServer, TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf, tokenOf } from "./Requests.ts"
 import { missingOf, type Sample } from "./Sample.ts"
 import { receiptOfSample, World } from "./Samples.ts"
 import { isMutation, walkingOver } from "./Walk.support.ts"
-import { services, Wire } from "./Wire.support.ts"
+import { makeDatabase } from "../support/TestDatabase.ts"
+import { startWireProxy, type WireProxy } from "../support/WireProxy.ts"
 
 /** The notification of delivery loops after a commit. No request waits for it, and one serves several requests. */
 const notify = "SELECT pg_notify($1, $2)"
@@ -84,6 +85,24 @@ const assertTwiceAtMost = Effect.fnUntraced(function* (
     if (round > 0) assert.isTrue(roundTrips <= most && statements <= most, `${what}: ${roundTrips} ${statements}`)
   }
 })
+
+class Wire extends Context.Service<Wire, WireProxy>()("developer-api/test/Wire") {
+  static readonly layer = Layer.effect(
+    Wire,
+    Effect.flatMap(makeDatabase(), (url) => startWireProxy(Redacted.value(url)))
+  )
+}
+
+/** The walk's projects on a server in the role `api`, which runs nothing in the background. */
+const services = World.layerNoDeps.pipe(
+  Layer.provideMerge(
+    Layer.effect(
+      TestServer,
+      Effect.flatMap(Wire, ({ url }) => startServer({ DATABASE_URL: url }, "api"))
+    )
+  ),
+  Layer.provideMerge(Wire.layer)
+)
 
 layer(services, { excludeTestServices: true })("the number of statements of", (it) => {
   const walk = walkingOver<Wire>(it)

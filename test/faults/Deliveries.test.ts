@@ -3,13 +3,12 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { type Answering, hang, ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
-import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
+import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
-import { eventually } from "../support/Waiting.ts"
 
 const databaseUrl = await database()
 

@@ -11,10 +11,9 @@ import { leaksIn } from "../support/Secrets.ts"
 import { makeCalls, mutations } from "./Mix.calls.support.ts"
 import { makeLedger, openCallers, runCallers, type Scene, startCrowd } from "./Mix.callers.support.ts"
 import { balance, everyCommand, settled } from "./Mix.ledger.support.ts"
-import { type PartName, partNames, type Round, startParts } from "./Mix.parts.support.ts"
+import { dump, givenSecrets, type PartName, partNames, type Round, startParts } from "./Mix.parts.support.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { accept, acceptSilently, type Answering, ignore, type Kind } from "./Providers.support.ts"
-import { dump, givenSecrets } from "./Secrets.support.ts"
 
 const numberOf = (name: string, usual: number) => Number(process.env[name] ?? usual)
 const rounds = numberOf("ROUNDS", 3)

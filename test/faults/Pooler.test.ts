@@ -12,8 +12,7 @@ import { defer } from "../support/Finalizers.ts"
 import { freePort, launch, type Launched, temporaryDirectory } from "../support/Process.ts"
 import { isUsed, pathOf, requires } from "../support/Programs.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { untilNoneLeft } from "../support/UntilNoneLeft.ts"
-import { eventually } from "../support/Waiting.ts"
+import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session, startHere } from "./Projects.support.ts"
 import {
   bearer,

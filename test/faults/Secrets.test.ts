@@ -15,11 +15,10 @@ import { eventually } from "../support/Waiting.ts"
 import { startCollector } from "./Collector.support.ts"
 import { makeCalls, mutations } from "./Mix.calls.support.ts"
 import { type Caller, makeLedger, openCallers, type Scene } from "./Mix.callers.support.ts"
-import { startParts } from "./Mix.parts.support.ts"
+import { dump, givenSecrets, startParts } from "./Mix.parts.support.ts"
 import { conversations, openProject } from "./Mix.project.support.ts"
 import { secrets as ofProviders } from "./Providers.support.ts"
 import { type Answer, bearer, type Call, send } from "./Requests.support.ts"
-import { dump, givenSecrets } from "./Secrets.support.ts"
 
 const decodeToken = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct({ token: Schema.String })))
 const decodeLink = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Struct({ url: Schema.String })))

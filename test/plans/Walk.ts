@@ -1,6 +1,6 @@
 /** Uses every part of the service once, so that each of its statements is sent. */
 import { Duration, Effect } from "effect"
-import { demoText } from "../support/DemoProject.ts"
+import { demoText } from "../support/Projects.ts"
 import { run } from "../cli/Cli.support.ts"
 import { newKey, referring, requestOf } from "../contract/Requests.ts"
 import { missingOf, type Sample } from "../contract/Sample.ts"

@@ -1,7 +1,7 @@
 /** The shape of the project file: the accepted values, and the message of each fault. */
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import { demoText } from "../support/DemoProject.ts"
+import { demoText } from "../support/Projects.ts"
 import { jsonSchema, parseProjectFile } from "../../src/project/ProjectFile.ts"
 
 const project = { id: "p", name: "P" }

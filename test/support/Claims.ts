@@ -1,5 +1,5 @@
 /** Claims and records that tests make in place of a worker, and their parameters. */
-import { Duration, Effect, Option } from "effect"
+import { Clock, Duration, Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { claim, type Claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
@@ -10,6 +10,7 @@ import type { Named } from "../../src/integrations/deliveries/DeliveryLoop/Visit
 import { resultOf } from "../../src/integrations/deliveries/DeliverySchedule.ts"
 import type { Outcome } from "../../src/integrations/endpoints/Sender.ts"
 import type { Limits } from "../../src/messaging/providers/ChannelLimits.ts"
+import { DatabaseClock } from "../../src/sql/DatabaseClock.ts"
 
 /** Returns SQL for a time of the test, in place of the database's clock. */
 export const timeOf = (sql: SqlClient.SqlClient, at: Date) => sql`${at}::timestamptz`
@@ -87,3 +88,12 @@ export const claimOf = (due: number): Claim => ({
   occurredAt: new Date(due),
   traceparent: ""
 })
+
+const driven = Layer.succeed(DatabaseClock, (sql) =>
+  Effect.map(Clock.currentTimeMillis, (millis) => sql`${new Date(millis)}::timestamptz`)
+)
+
+/** Replaces the database's clock by the test clock if there is one. */
+export const databaseClock = Layer.unwrap(
+  Effect.map(Clock.Clock, (clock) => ("adjust" in clock ? driven : Layer.empty))
+)

@@ -2,6 +2,8 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 
 /** Creates a project with an active and an inactive member. */
 export const makeProject = Effect.fnUntraced(function* (id: string) {
@@ -14,3 +16,5 @@ export const makeProject = Effect.fnUntraced(function* (id: string) {
     VALUES (${id}, 'anna', 'Anna', true), (${id}, 'left', 'Left', false)`
   return ProjectId.make(id)
 })
+
+export const demoText = readFileSync(join(import.meta.dirname, "../../src/project/demo.json"), "utf8")

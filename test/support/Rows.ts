@@ -61,3 +61,9 @@ export const insertOf = (table: string, ...rows: ReadonlyArray<Row>): string => 
 /** Inserts rows, which all have the columns of the first. */
 export const put = (sql: SqlClient.SqlClient, table: string, ...rows: ReadonlyArray<Row>) =>
   sql.unsafe(insertOf(table, ...rows)).pipe(Effect.asVoid, Effect.orDie)
+
+/** Returns the parts of a project file for deals that notes can have. */
+export const withDeals = (...ids: ReadonlyArray<string>) => ({
+  pipelines: [{ id: "sales", name: "Sales", stages: [{ id: "new", name: "New" }] }],
+  deals: ids.map((id) => ({ id, title: "A deal", pipelineId: "sales" }))
+})

@@ -11,7 +11,7 @@ import { applyProject } from "../../src/project/Projects.ts"
 import { application, type Role } from "../../src/service/Serve.ts"
 import { type Answer, type Request, send, sendBytes } from "./ContractHttp.ts"
 import { assertDocumented } from "./Documented.ts"
-import { databaseClock } from "./DatabaseClock.ts"
+import { databaseClock } from "./Claims.ts"
 import { makeDatabase } from "./TestDatabase.ts"
 
 type File = (typeof ProjectFile)["Encoded"]

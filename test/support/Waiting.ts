@@ -28,3 +28,15 @@ export const passUntil = <A, E, R>(look: Effect.Effect<A, E, R>, holds: (found: 
 /** Repeats an attempt until it succeeds. */
 export const eventually = <A>(attempt: () => A | Promise<A>): Promise<A> =>
   vi.waitFor(attempt, { timeout: limit, interval: 25 })
+
+/** Waits until nothing is left, for any time while the number decreases. */
+export const untilNoneLeft = async (count: () => Promise<number>): Promise<void> => {
+  let left = await count()
+  while (left > 0) {
+    left = await eventually(async () => {
+      const now = await count()
+      if (now >= left) throw new Error(`${now} are left, and no less`)
+      return now
+    })
+  }
+}

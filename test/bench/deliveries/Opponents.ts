@@ -6,9 +6,8 @@ import { Effect, Redacted } from "effect"
 import { makeWorkerUtils } from "graphile-worker"
 import { PgBoss } from "pg-boss"
 import { BenchFailed, connect, script, start } from "../Stage.ts"
-import type { Contender } from "./Contender.ts"
+import type { Contender, Job } from "./Protocol.ts"
 import { type Endpoints, secret } from "./Endpoints.ts"
-import type { Job } from "./Protocol.ts"
 import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
 
 /** Converts work to a job that has all the data that the worker needs. */

@@ -8,7 +8,7 @@ import { secretOwner } from "../../../src/integrations/endpoints/WebhookSecrets.
 import { SecretBox } from "../../../src/secrets/SecretBox.ts"
 import { SecretKey } from "../../../src/secrets/SecretKey.ts"
 import { connect, openProject, type Program, type Running, secretKey, start } from "../Stage.ts"
-import type { Contender } from "./Contender.ts"
+import type { Contender } from "./Protocol.ts"
 import { secret } from "./Endpoints.ts"
 import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
 

@@ -3,14 +3,14 @@ import type { PgClient } from "@effect/sql-pg"
 import { Effect, Option } from "effect"
 import { childrenMillis, cpuMillis } from "../Cpu.ts"
 import { anotherDatabase, service } from "../Stage.ts"
-import type { Contender } from "./Contender.ts"
+import type { Contender } from "./Protocol.ts"
 import { until } from "./Endpoints.ts"
 import { graphileWorker, pgBoss } from "./Opponents.ts"
 import { open, ours } from "./Ours.ts"
-import type { Comparison } from "./Report.ts"
+import type { Comparison, Figures } from "./Report.ts"
 import type { Scene } from "./Scene.ts"
-import { takeTurns } from "./Turns.ts"
 import { makeWork, projectId } from "./Work.ts"
+import { progress } from "../Options.ts"
 
 /** Runs one round of a contender. */
 export const drain = Effect.fnUntraced(function* (
@@ -94,3 +94,25 @@ export const measure = Effect.fnUntraced(function* (
   }
   return comparison
 }, Effect.scoped)
+
+/** Runs rounds of all contenders in an order that rotates from round to round. Returns the figures of each round by name. */
+const takeTurns = Effect.fnUntraced(function* <A extends { readonly name: string }, E, R>(
+  what: string,
+  all: ReadonlyArray<A>,
+  rounds: number,
+  run: (one: A) => Effect.Effect<Figures, E, R>
+) {
+  const done: Array<Readonly<Record<string, Figures>>> = []
+  for (let i = 0; i < rounds; i++) {
+    const figures: Record<string, Figures> = {}
+    const order = [...all.slice(i % all.length), ...all.slice(0, i % all.length)]
+    for (const one of order) {
+      const found = yield* run(one)
+      figures[one.name] = found
+      const line = Object.entries(found).map(([name, value]) => `${name} ${value.toFixed(1)}`)
+      yield* progress(`${what} ${i + 1}/${rounds}: ${one.name}: ${line.join(", ")}`)
+    }
+    done.push(figures)
+  }
+  return done
+})

@@ -12,7 +12,7 @@ import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
 import { type Hit, inTurn, ok, open, openShop, receiver, serve, status, verifies } from "./Deliveries.support.ts"
-import { loopWith } from "./Loop.support.ts"
+import { loopWith } from "./Due.support.ts"
 
 const created = ["crm.deal.created.v1"]
 

@@ -13,7 +13,7 @@ import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { openShop, serve } from "./Deliveries.support.ts"
-import { loopWith } from "./Loop.support.ts"
+import { loopWith } from "./Due.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
 const day = 86_400_000

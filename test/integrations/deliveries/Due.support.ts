@@ -1,10 +1,17 @@
-/** Projects with due deliveries, without a worker: the test claims and records. */
-import { Effect } from "effect"
+/** Projects with due deliveries, without a worker: the test claims and records, or runs a loop. */
+import { ConfigProvider, Effect, Layer, Redacted } from "effect"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
-import type { Worker } from "../../../src/work/Worker.ts"
+import { Worker } from "../../../src/work/Worker.ts"
 import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
-import { TestServer } from "../../support/TestServer.ts"
+import { secretKey, TestServer } from "../../support/TestServer.ts"
 import { open } from "./Deliveries.support.ts"
+import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
+import { Sender } from "../../../src/integrations/endpoints/Sender.ts"
+import { Supervisor } from "../../../src/work/Supervisor.ts"
+import { Notifier } from "../../../src/outbox/Notifier.ts"
+import { SecretBox } from "../../../src/secrets/SecretBox.ts"
+import { SecretKey } from "../../../src/secrets/SecretKey.ts"
+import { Settings } from "../../../src/platform/Settings.ts"
 
 export const workerId = 1n
 
@@ -41,3 +48,16 @@ export const openDue = Effect.fnUntraced(function* (deals = 1, installations: Re
       )
   }
 })
+
+/** Returns the loop of worker 1 that sends so. */
+export const loopWith = (send: Sender["Service"]["send"], isFirst = true) =>
+  DeliveryLoop.layer.pipe(
+    Layer.provide(Layer.succeed(Sender, { send })),
+    Layer.provide(SecretBox.layer),
+    Layer.provide(Layer.succeed(Worker, { ...worker, isFirst: () => isFirst })),
+    Layer.provide(Notifier.layerInline),
+    Layer.provide(Supervisor.layer),
+    Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
+    Layer.provide(Settings.layer),
+    Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ SECRET_KEY: secretKey, LOG_LEVEL: "none" })))
+  )

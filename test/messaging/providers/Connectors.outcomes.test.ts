@@ -3,7 +3,7 @@ import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
 import { type ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
 import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
-import { answering, answerOf, endless, endpoint, parsed, pouring } from "../../support/Endpoints.ts"
+import { answering, answerOf, endless, endpoint, parsed, pouring, tls, trusted } from "../../support/Endpoints.ts"
 import {
   accepted,
   both,
@@ -26,7 +26,6 @@ import {
   unknown
 } from "./Connectors.support.ts"
 import { TestClock } from "effect/testing"
-import { tls, trusted } from "../../support/Tls.ts"
 import { until, untilLive } from "../../support/Waiting.ts"
 
 const test = providing(connectors())
