@@ -92,7 +92,8 @@ const variables = {
   OTEL_SERVICE_NAME: Schema.NonEmptyString,
   OTEL_RESOURCE_ATTRIBUTES: Attributes,
   OTEL_TRACES_SAMPLER: Schema.Literals(samplers),
-  OTEL_TRACES_SAMPLER_ARG: Ratio
+  OTEL_TRACES_SAMPLER_ARG: Ratio,
+  TRACE_SQL_TEXT: Flag
 }
 
 const Variables = Schema.Struct(Struct.map(variables, Schema.optionalKey))
@@ -180,7 +181,9 @@ const settingsOf = (given: typeof Variables.Type) => ({
     serviceName: given.OTEL_SERVICE_NAME ?? given.OTEL_RESOURCE_ATTRIBUTES?.["service.name"] ?? "developer-api",
     resourceAttributes: given.OTEL_RESOURCE_ATTRIBUTES ?? {},
     sampler: given.OTEL_TRACES_SAMPLER ?? ("parentbased_always_on" as const),
-    samplerArgument: given.OTEL_TRACES_SAMPLER_ARG ?? 1
+    samplerArgument: given.OTEL_TRACES_SAMPLER_ARG ?? 1,
+    /** Whether spans have the text of their statement. */
+    sqlText: given.TRACE_SQL_TEXT ?? false
   }))
 })
 

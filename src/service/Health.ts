@@ -60,7 +60,7 @@ export const layer = HttpRouter.use(
       yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.asVoid(measurements)))
     }
 
-    const ready = checks.pipe(
+    const ready = untraced(checks).pipe(
       Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
       Effect.catchTag("service_unavailable", (problem) => unready(problem))
     )

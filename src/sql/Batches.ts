@@ -4,8 +4,9 @@
  *
  * Reads use `coalesce`: first come, first served. Commands use `makeBatches` with a `FairQueue`, which serves projects in turn.
  */
-import { type Context, Effect, Exit } from "effect"
+import { Context, Effect, Exit, Tracer } from "effect"
 import { ServiceUnavailable } from "../api/Problems.ts"
+import { beginBatch, beginWait, end as endSpan } from "../telemetry/BatchSpans.ts"
 import { startWithTimeout, timeLeft, unavailable } from "./Database.ts"
 
 /** A call that waits, or runs as part of a batch. */
@@ -19,6 +20,8 @@ export interface Call<Input, Output, E> {
   readonly resume: (effect: Effect.Effect<Output, E | ServiceUnavailable>) => void
   isWaiting: boolean
   timer: ReturnType<typeof setTimeout> | undefined
+  /** The span of the wait, if the trace of the caller is recorded. */
+  wait: Tracer.Span | undefined
 }
 
 /** The calls that wait, in the order in which they are served. */
@@ -65,9 +68,8 @@ const overloaded = () =>
 
 /**
  * Makes a function that runs calls in batches. A batch starts at the end of the current turn of the event loop (`setImmediate`),
- * or when one of `maxInFlight` batches has ended. It runs in the context of the call with the most time left, and the span of
- * this call is the parent of the batch's spans. A caller waits at most as long as its context allows (`timeLeft`). When a caller
- * stops waiting, its batch goes on for the others.
+ * or when one of `maxInFlight` batches has ended. It runs in the context of the call with the most time left. A
+ * caller waits at most as long as its context allows (`timeLeft`). When a caller stops waiting, its batch goes on for the others.
  */
 export const makeBatches = <Input, Answer, Output, E, E2>({
   isEager,
@@ -109,8 +111,11 @@ export const makeBatches = <Input, Answer, Output, E, E2>({
         call.timer = setTimeout(() => call.resume(Effect.fail(unavailable())), call.endsAt - performance.now())
       }
     }
-    startWithTimeout(run(calls.map(({ input }) => input)), longest.context, (exit) => {
+    const batch = beginBatch(calls)
+    const context = batch === undefined ? longest.context : Context.add(longest.context, Tracer.ParentSpan, batch)
+    startWithTimeout(run(calls.map(({ input }) => input)), context, (exit) => {
       inFlight--
+      if (batch !== undefined) endSpan(batch, context, exit)
       if (Exit.isFailure(exit)) {
         for (const call of calls) finishBy(call, settle(call.input, Exit.failCause(exit.cause)))
       } else {
@@ -156,10 +161,12 @@ export const makeBatches = <Input, Answer, Output, E, E2>({
   const leave = (call: Item) => {
     clearTimeout(call.timer)
     if (call.isWaiting) line.remove(call)
+    if (call.wait !== undefined) endSpan(call.wait, call.context, Exit.void)
     call.isWaiting = false
   }
 
   const add = (call: Item) => {
+    call.wait = beginWait(call.context)
     line.add(call)
     if (inFlight >= maxInFlight) return limitWait(call)
     arrived.push(call)
@@ -176,7 +183,7 @@ export const makeBatches = <Input, Answer, Output, E, E2>({
       Effect.callback((resume) => {
         const left = timeLeft(context)
         const endsAt = performance.now() + left
-        const call: Item = { input, context, left, endsAt, resume, isWaiting: true, timer: undefined }
+        const call: Item = { input, context, left, endsAt, resume, isWaiting: true, timer: undefined, wait: undefined }
         if (isEager && lastWasOne && inFlight === 0 && line.isEmpty) send([call], call)
         else if (line.isFullFor(call)) return resume(Effect.fail(overloaded()))
         else add(call)

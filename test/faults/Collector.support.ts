@@ -1,6 +1,8 @@
-/** A receiver of OTLP over HTTP, as JSON. */
+/** A receiver of OTLP over HTTP, as compressed JSON. */
 import { Effect, Exit, Schema, Scope } from "effect"
 import { createServer, type IncomingHttpHeaders } from "node:http"
+import { buffer } from "node:stream/consumers"
+import { gunzipSync } from "node:zlib"
 import { defer } from "../support/Finalizers.ts"
 import { expectNoSecret } from "../support/Secrets.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
@@ -37,6 +39,7 @@ const Span = Schema.Struct({
   name: Schema.String,
   kind: Schema.Int,
   attributes: Attributes,
+  links: Schema.optionalKey(Schema.Array(Schema.Struct({ traceId: Schema.String, spanId: Schema.String }))),
   status: Schema.optionalKey(Schema.Struct({ code: Schema.optionalKey(Schema.Int) }))
 })
 export type Span = typeof Span.Type
@@ -53,9 +56,15 @@ export const isBelow = (spans: ReadonlyArray<Span>, { parentSpanId }: Span, ance
   return parent !== undefined && (parent.spanId === ancestor?.spanId || isBelow(spans, parent, ancestor))
 }
 
+export const statementsIn = (spans: ReadonlyArray<Span>) =>
+  spans.filter(({ attributes }) => "db.query.summary" in attributesOf(attributes))
+
 /** Returns the database statements that a span caused. */
 export const statementsBelow = (spans: ReadonlyArray<Span>, ancestor: Span | undefined) =>
-  spans.filter((span) => "db.query.text" in attributesOf(span.attributes) && isBelow(spans, span, ancestor))
+  statementsIn(spans).filter((span) => isBelow(spans, span, ancestor))
+
+export const isLinked = ({ links = [] }: Span, { spanId, traceId }: Span): boolean =>
+  links.some((link) => link.spanId === spanId && link.traceId === traceId)
 
 const Traces = Schema.Struct({
   resourceSpans: Schema.Array(
@@ -128,9 +137,9 @@ export interface Collector {
 export const startCollector = async (options: { readonly silent?: boolean } = {}): Promise<Collector> => {
   const received: Array<Received> = []
   const server = createServer((request, response) => {
-    let text = ""
-    request.setEncoding("utf8").on("data", (part: string) => (text += part))
-    request.on("end", () => {
+    void buffer(request).then((sent) => {
+      const isCompressed = request.headers["content-encoding"] === "gzip"
+      const text = (isCompressed ? gunzipSync(sent) : sent).toString()
       received.push({ path: request.url ?? "", headers: request.headers, text })
       if (options.silent !== true) response.writeHead(200, { "content-type": "application/json" }).end("{}")
     })

@@ -14,12 +14,14 @@ import { eventually } from "../support/Waiting.ts"
 import {
   attributesOf,
   isBelow,
+  isLinked,
   type Span,
   spanKind,
   spanStatus,
   startBoth,
   startCollector,
-  statementsBelow
+  statementsBelow,
+  statementsIn
 } from "./Collector.support.ts"
 import { openScene, recipients, resultOf, retrying, sent, start, testMessages, unknown } from "./Messages.support.ts"
 import { database, project, serviceEnv, session } from "./Projects.support.ts"
@@ -195,6 +197,35 @@ describe("one scene", () => {
     }
   })
 
+  it("names statements by their verb and table, and has no text of SQL", async () => {
+    const query = await session(databaseUrl)
+    const rows = await query(
+      "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+    const tables = new Set(rows.map(({ relname }) => String(relname)))
+    const statements = statementsIn(collector.spans())
+    for (const { attributes, name } of statements) {
+      const of = attributesOf(attributes)
+      const [operation, table, ...more] = name.split(" ")
+      assert.deepStrictEqual(
+        [of["db.query.summary"], of["db.operation.name"], of["db.collection.name"], of["db.query.text"], more],
+        [name, operation, table, undefined, []]
+      )
+      if (table !== undefined) assert.isTrue(tables.has(table), name)
+    }
+    assert.includeMembers(
+      [...new Set(statements.map(({ name }) => name))],
+      [
+        "INSERT clients",
+        "INSERT deals",
+        "INSERT messages",
+        "SELECT api_keys",
+        "SELECT clients",
+        "SELECT idempotency_keys"
+      ]
+    )
+  })
+
   it("has the calls of a provider in the trace of their request, those that another process repeats included", () => {
     const spans = spansOf(message)
     const servers = serverSpans(spans)
@@ -336,6 +367,8 @@ describe("a collector", () => {
     })
     await send(`${service.url}/nowhere`)
     await service.stop()
+    const encodings = new Set(collector.received.map(({ headers }) => headers["content-encoding"]))
+    assert.deepStrictEqual(encodings, new Set(["gzip"]))
     const paths = new Set(collector.received.map(({ path }) => path))
     assert.deepStrictEqual(paths, new Set(["/v1/traces", "/v1/metrics", "/v1/logs"]))
     for (const resource of collector.resources())
@@ -343,14 +376,17 @@ describe("a collector", () => {
   })
 
   // Background fibers poll several times a second: a poll that finds nothing must not export spans.
-  it("gets no spans of an idle worker", async () => {
-    const [collector, databaseUrl] = await Promise.all([startCollector(), database()])
+  it("gets no spans of an idle worker, nor of its checks and metrics", async () => {
+    const [collector, databaseUrl, metrics] = await Promise.all([startCollector(), database(), freePort()])
     const query = await session(databaseUrl)
     const commits = async () => {
       const [row] = await query("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
       return Number(row?.["xact_commit"])
     }
-    const worker = await start(databaseUrl, "worker", { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, METRICS_PORT: String(metrics) }
+    const worker = await start(databaseUrl, "worker", env)
+    for (const url of [`${worker.url}/healthz`, `${worker.url}/readyz`, `http://127.0.0.1:${metrics}/metrics`])
+      assert.strictEqual((await send(url)).status, 200)
     const before = await commits()
     // By then each of the fibers has polled, most of them often.
     await eventually(async () => assert.isAbove(await commits(), before + 60))
@@ -361,10 +397,43 @@ describe("a collector", () => {
       "migrate"
     )
     const roots = collector.spans().filter(({ parentSpanId }) => parentSpanId === undefined)
-    assert.deepStrictEqual(
-      roots.flatMap(({ attributes }) => attributesOf(attributes)["db.query.text"] ?? []),
-      []
+    assert.deepStrictEqual(statementsIn(roots), [])
+    assert.deepStrictEqual(serverSpans(collector.spans()), [])
+  })
+})
+
+const waiting = "wait in queue"
+
+describe("requests that share a statement", () => {
+  it("all lead to it: below the span of the request, or by the link of its wait to their batch", async () => {
+    const env = {
+      OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
+      OTEL_TRACES_SAMPLER_ARG: "0.5",
+      TRACE_SQL_TEXT: "true"
+    }
+    const { collector, service } = await startBoth(databaseUrl, env)
+    const creates = Array.from({ length: 60 }, (_, index) =>
+      createClient(service.url, token, `shared-${index}`, "Ada", newCall())
     )
+    assert.deepStrictEqual(new Set((await Promise.all(creates)).map(({ status }) => status)), new Set([201]))
+    await service.stop()
+    const spans = collector.spans()
+    const inserts = statementsIn(spans).filter(({ name }) => name === "INSERT clients")
+    const batches = spans.filter(({ name }) => name === "batch")
+    const sampled = serverSpans(spans)
+    assert.isBelow(sampled.length, creates.length)
+    const ledBy = sampled.map((server) => {
+      if (inserts.some((insert) => isBelow(spans, insert, server))) return "parent"
+      const waits = spans.filter((span) => span.name === waiting && isBelow(spans, span, server))
+      const reached = batches.filter((batch) => waits.some((wait) => isLinked(wait, batch)))
+      const batch = reached.find((batch) => inserts.some((insert) => isBelow(spans, insert, batch)))
+      return batch !== undefined && isLinked(batch, server) ? "link" : "nothing"
+    })
+    assert.deepStrictEqual(new Set(ledBy), new Set(["parent", "link"]))
+    for (const { attributes } of batches)
+      assert.isAtLeast(Number(attributesOf(attributes)["db.operation.batch.size"]), 2)
+    for (const { attributes } of inserts)
+      assert.include(attributesOf(attributes)["db.query.text"], "INSERT INTO clients")
   })
 })
 
@@ -383,6 +452,11 @@ describe("samplers", () => {
     for (const call of [one, two, {}]) await listClients(service.url, token, call)
     await service.stop()
     const traces = serverSpans(collector.spans()).map(({ traceId }) => traceId)
+    if (expected === none)
+      assert.notInclude(
+        collector.spans().map(({ name }) => name),
+        waiting
+      )
     const own = traces.some((traceId) => traceId !== one.traceId && traceId !== two.traceId)
     assert.deepStrictEqual({ one: traces.includes(one.traceId), two: traces.includes(two.traceId), own }, expected)
   })

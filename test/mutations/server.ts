@@ -6,6 +6,7 @@ const bodies = mutating("http/path/RequestFaults.ts", "contract/Walk.bodies")
 const listening = mutating("http/edge/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("service/Lifecycle.ts", "contract/Connections")
 const loopback = mutating("http/edge/Loopback.ts", "http/edge/Loopback")
+const names = mutating("telemetry/Telemetry/StatementNames.ts", "telemetry/StatementNames")
 const mcp = mutating("http/mcp/Mcp.ts", "contract/Mcp")
 const messages = mutating("http/mcp/Messages.ts", "contract/Mcp")
 const stateless = mutating("http/mcp/Messages.ts", "judges/Conformance")
@@ -67,6 +68,23 @@ export const server = [
   results('"structuredContent":${body}', '"structuredContent":{}'),
   results("problem === undefined ?", "problem !== '' ?"),
   results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
+  mutating("http/edge/NodeServer.ts", "faults/Telemetry")("healthz|readyz|metrics", "nothing"),
+  mutating("service/Health.ts", "faults/Telemetry")("untraced(checks)", "checks"),
+  mutating("sql/Batches.ts", "faults/Telemetry")(
+    "Context.add(longest.context, Tracer.ParentSpan, batch)",
+    "longest.context"
+  ),
+  mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("request?.sampled === true", "request !== undefined"),
+  mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("wait.addLinks([linkTo(batch)])", "wait"),
+  mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("links: links.map(linkTo)", "links: []"),
+  mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (false)"),
+  mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (true)"),
+  mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("CompressionAlgorithm.GZIP", "CompressionAlgorithm.NONE"),
+  names("(?<!\\b(?:FOR|KEY|DO)\\s+)", ""),
+  names("|\\bDISTINCT\\s+", ""),
+  names("\\bextract\\(\\w+\\s+|", ""),
+  names("!beside.has(table)", "true"),
+  names("!own.has(table)", "true"),
   mutating("http/path/Middleware.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
   mcp('"mcp.method.name": "tools/call"', '"mcp.method.name": "call"', "faults/Telemetry"),
   toolCalls('takesKey && "idempotencyKey" in given', '"idempotencyKey" in given && given["idempotencyKey"] === ""'),

@@ -142,6 +142,7 @@ describe("the settings", () => {
       OTEL_TRACES_SAMPLER: "sometimes",
       OTEL_TRACES_SAMPLER_ARG: "2",
       OTEL_RESOURCE_ATTRIBUTES: "novalue",
+      TRACE_SQL_TEXT: "all",
       MIGRATE_ON_START: "yes",
       PROVIDER_TIMEOUT: "soon",
       WEBHOOK_TIMEOUT: "soon",
@@ -170,7 +171,8 @@ describe("the settings", () => {
       OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318/",
       OTEL_RESOURCE_ATTRIBUTES: "deployment.environment=test,team=a%20b",
       OTEL_TRACES_SAMPLER: "traceidratio",
-      OTEL_TRACES_SAMPLER_ARG: "0.25"
+      OTEL_TRACES_SAMPLER_ARG: "0.25",
+      TRACE_SQL_TEXT: "true"
     })
     assert.deepStrictEqual(
       telemetry,
@@ -179,7 +181,8 @@ describe("the settings", () => {
         serviceName: "developer-api",
         resourceAttributes: { "deployment.environment": "test", team: "a b" },
         sampler: "traceidratio" as const,
-        samplerArgument: 0.25
+        samplerArgument: 0.25,
+        sqlText: true
       })
     )
   })

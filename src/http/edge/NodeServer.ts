@@ -1,7 +1,7 @@
 /** Node's HTTP server on one address, with timeouts and a count of requests in flight. */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
-import { HttpServer, HttpServerRequest } from "effect/http"
+import { HttpMiddleware, HttpServer, HttpServerRequest } from "effect/http"
 import { createServer, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
@@ -148,9 +148,13 @@ export const layerPreferring = (host: string, port: number) =>
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
-    fiber.setContext(Context.makeUnsafe(ofRequests(fiber.context).mapUnsafe, { maxDepth: 16 }))
+    const context = Context.add(ofRequests(fiber.context), HttpMiddleware.TracerDisabledWhen, isProbe)
+    fiber.setContext(Context.makeUnsafe(context.mapUnsafe, { maxDepth: 16 }))
     return serve
   })
+
+/** Whether a request is a check of health or reads the metrics. Such requests come every few seconds, and have no traces. */
+const isProbe = ({ url }: HttpServerRequest.HttpServerRequest) => /^\/(?:healthz|readyz|metrics)(?:[?;#]|$)/.test(url)
 
 /** Requests read these references. All other services are captured by layers. */
 const ofRequests = Context.pick(

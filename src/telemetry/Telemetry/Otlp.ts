@@ -7,6 +7,7 @@ import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
 import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
 import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http"
+import { CompressionAlgorithm } from "@opentelemetry/otlp-exporter-base"
 import { BatchLogRecordProcessor, type SdkLogRecord } from "@opentelemetry/sdk-logs"
 import {
   DataPointType,
@@ -21,23 +22,37 @@ import {
   ParentBasedSampler,
   type ReadableSpan,
   type Sampler,
+  type Span,
+  type SpanExporter,
   TraceIdRatioBasedSampler
 } from "@opentelemetry/sdk-trace-base"
 import { randomUUID } from "node:crypto"
 import { redactSecrets } from "../../secrets/Redaction.ts"
 import type { TelemetrySettings } from "../../platform/Settings.ts"
+import { makeStatementNames } from "./StatementNames.ts"
+
+const compression = CompressionAlgorithm.GZIP
 
 /** Exports traces, metrics and logs to `<endpoint>/v1/…`. Flushes them when the scope of the layer closes. */
-export const exporters = ({ endpoint, resourceAttributes, sampler, samplerArgument, serviceName }: TelemetrySettings) =>
+export const exporters = ({
+  endpoint,
+  resourceAttributes,
+  sampler,
+  samplerArgument,
+  serviceName,
+  sqlText
+}: TelemetrySettings) =>
   NodeSdk.layer(() => ({
     resource: { serviceName, attributes: { "service.instance.id": randomUUID(), ...resourceAttributes } },
-    spanProcessor: new RedactingSpans(new OTLPTraceExporter({ url: `${endpoint}/v1/traces` })),
+    spanProcessor: new Spans(new OTLPTraceExporter({ url: `${endpoint}/v1/traces`, compression }), sqlText),
     tracerConfig: { sampler: samplers[sampler](samplerArgument) },
     metricReader: new PeriodicExportingMetricReader({
-      exporter: new ConventionalMetrics({ url: `${endpoint}/v1/metrics` }),
+      exporter: new ConventionalMetrics({ url: `${endpoint}/v1/metrics`, compression }),
       exportIntervalMillis: 15_000
     }),
-    logRecordProcessor: new RedactingLogs({ exporter: new OTLPLogExporter({ url: `${endpoint}/v1/logs` }) }),
+    logRecordProcessor: new RedactingLogs({
+      exporter: new OTLPLogExporter({ url: `${endpoint}/v1/logs`, compression })
+    }),
     loggerMergeWithExisting: true
   }))
 
@@ -115,9 +130,29 @@ const conventional = (metric: MetricData): MetricData => {
   }
 }
 
-/** Exports spans without secrets. A URL may contain a token, so attributes and error messages may contain one, too. */
-class RedactingSpans extends BatchSpanProcessor {
+/**
+ * Exports spans without secrets, and names the spans of statements. A URL may contain a token, so attributes and error messages may
+ * contain one, too. The SQL text would be most of what is exported.
+ */
+class Spans extends BatchSpanProcessor {
+  private readonly nameOf = makeStatementNames()
+  private readonly sqlText: boolean
+
+  constructor(exporter: SpanExporter, sqlText: boolean) {
+    super(exporter)
+    this.sqlText = sqlText
+  }
+
+  onEnding(span: Span): void {
+    const text = span.attributes["db.query.text"]
+    if (typeof text !== "string") return
+    const { collection, operation, summary } = this.nameOf(text)
+    span.updateName(summary).setAttributes({ "db.query.summary": summary, "db.operation.name": operation })
+    if (collection !== undefined) span.setAttribute("db.collection.name", collection)
+  }
+
   override onEnd(span: ReadableSpan): void {
+    if (!this.sqlText) delete span.attributes["db.query.text"]
     redactAttributes(span.attributes)
     for (const event of span.events) redactAttributes(event.attributes ?? {})
     if (span.status.message !== undefined) span.status.message = redactSecrets(span.status.message)
