@@ -7,10 +7,9 @@ import { Operator, recordAction } from "../operators/Audit.ts"
 import { command, type Mutation } from "../commands/Idempotency.ts"
 import { mutate } from "../commands/Mutate.ts"
 import { Mutations } from "../commands/Mutations.ts"
-import { lookupOne } from "../sql/Lookups.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
-import { lacks, Refused, requireProject } from "../operators/Refusals.ts"
-import { pageOf, type Range } from "../operators/Search.ts"
+import { Refused, requireProject } from "../operators/Refusals.ts"
+import { pageOf, type Range, showing } from "../operators/Search.ts"
 import { details, list, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
@@ -52,12 +51,7 @@ export const listCampaigns = Effect.fn("listCampaigns")(function* (
   return pageOf(rows, limit, ({ id }) => id)
 })
 
-export const showCampaign = Effect.fn("showCampaign")(function* (projectId: ProjectId, id: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const found = yield* lookupOne(sql, details(sql), { projectId, id })
-  return found ?? (yield* lacks(projectId, "campaign", id))
-})
+export const showCampaign = showing("showCampaign", "campaign", details)
 
 /**
  * Carries out a command on a campaign. If the campaign changes, the same statement writes the audit entry. `once` is the key of the

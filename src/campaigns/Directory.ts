@@ -6,6 +6,7 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { columnsOf, selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
 import {
+  makeListById,
   pageCondition,
   pageConditionByVersion,
   pageLimit,
@@ -31,18 +32,12 @@ const segments = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window
   ORDER BY created_at DESC, id DESC
   ${pageLimit(sql, window)}`
 
-export const makeListTemplates = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const pages = yield* Pages
-  return (projectId: ProjectId, query: PageQuery) =>
-    pages.readByVersion({ projectId, operation: "listTemplates", filters: {} }, query, (window) =>
-      statement(templates(sql, projectId, window))
-    )
-})
-
 const template = selectList(columnsOf(Template.fields, { version: "bigint" }))
 
-const templates = (sql: SqlClient.SqlClient, projectId: ProjectId, window: Window) => sql<Template>`
+export const makeListTemplates = makeListById(
+  "listTemplates",
+  (sql, projectId, window) => sql<Template>`
   SELECT ${sql.literal(template)} FROM templates
   WHERE project_id = ${projectId} AND id > '' ${pageConditionByVersion(sql, window.after)}
   ORDER BY id, -version ${pageLimit(sql, window)}`
+)

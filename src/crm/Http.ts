@@ -10,7 +10,7 @@ import { commandHandler, commandWith, pageHandler, recordHandler, recordHandlerW
 import { makeCharge } from "../http/limits/Throttle.ts"
 import { batchAnswer, type Batched, upsertAnswer } from "../http/answers/Responses.ts"
 import { makeClients } from "./Clients.ts"
-import { makeDirectory } from "./Directory.ts"
+import { makeListMembers, makeListOrganizations, makeListPipelines } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"
 import { makeNotes } from "./Notes.ts"
 import { makeListTickets, makeRateTicket } from "./Tickets.ts"
@@ -99,7 +99,7 @@ export const notes = groupOf(makeNotes, (notes) =>
   )
 )
 
-export const directory = groupOf(makeDirectory, ({ members, organizations }) =>
+export const directory = groupOf(Effect.all([makeListMembers, makeListOrganizations]), ([members, organizations]) =>
   HttpApiBuilder.group(Api, "directory", (handlers) =>
     handlers.handleAll(
       withoutEncoding({
@@ -110,10 +110,10 @@ export const directory = groupOf(makeDirectory, ({ members, organizations }) =>
   )
 )
 
-export const pipelines = groupOf(makeDirectory, ({ pipelines }) =>
+export const pipelines = groupOf(makeListPipelines, (list) =>
   HttpApiBuilder.group(Api, "pipelines", (handlers) =>
     handlers.handleAll(
-      withoutEncoding({ listPipelines: pageHandler((projectId, { query }) => pipelines(projectId, query)) })
+      withoutEncoding({ listPipelines: pageHandler((projectId, { query }) => list(projectId, query)) })
     )
   )
 )

@@ -3,27 +3,20 @@ import { Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
-import { lookupOne } from "../sql/Lookups.ts"
 import { Notifier } from "../outbox/Notifier.ts"
 import { lacks, ProjectUnknown, requireProject, servedProject } from "../operators/Refusals.ts"
-import { pageOf, type Range } from "../operators/Search.ts"
+import { listing, showing } from "../operators/Search.ts"
 import { disableChosen } from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
 import { details, list } from "./endpoints/WebhookList.ts"
 
-export const listWebhooks = Effect.fn("listWebhooks")(function* (projectId: ProjectId, { after, limit }: Range) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const rows = yield* list(sql, projectId, sql`webhooks.installation_id > ${after ?? ""}`, limit + 1)
-  return pageOf(rows, limit, ({ installationId }) => installationId)
-})
+export const listWebhooks = listing(
+  "listWebhooks",
+  (sql, projectId, { after, limit }) => list(sql, projectId, sql`webhooks.installation_id > ${after ?? ""}`, limit + 1),
+  ({ installationId }) => installationId
+)
 
-export const showWebhook = Effect.fn("showWebhook")(function* (projectId: ProjectId, installationId: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const webhook = yield* lookupOne(sql, details(sql), { projectId, id: installationId })
-  return webhook ?? (yield* lacks(projectId, "webhook for installation", installationId))
-})
+export const showWebhook = showing("showWebhook", "webhook for installation", details)
 
 /** Enables a webhook; its endpoint is tried at once. No change if the webhook is enabled already. */
 export const enableWebhook = Effect.fn("enableWebhook")(function* (projectId: ProjectId, installationId: string) {

@@ -3,10 +3,9 @@ import { DateTime, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
-import { lookupOne } from "../sql/Lookups.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
-import { complete, type Range } from "../operators/Search.ts"
+import { complete, type Range, showing } from "../operators/Search.ts"
 import { details, exists, find } from "./MessageList.ts"
 import { endedLog } from "./Messages/Record.ts"
 import { after, attemptAfter, before, type Move } from "./Messages/States.ts"
@@ -27,14 +26,7 @@ export const listMessages = Effect.fn("listMessages")(function* (
   )
 })
 
-export const findMessage = Effect.fn("findMessage")(function* (projectId: ProjectId, messageId: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  return (
-    (yield* lookupOne(sql, details(sql), { projectId, id: messageId })) ??
-    (yield* lacks(projectId, "message", messageId))
-  )
-})
+export const findMessage = showing("findMessage", "message", details)
 
 /** Reads the address and the text of a message. The same statement writes the audit entry. Both are empty once the client is erased. */
 export const openMessage = Effect.fn("openMessage")(function* (projectId: ProjectId, messageId: string) {

@@ -6,8 +6,7 @@ import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { selectList } from "../sql/Columns.ts"
-import { requireProject } from "./Refusals.ts"
-import { pageOf, type Range } from "./Search.ts"
+import { listing, pageOf, type Range } from "./Search.ts"
 
 /** The actor of what the service does by itself. */
 export const service = "service"
@@ -136,12 +135,12 @@ export const listServiceActions = Effect.fn("listServiceActions")(function* ({ a
   return pageOf(rows, limit, ({ id }) => id)
 })
 
-export const listActions = Effect.fn("listActions")(function* (projectId: ProjectId, { after, limit }: Range) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const rows = yield* entries(sql, projectId, after === null ? sql`true` : sql`id < ${after}`, limit + 1)
-  return pageOf(rows, limit, ({ id }) => id)
-})
+export const listActions = listing(
+  "listActions",
+  (sql, projectId, { after, limit }) =>
+    entries(sql, projectId, after === null ? sql`true` : sql`id < ${after}`, limit + 1),
+  ({ id }: Entry) => id
+)
 
 /** Lists the newest actions that match a condition, such as those on one record. */
 export const entries = (sql: SqlClient.SqlClient, projectId: ProjectId, matches: Statement.Fragment, limit: number) =>

@@ -1,9 +1,13 @@
 /**
- * Lists for operators, newest first. A page starts after the last id of the previous page. A statement of a filtered list reads
+ * Records for operators, and lists of them, newest first. A page starts after the last id of the previous page. A statement of a filtered list reads
  * at most `scanLimit` records, so its duration does not depend on how many records match. `complete` repeats
  * the statement until the page is full or the list ends.
  */
 import { Effect } from "effect"
+import { SqlClient, type SqlError } from "effect/sql"
+import type { ProjectId } from "../api/schema/Ids.ts"
+import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
+import { lacks, requireProject } from "./Refusals.ts"
 
 export const scanLimit = 10_000
 
@@ -56,3 +60,31 @@ export const complete = <Item, E, R>(
     })
   return Effect.map(collect({ after, limit: limit + 1 }), (items) => pageOf(items, limit, idOf))
 }
+
+/** Makes a function that reads a record of a project; `kind` names it in the refusal if there is none. */
+export const showing = <Item extends { readonly id: string }>(
+  name: string,
+  kind: string,
+  details: (sql: SqlClient.SqlClient) => LookupStatement<Item>
+) =>
+  Effect.fn(name)(function* (projectId: ProjectId, id: string) {
+    const sql = yield* SqlClient.SqlClient
+    yield* requireProject(sql, projectId)
+    return (yield* lookupOne(sql, details(sql), { projectId, id })) ?? (yield* lacks(projectId, kind, id))
+  })
+
+/** Makes a function that reads a page of a project's records. `list` reads up to `limit + 1` records. */
+export const listing = <Item>(
+  name: string,
+  list: (
+    sql: SqlClient.SqlClient,
+    projectId: ProjectId,
+    range: Range
+  ) => Effect.Effect<ReadonlyArray<Item>, SqlError.SqlError>,
+  idOf: (item: Item) => string
+) =>
+  Effect.fn(name)(function* (projectId: ProjectId, range: Range) {
+    const sql = yield* SqlClient.SqlClient
+    yield* requireProject(sql, projectId)
+    return pageOf(yield* list(sql, projectId, range), range.limit, idOf)
+  })

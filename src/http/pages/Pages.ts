@@ -1,7 +1,9 @@
 /** Keyset pages (contract §6). A page costs the same wherever it is in the list. */
 import { Context, DateTime, Effect, Layer, Predicate } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import type { CursorInvalid } from "../../api/Problems.ts"
+import type { ProjectId } from "../../api/schema/Ids.ts"
+import { statement } from "../../sql/Database.ts"
 import { Cursors, type List, type Position } from "./Cursors.ts"
 
 export interface Page<Item> {
@@ -34,9 +36,9 @@ interface Changing {
   readonly updatedAt: string
 }
 
-interface Versioned {
+interface Identified {
   readonly id: string
-  readonly version: number
+  readonly version?: number
 }
 
 const byAge = ({ createdAt, id }: Aged): Position => ({ at: new Date(createdAt), id })
@@ -44,13 +46,10 @@ const byAge = ({ createdAt, id }: Aged): Position => ({ at: new Date(createdAt),
 const byChange = ({ id, updatedAt }: Changing): Position => ({ at: new Date(updatedAt), id })
 
 /**
- * Returns the position of a record in a list that is sorted by id. The time has no meaning in such a list, but every cursor has
- * one.
+ * Returns the position of a record in a list that is sorted by id, or by id and version. The version takes the place of the time, which
+ * has no meaning in such a list.
  */
-const byId = ({ id }: { readonly id: string }): Position => ({ at: new Date(0), id })
-
-/** Returns the position in a list that is sorted by id, then by version. The version takes the place of the time. */
-const byVersion = ({ id, version }: Versioned): Position => ({ at: new Date(version), id })
+const byId = ({ id, version = 0 }: Identified): Position => ({ at: new Date(version), id })
 
 /** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */
 const sizes = [10, 50, 100]
@@ -70,11 +69,11 @@ export class Pages extends Context.Service<
      */
     readonly read: Read<Aged>
 
-    /** Like `read`, for a list that is ordered by id alone. Its `fetch` uses `pageConditionById`. */
-    readonly readById: Read<{ readonly id: string }>
-
-    /** Like `readById`, for a list of versions, the newest first. Its `fetch` uses `pageConditionByVersion`. */
-    readonly readByVersion: Read<Versioned>
+    /**
+     * Like `read`, for a list that is ordered by id alone, or by id and version. Its `fetch` uses `pageConditionById` or
+     * `pageConditionByVersion`.
+     */
+    readonly readById: Read<Identified>
 
     /**
      * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. The list ends at a time that its first
@@ -119,12 +118,27 @@ export class Pages extends Context.Service<
       return {
         read: reading(byAge),
         readById: reading(byId),
-        readByVersion: reading(byVersion),
         readByChange: reading(byChange, endOfChanges)
       }
     })
   ).pipe(Layer.provide(Cursors.layer))
 }
+
+/** Makes a list by id without filters. `list` is the statement of a page. */
+export const makeListById = <Item extends Identified>(
+  operation: string,
+  list: (
+    sql: SqlClient.SqlClient,
+    projectId: ProjectId,
+    window: Window
+  ) => Effect.Effect<ReadonlyArray<Item>, SqlError.SqlError>
+) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const pages = yield* Pages
+    return (projectId: ProjectId, query: PageQuery) =>
+      pages.readById({ projectId, operation, filters: {} }, query, (window) => statement(list(sql, projectId, window)))
+  })
 
 /**
  * The end of a list in the order of changes that begins now. It is later than now, for hosts whose clocks are ahead. A change is

@@ -3,10 +3,9 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { Operator, recordAction } from "../../operators/Audit.ts"
-import { lookupOne } from "../../sql/Lookups.ts"
 import { Notifier } from "../../outbox/Notifier.ts"
 import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
-import { complete, type Range } from "../../operators/Search.ts"
+import { complete, type Range, showing } from "../../operators/Search.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
@@ -29,12 +28,7 @@ export const listDeliveries = Effect.fn("listDeliveries")(function* (
   )
 })
 
-export const showDelivery = Effect.fn("showDelivery")(function* (projectId: ProjectId, id: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const delivery = yield* lookupOne(sql, details(sql), { projectId, id })
-  return delivery ?? (yield* lacks(projectId, "delivery", id))
-})
+export const showDelivery = showing("showDelivery", "delivery", details)
 
 /** Returns a dead delivery to the queue, at the start of its retry schedule. */
 export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: ProjectId, id: string) {

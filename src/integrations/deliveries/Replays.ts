@@ -9,8 +9,7 @@ import type { EventType } from "../../api/integrations/Events.ts"
 import type { ReplayFilter } from "../../api/integrations/Replays.ts"
 import { Operator } from "../../operators/Audit.ts"
 import { lacks, ProjectUnknown, Refused, requireProject } from "../../operators/Refusals.ts"
-import { pageOf, type Range } from "../../operators/Search.ts"
-import { lookupOne } from "../../sql/Lookups.ts"
+import { listing, showing } from "../../operators/Search.ts"
 import { details, list } from "./Replays/List.ts"
 import { cancel, start, webhook } from "./Replays/Commands.ts"
 
@@ -43,19 +42,9 @@ export const startReplay = Effect.fn("startReplay")(function* ({ eventTypes, rep
   if (started.length === 0) return yield* new ProjectUnknown({ projectId })
 })
 
-export const listReplays = Effect.fn("listReplays")(function* (projectId: ProjectId, range: Range) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  return pageOf(yield* list(sql, projectId, range), range.limit, ({ replayId }) => replayId)
-})
+export const listReplays = listing("listReplays", list, ({ replayId }) => replayId)
 
-export const showReplay = Effect.fn("showReplay")(function* (projectId: ProjectId, replayId: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  return (
-    (yield* lookupOne(sql, details(sql), { projectId, id: replayId })) ?? (yield* lacks(projectId, "replay", replayId))
-  )
-})
+export const showReplay = showing("showReplay", "replay", details)
 
 /** Cancels a replay: it makes no more deliveries. Those that it has made are sent. A second cancellation changes nothing. */
 export const cancelReplay = Effect.fn("cancelReplay")(function* (projectId: ProjectId, replayId: string) {
