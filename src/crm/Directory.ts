@@ -1,8 +1,7 @@
 /** Members, organizations, and pipelines with their stages (contract §7). Project files create them. */
-import { Member, Organization } from "../api/crm/Directory.ts"
+import { Member, Organization, type Pipeline } from "../api/crm/Directory.ts"
 import { type Columns, columnsOf, selectList } from "../sql/Columns.ts"
 import { makeListById, pageConditionById, pageLimit } from "../http/pages/Pages.ts"
-import type { Pipeline } from "../api/crm/Pipelines.ts"
 
 const members = columnsOf(Member.fields, { active: "boolean" })
 const organizations = columnsOf(Organization.fields, { archived: "boolean" })

@@ -8,8 +8,7 @@ import { commandWith, pageHandler, recordHandler } from "../http/answers/Handler
 import { receiptWith, unversionedReceiptAnswer } from "../http/answers/Responses.ts"
 import { Preview } from "./imports/Preview.ts"
 import { makeListInstallations } from "./Installations.ts"
-import { makeWebhookReads } from "./WebhookReads.ts"
-import { makeWebhooks, type WebhookOutcome } from "./Webhooks.ts"
+import { makeWebhookReads, makeWebhooks, type WebhookOutcome } from "./Webhooks.ts"
 
 export const installations = groupOf(makeListInstallations, (list) =>
   HttpApiBuilder.group(Api, "installations", (handlers) =>

@@ -25,7 +25,7 @@ const startingReplays = mutating("integrations/deliveries/Replays/Commands.ts", 
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookHeaders = mutating("integrations/endpoints/WebhookSecrets.ts", "contract/WebhookHeaders")
-const webhookReads = mutating("integrations/WebhookReads.ts", "contract/Replays")
+const webhookReads = mutating("integrations/Webhooks.ts", "contract/Replays")
 const attempt = mutating("commands/Attempt.ts", "contract/Walk.keys")
 
 export const domains = [

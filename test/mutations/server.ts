@@ -12,7 +12,7 @@ const messages = mutating("http/mcp/Messages.ts", "contract/Mcp")
 const stateless = mutating("http/mcp/Messages.ts", "judges/Conformance")
 const results = mutating("http/mcp/Answers.ts", "contract/Walk.tools")
 const toolCalls = mutating("http/mcp/ToolProtocol.ts", "contract/Walk.tools")
-const toolArguments = mutating("http/mcp/ToolArguments.ts", "contract/Walk.tools")
+const toolArguments = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 const toolList = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 
 export const server = [
