@@ -16,7 +16,7 @@ import { stepOf } from "../api/schema/States.ts"
 import { recipients } from "./Runner/Recipients.ts"
 import { commandOn, stateAfter } from "./Campaigns/Target.ts"
 
-export const operations = ["pause", "resume", "cancel", "retry_failed"] as const
+const operations = ["pause", "resume", "cancel", "retry_failed"] as const
 export type Operation = (typeof operations)[number]
 
 export const operationLabels = {

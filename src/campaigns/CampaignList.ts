@@ -90,7 +90,7 @@ export const details =
     ORDER BY ordinal`
 
 /** A failed recipient of a campaign. */
-export interface Failed {
+interface Failed {
   readonly position: number
   readonly clientId: string
   readonly client: string | null

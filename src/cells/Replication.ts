@@ -74,7 +74,7 @@ export const resume = Effect.fnUntraced(function* (sides: Sides) {
   return isThere
 })
 
-export interface Progress {
+interface Progress {
   readonly tables: number
   readonly copied: number
   /** Bytes of the source's log that the target has not confirmed yet. */

@@ -12,7 +12,7 @@ import { nameOf } from "./MoveSlots.ts"
 type Sql = SqlClient.SqlClient
 
 /** A move can't begin or go on; the faults say what to do. */
-export class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faults: ReadonlyArray<string> }> {
+class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faults: ReadonlyArray<string> }> {
   override get message() {
     return this.faults.join("\n")
   }

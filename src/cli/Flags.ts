@@ -63,7 +63,5 @@ export const range = rangeWith("before", "Only items older than this one: the `n
 
 export const rangeById = rangeWith("after", "Only items after this one: the `next` of the page before")
 
-export const installation = id("installation", "The installation's id (required)")
-
 /** A duration flag: `90d`, `24h`, `5s`. */
 export const duration = (name: string) => decodedFlag(name, DurationText).pipe(Flag.withMetavar("DURATION"))

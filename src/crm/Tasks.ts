@@ -19,7 +19,7 @@ import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
 
-export interface NewTask {
+interface NewTask {
   readonly title: string
   readonly dealId: DealId | null
   readonly clientId: ClientId | null

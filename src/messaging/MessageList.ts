@@ -7,7 +7,7 @@ import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
 import { type Found, foundOf, type Range, scanLimit } from "../operators/Search.ts"
 
-export interface Listed {
+interface Listed {
   readonly messageId: MessageId
   /** Null for a message of a campaign. */
   readonly conversationId: ConversationId | null
@@ -57,7 +57,7 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
   ))`
 
 export const messageFilters = [...messageStatuses, "needs decision"] as const
-export type MessageFilter = (typeof messageFilters)[number]
+type MessageFilter = (typeof messageFilters)[number]
 
 type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
@@ -101,7 +101,7 @@ export const find = (
   )
 }
 
-export interface Details extends Listed {
+interface Details extends Listed {
   readonly id: MessageId
   /** Null for a message of a conversation. */
   readonly campaignId: CampaignId | null

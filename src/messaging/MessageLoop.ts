@@ -42,7 +42,7 @@ const stalledAfter = Duration.seconds(30)
 
 export type { Claim as ReleasedMessage, Terms as MessageTerms } from "./Messages/Attempts.ts"
 
-export type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
+type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
 
 export class MessageLoop extends Context.Service<
   MessageLoop,

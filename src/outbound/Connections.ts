@@ -24,7 +24,7 @@ const isExhausted = (error: NodeJS.ErrnoException): boolean =>
       !(error.code === "EADDRNOTAVAIL" && Predicate.hasProperty(error, "address") && isIPv6(String(error.address)))
 
 /** The host and port of a URL. */
-export interface Target {
+interface Target {
   /** A name, or an address without brackets. */
   readonly host: string
   readonly port: number

@@ -6,7 +6,7 @@ import type { Dispatcher } from "undici"
 import manifest from "../../package.json" with { type: "json" }
 import { type Call, type Connections, ConnectFailed, headerLimit, type Line, mayKeep } from "./Connections.ts"
 
-export interface Post {
+interface Post {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   /** Text is sent as UTF-8, in one write with the headers. */

@@ -201,7 +201,7 @@ export const shown = (value: unknown): unknown => {
 }
 
 /** The environment has invalid variables. Each fault is one line, which begins with the name of its variable. */
-export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{ readonly faults: ReadonlyArray<string> }> {
+class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{ readonly faults: ReadonlyArray<string> }> {
   override get message() {
     return this.faults.join("\n")
   }

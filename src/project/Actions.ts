@@ -34,7 +34,7 @@ import type { SecretBox } from "../secrets/SecretBox.ts"
 import type { Kind } from "./IdSearch.ts"
 
 /** What an action will do, shown before it is carried out. */
-export interface Question {
+interface Question {
   readonly title: string
   readonly message: string
   readonly label: string
@@ -43,7 +43,7 @@ export interface Question {
 }
 
 /** What an action has done. */
-export interface Outcome {
+interface Outcome {
   readonly title: string
   readonly message: string
   /** The document that the command prints with `--json`. */
@@ -54,7 +54,7 @@ export interface Outcome {
   readonly isFailure?: boolean
 }
 
-export type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
+type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
 export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox | ApiKeys
 
 type Asked = Effect.Effect<Question, ActionError, ActionServices>

@@ -12,7 +12,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 
-export const makeGetCredential = Effect.map(
+const makeGetCredential = Effect.map(
   SqlClient.SqlClient,
   (sql) => (projectId: ProjectId, keyId: KeyId) =>
     Effect.flatMap(statement(get(sql, projectId, keyId)), ([found]): Effect.Effect<Credential, CredentialInvalid> =>

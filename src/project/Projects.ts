@@ -17,7 +17,7 @@ import { faultsWithin, takenExternalIds, unknownReferences } from "./Projects/Re
 import { type Counts, upsert } from "./Projects/Upsert.ts"
 
 /** The faults of a project file, one line each: `path: message`. Nothing was written. */
-export class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
+class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
   readonly faults: ReadonlyArray<string>
 }> {
   override get message() {

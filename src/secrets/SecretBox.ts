@@ -16,7 +16,7 @@ export class SecretUnreadable extends Data.TaggedError("SecretUnreadable") {}
 /** The record that holds a secret: kind, project and id. A value opens only for the owner that it was sealed for. */
 type Owner = ReadonlyArray<string>
 
-export interface Opened {
+interface Opened {
   readonly secret: Redacted.Redacted
   /** The index of the key that opened the value. 0 is `SECRET_KEY`; from 1 on, the keys of `SECRET_KEY_PREVIOUS`. */
   readonly key: number

@@ -5,7 +5,7 @@ import { Settings } from "../platform/Settings.ts"
 import { isSecretKey } from "../platform/Settings/Formats.ts"
 
 /** The key file under `DATA_DIR` is damaged. Stored secrets and cursors can't be read without the key. */
-export class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {
+class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {
   override get message() {
     return `${this.file} does not hold 32 bytes in base64: restore it, or set SECRET_KEY to the key that it held`
   }

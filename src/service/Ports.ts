@@ -62,7 +62,7 @@ const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/conso
  * its own address or one of `ADMIN_ALLOWED_HOSTS`. Otherwise a web site whose name resolves to the port's address could reach it
  * from an operator's browser (DNS rebinding).
  */
-export const admin = Layer.unwrap(
+const admin = Layer.unwrap(
   Effect.map(Settings, ({ adminAllowedHosts, adminHost }) =>
     port(
       Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole),

@@ -21,7 +21,7 @@ export const cpuMillis = (pid: number): number => used(statOf(pid))
 export const parentOf = (pid: number): number => Number(statOf(pid)[1])
 
 /** Returns the CPU time of a process's children that have ended, and of theirs. */
-export const endedChildrenMillis = (pid: number): number => {
+const endedChildrenMillis = (pid: number): number => {
   const stat = statOf(pid)
   return (Number(stat[13]) + Number(stat[14])) * 10
 }

@@ -124,7 +124,7 @@ export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["
   )
 
 /** Returns the environment of a program: `env`, and what all of them have. */
-export const environmentOf = ({ directory }: Program, env: Readonly<Record<string, string>>) => ({
+const environmentOf = ({ directory }: Program, env: Readonly<Record<string, string>>) => ({
   PATH: process.env["PATH"],
   // As in `npm start`.
   NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),

@@ -78,7 +78,7 @@ export const sessionOf = Effect.fnUntraced(function* (server: Console, project?:
 })
 
 /** Returns the token of a page's forms. */
-export const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
+const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
 
 /** Creates a project with a dead and a delivered delivery, messages and a campaign, all with hostile names. */
 export const fillProject = Effect.fnUntraced(function* (server: Console) {

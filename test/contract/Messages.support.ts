@@ -25,8 +25,8 @@ export type Conversation = keyof typeof conversations
 
 const base = "/api/v1/developer/messaging"
 export const messagesPath = (conversationId: string) => `${base}/conversations/${conversationId}/messages`
-export const sourcePath = (conversationId: string) => `${base}/conversations/${conversationId}/source`
-export const sourcesPath = `${base}/sources`
+const sourcePath = (conversationId: string) => `${base}/conversations/${conversationId}/source`
+const sourcesPath = `${base}/sources`
 
 export const httpChannel = (id: string, url: string) =>
   ({ id, providerType: "http", displayName: id, config: { url, signingSecret } }) as const
@@ -44,7 +44,7 @@ const partsAt = (port: number): Parts => ({
   conversations: Object.entries(conversations).map(([channelId, id]) => ({ id, channelId, address }))
 })
 
-export const isTelegram = ({ path }: Hit) => path.includes("/bot")
+const isTelegram = ({ path }: Hit) => path.includes("/bot")
 
 /** Answers with a status and a body of JSON. */
 export const json =

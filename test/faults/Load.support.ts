@@ -18,7 +18,7 @@ export interface LoadRequest {
   readonly bytes: string
 }
 
-export interface LoadOptions {
+interface LoadOptions {
   readonly url: string
   readonly nextRequest: (n: number) => LoadRequest
   readonly seconds: number
@@ -36,7 +36,7 @@ interface Answers {
   withoutRetryAfter: number
 }
 
-export interface LoadResult {
+interface LoadResult {
   /** Answers by name and status, such as `get 200`. */
   readonly answers: ReadonlyMap<string, Answers>
   readonly sent: number

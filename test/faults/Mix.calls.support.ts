@@ -15,14 +15,14 @@ export const mutations: ReadonlyArray<string> = Object.entries(samples)
   .filter(([name, { method, policy }]) => method !== "GET" && policy !== "read" && !uncounted.has(name))
   .map(([name]) => name)
 
-export interface CallRequest {
+interface CallRequest {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: string
   readonly json?: unknown
 }
 
 /** The answer to a command. */
-export interface ParsedReceipt {
+interface ParsedReceipt {
   readonly resourceId: string
   readonly changed: boolean
   /** Version of the record after the command; undefined if the record has none. */

@@ -29,7 +29,7 @@ export interface Call {
 const jsonHeaders = { "content-type": "application/json" }
 
 /** A request whose body is not written yet. */
-export interface OpenRequest {
+interface OpenRequest {
   readonly request: Http.ClientRequest
   readonly answer: Promise<Answer>
 }

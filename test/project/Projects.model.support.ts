@@ -17,7 +17,7 @@ export interface State {
 }
 
 export type Outcome = "created" | "updated" | "unchanged"
-export interface Applied {
+interface Applied {
   readonly state: State
   /** The outcome of each record of the file. */
   readonly outcomes: ReadonlyMap<string, ReadonlyMap<string, Outcome>>

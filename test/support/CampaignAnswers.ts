@@ -1,7 +1,7 @@
 /** Assertions on answers about campaigns (contract §9). */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
-import { Audience, CampaignAudience } from "../../src/api/campaigns/Audience.ts"
+import { CampaignAudience } from "../../src/api/campaigns/Audience.ts"
 import { Campaign } from "../../src/api/campaigns/Campaign.ts"
 import { Segment, Template } from "../../src/api/campaigns/Campaigns.ts"
 import { assertJson, decodes, pagesOf, recordOf, versionOf } from "./ContractAnswers.ts"
@@ -38,9 +38,6 @@ const CampaignShape = Schema.toEncoded(Campaign).check(
 
 export const campaignOf = recordOf(CampaignShape)
 export const campaignPageOf = pagesOf(CampaignShape)
-
-const AudienceShape = Schema.toEncoded(Audience)
-export type AudienceShape = typeof AudienceShape.Type
 
 const decodeAudience = decodes(Schema.toEncoded(CampaignAudience))
 

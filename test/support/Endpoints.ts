@@ -20,7 +20,7 @@ export interface Endpoint {
   readonly closed: () => number
 }
 
-export interface EndpointOptions {
+interface EndpointOptions {
   readonly host?: string
   readonly port?: number
   readonly tls?: TlsOptions

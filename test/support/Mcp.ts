@@ -5,7 +5,7 @@ import { type Answer, type Request, send } from "./ContractHttp.ts"
 
 /** The revisions that a message can be written in: with a handshake, and without. */
 export const revisions = ["2025-11-25", "2026-07-28"] as const
-export type Revision = (typeof revisions)[number]
+type Revision = (typeof revisions)[number]
 
 const stateless = "2026-07-28"
 
@@ -18,7 +18,7 @@ export interface ToolResult {
 }
 
 /** An answer of JSON-RPC. */
-export interface RpcAnswer {
+interface RpcAnswer {
   readonly id?: unknown
   readonly result?: Readonly<Record<string, unknown>>
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }

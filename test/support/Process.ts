@@ -221,7 +221,7 @@ export const spawn = (...command: Parameters<typeof launch>): Running => {
   return launched
 }
 
-export interface ServiceOptions {
+interface ServiceOptions {
   /** The directory of its source; the default is this checkout. */
   readonly source?: string
   readonly env?: Readonly<Record<string, string>>

@@ -51,7 +51,7 @@ const usual: Readonly<Record<string, Row>> = {
 }
 
 /** Returns the statement that inserts rows, which all have the columns of the first. */
-export const insertOf = (table: string, ...rows: ReadonlyArray<Row>): string => {
+const insertOf = (table: string, ...rows: ReadonlyArray<Row>): string => {
   const complete = rows.map((row): Row => ({ ...usual[table], ...row }))
   const columns = Object.keys(complete[0] ?? {}).join(", ")
   const values = JSON.stringify(complete).replaceAll("'", "''")

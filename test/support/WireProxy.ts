@@ -8,7 +8,7 @@ import { opened } from "./Finalizers.ts"
 import { answerReader, requestReader, type RoundTrip } from "./WireMessages.ts"
 
 /** A connection with a held round trip: `requested`, before PostgreSQL receives it, or `answered`, before the client does. */
-export interface Held {
+interface Held {
   /** The process id of its backend. */
   readonly backend: number
   /** Sends the round trip to PostgreSQL, but no answer to the client. Resolves when it is answered or the connection ends. */
@@ -22,7 +22,7 @@ export interface Held {
 }
 
 /** Holds the round trips in which a statement matches. */
-export interface Gate {
+interface Gate {
   /** Whether a round trip is held and its client still waits. */
   readonly isWaiting: () => boolean
   /** Returns the oldest held round trip whose client still waits, or the next one. */
@@ -41,7 +41,7 @@ export interface Trap {
   readonly release: () => void
 }
 
-export interface Catch {
+interface Catch {
   readonly statement: RegExp
   readonly when: "requested" | "answered"
   readonly count: number

@@ -24,7 +24,7 @@ export const create = (sql: Sql): Kind<{ readonly id: CampaignId; readonly name:
   problems: {}
 })
 
-export interface Current {
+interface Current {
   readonly version: number
   readonly audience: Audience | null
 }

@@ -15,7 +15,7 @@ interface Count {
   count: number
 }
 
-export interface Refused extends Count {
+interface Refused extends Count {
   readonly projectId: string
   readonly keyName: string
   readonly lastAt: string

@@ -40,7 +40,7 @@ export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   }
 }
 
-export class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong")<{ readonly expiresIn: Duration.Duration }> {
+class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong")<{ readonly expiresIn: Duration.Duration }> {
   override get message() {
     return `A key can live for ${Duration.toDays(maxLifetime)} days at most`
   }

@@ -11,7 +11,7 @@ import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { hashOf } from "../../platform/NameHash.ts"
 
 /** What a read found. */
-export interface KeyRead<Key> {
+interface KeyRead<Key> {
   readonly keyId: KeyId
   /** The key; undefined if there is none with this id. */
   readonly key: Key | undefined

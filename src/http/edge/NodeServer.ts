@@ -14,7 +14,7 @@ import { Drain } from "./Drain.ts"
 import { Answer, Unread } from "./Unread.ts"
 import { readFileSync } from "node:fs"
 
-export class CannotListen extends Data.TaggedError("CannotListen")<{
+class CannotListen extends Data.TaggedError("CannotListen")<{
   readonly message: string
   readonly cause: unknown
 }> {}

@@ -12,7 +12,7 @@ import { Settings } from "../../platform/Settings.ts"
 import { type Cost, type Decision, one, TokenBuckets } from "./TokenBuckets.ts"
 
 /** Redis, the shared store of the buckets, failed or did not answer in time. */
-export class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
+class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
 /** Maximum time for which a request waits for the shared store. The contract (§4) allows 1 s for the whole answer. */
 const storeTimeout = Duration.millis(500)

@@ -47,7 +47,7 @@ export interface McpRequest {
   readonly isStateless: boolean
 }
 
-export type Message =
+type Message =
   | McpRequest
   /** A notification, or an answer: this server sends no requests, so it ignores answers. */
   | { readonly _tag: "Notification" }

@@ -215,7 +215,7 @@ const listed = {
 }
 
 /** The order of a list that can be filtered by changes. */
-export interface Order {
+interface Order {
   readonly columns: string
   /** The condition of the list's partial index, as `AND …`. */
   readonly listed: string

@@ -11,7 +11,7 @@ import { excessOf } from "./RequestFaults.ts"
 /** Limits the bodies that other routes read. */
 export const limit = Layer.succeed(HttpServerRequest.MaxBodySize, ByteSize.bytes(usualBody.bytes))
 
-export interface Json {
+interface Json {
   readonly text: string
   /** The parsed text. Of members with the same name, it has the last. */
   readonly value: unknown

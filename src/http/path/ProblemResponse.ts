@@ -21,7 +21,7 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
-export interface RenderedProblem {
+interface RenderedProblem {
   readonly status: number
   /** JSON. */
   readonly body: string

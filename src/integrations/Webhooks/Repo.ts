@@ -46,14 +46,14 @@ const version_conflict = ({ version }: Refusal) =>
     currentVersion: version
   })
 
-export class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
+class SecretNotOpened extends Data.TaggedError("SecretNotOpened") {
   override get message() {
     return "The signing secret can't be opened: the key that sealed it is neither SECRET_KEY nor in SECRET_KEY_PREVIOUS"
   }
 }
 
 /** The current secret or headers are not those that were read before the statement. Nothing was changed. */
-export class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
+class SecretReplaced extends Data.TaggedError("SecretReplaced") {}
 
 interface Configuration extends Omit<WebhookConfigure, "headers"> {
   /** Why the URL is not allowed; none if it is allowed. */

@@ -98,7 +98,7 @@ export const headersOf = (
   return { headers: { ...added, ...own }, secrets: Object.values(added) }
 }
 
-export type Secrets = (claim: Pick<Claim, "projectId" | "installationId" | "secrets">) => Effect.Effect<Opened>
+type Secrets = (claim: Pick<Claim, "projectId" | "installationId" | "secrets">) => Effect.Effect<Opened>
 
 /** Maximum number of endpoints whose opened secrets are cached. */
 const remembered = 10_000

@@ -36,7 +36,7 @@ export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql
   )`
 
 /** Number of attempts with one outcome and one range of durations, in one slice of time. Slice 0 ends now. */
-export interface Counted {
+interface Counted {
   readonly slice: number
   readonly delivered: boolean
   readonly bucket: number

@@ -100,7 +100,7 @@ interface Selected {
  * part is ordered by id, so hardly more deliveries are read than returned. OFFSET 0 keeps PostgreSQL from repeating the
  * parameters in each part. The part `WHERE false` keeps the SQL valid if `types` is empty.
  */
-export const inOrder = (
+const inOrder = (
   sql: SqlClient.SqlClient,
   { above, below, installationId, limit, order, projectId, states, types }: Selected
 ): Statement.Fragment => {
@@ -215,7 +215,7 @@ export const page = (
  * An entry of the attempt log. Entries for lost leases and entries of earlier versions of the service have no `endpointUrl`.
  * Entries without a stored answer have no `responseBody`.
  */
-export type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
+type LoggedAttempt = Omit<DeliveryAttempt, "endpointUrl" | "responseBody"> &
   Partial<Pick<DeliveryAttempt, "endpointUrl" | "responseBody">>
 
 export interface Details extends Delivery {

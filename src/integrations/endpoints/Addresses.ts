@@ -8,7 +8,7 @@ import { hostOf, isLocalhost } from "../../outbound/Names.ts"
 import { isIP } from "node:net"
 
 /** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */
-export type AddressClass = "public" | "allowed" | "refused"
+type AddressClass = "public" | "allowed" | "refused"
 
 /** Networks such as those of `WEBHOOK_ALLOWED_NETWORKS`. */
 export type Networks = ReadonlyArray<IpNetwork.IpNetwork>
@@ -79,7 +79,7 @@ export const networksOf = (texts: ReadonlyArray<string>): Networks =>
   )
 
 /** Whether an address of a name may be in one of the networks. Those of the loopback have the names of this machine alone. */
-export const mayContain = (networks: Networks, name: string): boolean =>
+const mayContain = (networks: Networks, name: string): boolean =>
   isLocalhost(name) ? networks.length > 0 : networks.some(({ address }) => !NetAddress.isLoopback(address))
 
 const has = (networks: Networks, address: NetAddress.IpAddress) =>

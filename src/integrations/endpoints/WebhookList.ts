@@ -15,8 +15,7 @@ type Failure = NonNullable<Health["lastFailure"]> & Partial<Pick<DeliveryAttempt
 /** The condition of an endpoint for operators: the state of the API, or `behind` or `unproven`, which the API does not have. */
 type Condition = Exclude<Health["state"], "unused"> | "behind" | "unproven"
 
-export interface Listed
-  extends Omit<Webhook, "secrets" | "health">, Pick<Health, "state" | "failingSince" | "lastSuccessAt"> {
+interface Listed extends Omit<Webhook, "secrets" | "health">, Pick<Health, "state" | "failingSince" | "lastSuccessAt"> {
   readonly condition: Condition
   /** The name of the installation. */
   readonly name: string
@@ -28,7 +27,7 @@ export interface Listed
   readonly restingUntil: string | null
 }
 
-export interface Details extends Listed, Pick<Webhook, "secrets">, Pick<Health, "pending" | "nextAttemptAt"> {
+interface Details extends Listed, Pick<Webhook, "secrets">, Pick<Health, "pending" | "nextAttemptAt"> {
   readonly id: InstallationId
 }
 

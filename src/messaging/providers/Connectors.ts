@@ -20,7 +20,7 @@ const sandbox = connector({
 
 export const connectors = { http, telegram, sandbox }
 
-export type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
+type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
 
 export const ChannelConfig = Schema.Union([
   Schema.Struct({ providerType: Schema.Literal("http"), config: http.config }),

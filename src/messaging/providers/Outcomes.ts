@@ -16,10 +16,10 @@ interface Failed {
   readonly reason?: string
 }
 
-export type Meaning = Outcome["_tag"]
+type Meaning = Outcome["_tag"]
 
 /** Outcomes by status: the first row that contains the status applies. `accepted` also requires an answer that can be decoded. */
-export const statuses: ReadonlyArray<{ readonly from: number; readonly to: number; readonly means: Meaning }> = [
+const statuses: ReadonlyArray<{ readonly from: number; readonly to: number; readonly means: Meaning }> = [
   { from: 200, to: 299, means: "accepted" },
   // Redirects are not followed, and the provider may have processed the message before it redirected.
   { from: 300, to: 399, means: "unknown" },
@@ -35,7 +35,7 @@ export const statuses: ReadonlyArray<{ readonly from: number; readonly to: numbe
 ]
 
 /** Outcomes by error code. A failure before the connection is established is `postponed`, because no request was written. */
-export const failures = {
+const failures = {
   /** No key of this process opens the channel's sealed config, so no call can be made. */
   config_unreadable: "postponed",
   dns_failed: "postponed",

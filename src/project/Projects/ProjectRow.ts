@@ -18,7 +18,7 @@ import type { ProjectFile } from "../ProjectFile.ts"
 type Sql = SqlClient.SqlClient
 type Project = ProjectFile["project"]
 
-export const columns = {
+const columns = {
   name: "name",
   timeZone: "time_zone",
   contactCapacity: ["contact_capacity", "integer"],

@@ -8,7 +8,7 @@ import type { SqlClient } from "effect/sql"
 import { type Migration, MigrationsDiffer, record } from "./Ledger.ts"
 
 /** Number of the last migration of the baseline, which creates all tables. */
-export const baseline = 9
+const baseline = 9
 
 export const isBaseline = ({ name }: Pick<Migration, "name">) => Number.parseInt(name, 10) <= baseline
 

@@ -50,7 +50,7 @@ export const record = (sql: SqlClient.SqlClient, { checksum, name }: Migration) 
   INSERT INTO applied_migrations (name, checksum) VALUES (${name}, ${checksum})`
 
 /** Migrations that are not applied yet, and the number of applied ones of a newer version. */
-export interface Status {
+interface Status {
   readonly pending: ReadonlyArray<Migration>
   readonly newer: number
 }

@@ -109,7 +109,7 @@ export const migrateFrom = (directory: string) =>
 
 export const migrate = migrateFrom(directory)
 
-export class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ readonly count: number }> {
+class MigrationsPending extends Data.TaggedError("MigrationsPending")<{ readonly count: number }> {
   override get message() {
     return `${this.count} migrations are pending: run \`npm run --silent cli -- migrate\``
   }

@@ -12,7 +12,7 @@ export const at =
   (host) =>
     Effect.succeed(isIP(host) === 0 ? addresses : [host])
 
-export interface SenderOptions {
+interface SenderOptions {
   readonly timeout?: Duration.Input
   readonly allowed?: ReadonlyArray<string>
   readonly resolve?: Resolve

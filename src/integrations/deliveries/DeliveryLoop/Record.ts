@@ -11,7 +11,7 @@ import { isFailing } from "../Disabling.ts"
 const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
 
-export interface Terms {
+interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   /** Time after which the webhook of a failing endpoint is disabled, in milliseconds. */
@@ -20,7 +20,7 @@ export interface Terms {
 }
 
 /** An endpoint that needs another step after a batch: a new claim, disabling its webhook, or recording its results later. */
-export interface Recorded extends Endpoint {
+interface Recorded extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
   /** Whether the endpoint has failed for too long, so that its webhook is to be disabled. */

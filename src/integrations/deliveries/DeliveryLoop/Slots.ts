@@ -27,7 +27,7 @@ export interface Room {
 
 export type Rooms = Readonly<Record<Pool, Room>>
 
-export interface Holder {
+interface Holder {
   readonly projectId: ProjectId
   readonly suspect: boolean
 }

@@ -34,7 +34,7 @@ interface Period {
 }
 
 /** An INSERT of a running replay for the row of `from`, which has a `project_id`. `types` is an expression of its event types. */
-export const insert = (
+const insert = (
   sql: Sql,
   { filter, id, installationId, since, until }: Period,
   types: Statement.Fragment,

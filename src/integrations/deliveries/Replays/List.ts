@@ -6,7 +6,7 @@ import { type Columns, selectList } from "../../../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../../sql/Lookups.ts"
 import type { Range } from "../../../operators/Search.ts"
 
-export interface Listed extends Omit<Replay, "id"> {
+interface Listed extends Omit<Replay, "id"> {
   readonly replayId: string
   readonly installationId: InstallationId
 }
@@ -30,7 +30,7 @@ export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { after, li
   WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
   ORDER BY id DESC LIMIT ${limit + 1}::int`
 
-export interface Details extends Replay {
+interface Details extends Replay {
   readonly installationId: InstallationId
 }
 

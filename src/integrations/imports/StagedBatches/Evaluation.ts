@@ -80,7 +80,7 @@ export const profileOf = (mappings: Mappings): Profile => {
   return (type, externalField) => targets.get(type)?.get(externalField)
 }
 
-export interface Evaluation {
+interface Evaluation {
   /** The values that satisfy the schemas of their fields, by field. */
   readonly values: ReadonlyMap<string, unknown>
   /** A contact's email in lower case, and its phone; null if the contact has none. */

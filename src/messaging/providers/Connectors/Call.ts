@@ -8,7 +8,7 @@ import { resolveName } from "../../../outbound/Names.ts"
 import { redactSecrets } from "../../../secrets/Redaction.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
 
-export interface Call {
+interface Call {
   readonly messageId: MessageId
   /** The URL may contain a secret: only its origin is logged and traced. */
   readonly url: URL

@@ -14,7 +14,7 @@ export interface Outgoing {
 }
 
 /** The protocol of one type of provider. */
-export interface Connector<Config extends Schema.Top> {
+interface Connector<Config extends Schema.Top> {
   readonly config: Config
   /** Members of `config` that a project file may omit, with their values in a new channel. */
   readonly defaults: Partial<Config["Type"]>

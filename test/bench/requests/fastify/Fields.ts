@@ -48,7 +48,7 @@ export const ofCreate = (fields: Fields): Fields =>
   Object.fromEntries(Object.entries(fields).filter(([, { isRead }]) => isRead !== true))
 
 /** Returns the name of a field's column. */
-export const columnOf = (member: string): string => member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+const columnOf = (member: string): string => member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 /** Returns SQL for each field of a record, separated by commas. */
 export const each = (fields: Fields, sql: (member: string, column: string, field: Field, index: number) => string) =>

@@ -45,7 +45,7 @@ export const commandOf = (request: FastifyRequest, operation: string): Command =
 })
 
 /** The state that made a guard fail: the current version of the record, and the faults of the request. */
-export interface Refusal {
+interface Refusal {
   readonly version: number
   readonly faults: ReadonlyArray<string>
 }
