@@ -2,9 +2,15 @@
 import { Effect, Schema, SchemaGetter, Struct } from "effect"
 import { Client, clientExample, clientFields } from "../crm/Clients.ts"
 import { Deal, dealExample, dealFields } from "../crm/Deals.ts"
-import { taskFields } from "../crm/Tasks.ts"
-import { CreatedAt, Timestamp } from "../schema/Fields.ts"
+import { CreatedAt, text, Timestamp } from "../schema/Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../schema/Ids.ts"
+import { Instant } from "../schema/Instant.ts"
+
+/** The fields of tasks, with their types in commands, the project file and imports. */
+export const taskFields = {
+  title: text(1, 160).annotate({ description: "What is to be done: 1 to 160 characters." }),
+  dueAt: Schema.NullOr(Instant)
+}
 
 /** A task. Tasks have no endpoint; operators create and complete them with commands. */
 export const Task = Schema.Struct({

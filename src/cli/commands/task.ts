@@ -1,6 +1,6 @@
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { taskFields } from "../../api/crm/Tasks.ts"
+import { taskFields } from "../../api/integrations/Events.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
 import { Instant } from "../../api/schema/Instant.ts"
 import { completeTask, createTask, TaskReferenceUnknown } from "../../crm/Tasks.ts"

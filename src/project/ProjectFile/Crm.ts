@@ -2,7 +2,7 @@ import { Schema, Struct } from "effect"
 import { Address } from "../../api/crm/Addresses.ts"
 import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
-import { taskFields } from "../../api/crm/Tasks.ts"
+import { taskFields } from "../../api/integrations/Events.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
 import { Email, text } from "../../api/schema/Fields.ts"
 import {
