@@ -68,7 +68,9 @@ layer(TestDatabase.layer, { excludeTestServices: true })("a pool", (it) => {
       const used = new Set<number>()
       let [most, done] = [0, 0]
       const statement = Effect.gen(function* () {
-        const [row] = yield* pool<{ pid: number }>`SELECT pg_backend_pid() AS pid, pg_sleep(0.005)`
+        // Some take long, so that a connection that is replaced while they run would be seen beside the new one.
+        const [row] = yield* pool<{ pid: number }>`
+          SELECT pg_backend_pid() AS pid, pg_sleep(CASE WHEN random() < 0.1 THEN 0.2 ELSE 0.005 END)`
         if (row !== undefined) used.add(row.pid)
         most = Math.max(most, yield* countedOf(pools[id].name))
         done++
