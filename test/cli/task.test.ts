@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import { withDeals } from "../support/Rows.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
-import { slowDown } from "../support/SlowRows.ts"
+import { slowDown } from "../support/Locks.ts"
 import { cli, documentOf, failure } from "./Cli.support.ts"
 
 const decodeTaskId = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }), { onExcessProperty: "error" })

@@ -2,7 +2,7 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import { deadlocks } from "../support/Deadlocks.ts"
+import { deadlocks } from "../support/Locks.ts"
 import { type Parts, startServer, TestServer } from "../support/TestServer.ts"
 import * as Clients from "./Clients.support.ts"
 import * as Deals from "./Deals.support.ts"

@@ -5,7 +5,7 @@ import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
-import { slowDown } from "../support/SlowRows.ts"
+import { slowDown } from "../support/Locks.ts"
 import { newKey } from "./Requests.ts"
 
 type Ticket = NonNullable<Parts["tickets"]>[number]

@@ -2,7 +2,7 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
-import { slowDown } from "../support/SlowRows.ts"
+import { slowDown } from "../support/Locks.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { atOnce, statusesOf } from "./Clients.support.ts"
 import { requestOf } from "./Requests.ts"

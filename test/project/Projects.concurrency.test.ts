@@ -5,8 +5,7 @@ import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
 import { ClientId, DealId, ProjectId, StageId } from "../../src/api/schema/Ids.ts"
 import { exportProject } from "../../src/project/Exports.ts"
-import { deadlocks } from "../support/Deadlocks.ts"
-import { untilBlocking } from "../support/Locks.ts"
+import { deadlocks, untilBlocking } from "../support/Locks.ts"
 import {
   apply,
   commandOf,

@@ -1,4 +1,4 @@
-/** Locks that a test holds, and statements that wait for them. */
+/** Locks that a test holds, statements that wait for them or are slow, and the deadlocks that PostgreSQL has resolved. */
 import { Deferred, Effect, Fiber } from "effect"
 import type { SqlClient } from "effect/sql"
 import { untilRows } from "./Waiting.ts"
@@ -71,3 +71,46 @@ export const untilBlocking = (sql: SqlClient.SqlClient) =>
     Effect.orDie(sql`SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`),
     (rows) => rows.length > 0
   )
+
+/**
+ * Counts the deadlocks so far. Ends all other sessions of the database first: a session reports what it has counted up to ten
+ * seconds later, but at the latest when it ends.
+ */
+export const deadlocks = Effect.fnUntraced(
+  function* (sql: SqlClient.SqlClient) {
+    const connection = yield* sql.reserve
+    yield* connection.execute(
+      `SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity
+     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`,
+      [],
+      undefined
+    )
+    yield* connection.execute("SELECT pg_stat_force_next_flush()", [], undefined)
+    const [row] = yield* connection.execute(
+      "SELECT deadlocks::int AS count FROM pg_stat_database WHERE datname = current_database()",
+      [],
+      undefined
+    )
+    return row?.["count"]
+  },
+  Effect.scoped,
+  Effect.orDie
+)
+
+/**
+ * Slows down each change of a row of these tables, so that concurrent changes certainly overlap. Otherwise one change often
+ * ends before the next begins.
+ */
+export const slowDown = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  ...tables: ReadonlyArray<"notes" | "tickets" | "tasks" | "webhooks" | "campaigns">
+) {
+  yield* sql`
+    CREATE FUNCTION take_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN PERFORM pg_sleep(0.005); RETURN coalesce(NEW, OLD); END
+    $$`
+  for (const table of tables) {
+    yield* sql`
+      CREATE TRIGGER take_a_while BEFORE UPDATE OR DELETE ON ${sql(table)} FOR EACH ROW EXECUTE FUNCTION take_a_while()`
+  }
+}, Effect.orDie)
