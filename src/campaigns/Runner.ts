@@ -15,7 +15,7 @@
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
-import { forkPeriodic } from "../work/Periodic.ts"
+import { forkPeriodic } from "../work/Supervisor.ts"
 import { statement } from "../sql/Database.ts"
 import { databaseNow, later } from "../sql/DatabaseClock.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"

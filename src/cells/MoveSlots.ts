@@ -1,7 +1,7 @@
 /** The replication slots of moves. If no target reads a slot, PostgreSQL keeps its log for the slot until the disk is full. */
 import { Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
-import { forkPeriodic } from "../work/Periodic.ts"
+import { forkPeriodic } from "../work/Supervisor.ts"
 import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 

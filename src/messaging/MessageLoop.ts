@@ -24,7 +24,7 @@
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { forkPeriodic } from "../work/Periodic.ts"
+import { forkPeriodic } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { databaseNow } from "../sql/DatabaseClock.ts"
 import { statement } from "../sql/Database.ts"

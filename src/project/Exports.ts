@@ -10,8 +10,7 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Columns, listOf, selectList } from "../sql/Columns.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
-import { type FileRecord, hasValues, type List, nest, type Part } from "./Projects/Part.ts"
-import { parts } from "./Projects/Parts.ts"
+import { type FileRecord, hasValues, type List, nest, type Part, parts } from "./Projects/Parts.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
 
 type Sql = SqlClient.SqlClient

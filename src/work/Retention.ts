@@ -4,7 +4,7 @@ import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import { isAwake } from "../platform/Moves.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
-import { forkPeriodic } from "./Periodic.ts"
+import { forkPeriodic } from "./Supervisor.ts"
 
 export const batch = 1_000
 const pause = Duration.minutes(1)

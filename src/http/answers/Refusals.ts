@@ -4,7 +4,7 @@
  */
 import { Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { forkPeriodic } from "../../work/Periodic.ts"
+import { forkPeriodic } from "../../work/Supervisor.ts"
 import { selectList } from "../../sql/Columns.ts"
 import { statement } from "../../sql/Database.ts"
 import { isAwake } from "../../platform/Moves.ts"

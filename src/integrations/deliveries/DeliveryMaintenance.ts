@@ -4,7 +4,7 @@
  */
 import { Clock, Duration, Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
-import { forkPeriodic } from "../../work/Periodic.ts"
+import { forkPeriodic } from "../../work/Supervisor.ts"
 import { Worker } from "../../work/Worker.ts"
 import { statement } from "../../sql/Database.ts"
 import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"

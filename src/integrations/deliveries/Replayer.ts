@@ -1,7 +1,7 @@
 /** Makes the deliveries of replays, a few at a time. A worker locks the row of a replay, so that other workers skip it. */
 import { Cause, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { forkPeriodic } from "../../work/Periodic.ts"
+import { forkPeriodic } from "../../work/Supervisor.ts"
 import { once } from "../../sql/Database.ts"
 import { Notifier } from "../../outbox/Notifier.ts"
 import { Settings } from "../../platform/Settings.ts"

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { type Column, listOf } from "../../sql/Columns.ts"
-import { type FileRecord, hasValues, type List, type Part } from "./Part.ts"
+import { type FileRecord, hasValues, type List, type Part } from "./Parts.ts"
 
 type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
