@@ -9,7 +9,7 @@ import { mutate } from "../commands/Mutate.ts"
 import { Mutations } from "../commands/Mutations.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { Refused, requireProject } from "../operators/Refusals.ts"
-import { pageOf, type Range, showing } from "../operators/Search.ts"
+import { isCreatedIn, pageOf, type RangeByAge, showing } from "../operators/Search.ts"
 import { details, list, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
@@ -37,14 +37,15 @@ export const operationsOn = ({ progress, status }: Listed): ReadonlyArray<Operat
 export const listCampaigns = Effect.fn("listCampaigns")(function* (
   projectId: ProjectId,
   status: Listed["status"] | null,
-  { after, limit }: Range
+  range: RangeByAge
 ) {
+  const { after, limit } = range
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   const rows = yield* list(
     sql,
     projectId,
-    sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity'
+    sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity' AND ${isCreatedIn(sql, range)}
       ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM campaigns WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
       ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int`
   )

@@ -1,5 +1,5 @@
 /** Flags that several commands share. */
-import { Effect, Schema } from "effect"
+import { Effect, Option, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Instant.ts"
@@ -12,6 +12,10 @@ export const toggle = (name: string, description: string) =>
 
 export const id = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.withMetavar("ID"), Flag.withDescription(description))
+
+/** A flag that restricts a list; null if it is not given. */
+export const filter = <A>(flag: Flag.Flag<A>): Flag.Flag<A | null> =>
+  flag.pipe(Flag.optional, Flag.map(Option.getOrNull))
 
 export const json = toggle("json", "Print one JSON document")
 
@@ -60,6 +64,13 @@ const rangeWith = <Name extends "before" | "after">(flag: Name, description: str
 })
 
 export const range = rangeWith("before", "Only items older than this one: the `next` of the page before")
+
+/** A range of records by age, with a period in which they were created. */
+export const rangeByAge = {
+  ...range,
+  since: filter(time("since", "Only items that were created at this time or later")),
+  until: filter(time("until", "Only items that were created before this time"))
+}
 
 export const rangeById = rangeWith("after", "Only items after this one: the `next` of the page before")
 

@@ -3,9 +3,10 @@ import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
+import { Instant } from "../api/schema/Instant.ts"
 import type { OperatorSessions, Session } from "../http/auth/OperatorSessions.ts"
 import { type Action, type ActionName, actions, newOnce } from "../project/Actions.ts"
-import { action as submit, block, html } from "./Html.ts"
+import { action as submit, block, html, instantOf } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
 import { recordPage } from "./Records.ts"
 
@@ -37,9 +38,15 @@ interface Parts {
  * confirmed twice is carried out once.
  */
 export const actionResponse = ({ form, name, notify, session }: Parts) => {
-  const { on, target }: Action = actions[name]
+  const { fields, on, target }: Action = actions[name]
+  const isTime = (name: string) => fields.some((field) => field.name === name && field.schema === Instant)
   const notDone = (message: string) => errorPage("Not done", message, 409, session)
-  const { confirmed, once, project = "", ...texts } = Object.fromEntries(form)
+  const {
+    confirmed,
+    once,
+    project = "",
+    ...texts
+  } = Object.fromEntries([...form].map(([name, value]) => [name, isTime(name) ? instantOf(value) : value]))
   return Effect.gen(function* () {
     const { question, run } = yield* on(project, once ?? (yield* newOnce), texts)
     const page = recordPage(target, { projectId: project, id: texts[target] ?? "" })

@@ -199,5 +199,16 @@ export const select = (label: string, name: string, options: Options, chosen: st
     </select></label
   >`
 
+/** A field for a time. Browsers show and send it without an offset. */
+export const timeInput = (label: string, name: string, at: Date | null): Html =>
+  html`<label
+    >${label} (UTC)
+    <input type="datetime-local" step="1" name="${name}" value="${at?.toISOString().slice(0, 19) ?? ""}"
+  /></label>`
+
+/** Adds what a browser leaves out of the time of a `timeInput`: seconds that are 0, and the offset. Returns other texts unchanged. */
+export const instantOf = (text: string): string =>
+  text.replace(/^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d)?$/, (_, minute: string, seconds = ":00") => `${minute}${seconds}Z`)
+
 export const input = (label: string, name: string, value: string | null, placeholder = ""): Html =>
   html`<label>${label} <input name="${name}" value="${value ?? ""}" placeholder="${placeholder}" /></label>`

@@ -74,6 +74,7 @@ const layout = ({ project, session, title, url }: Head, content: Cell | Readonly
         <link rel="stylesheet" href="/console/style.css" />
       </head>
       <body>
+        <a class="skip" href="#content">Skip to the content</a>
         <header>
           <nav aria-label="Console">
             <a href="/console" class="home">developer-api console</a>
@@ -85,7 +86,7 @@ const layout = ({ project, session, title, url }: Head, content: Cell | Readonly
           </nav>
           ${project === undefined || session === undefined ? "" : sectionsOf(project)}
         </header>
-        <main>
+        <main id="content" tabindex="-1">
           <h1>${title}</h1>
           ${notice === undefined ? "" : noticeOf(notice)} ${content}
         </main>

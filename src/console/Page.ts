@@ -5,11 +5,22 @@ import { Instant } from "../api/schema/Instant.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
 import { type LookupStatement, lookupOne } from "../sql/Lookups.ts"
-import { type Found, type Range, scanLimit } from "../operators/Search.ts"
+import { type Found, type RangeByAge, scanLimit } from "../operators/Search.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../telemetry/TraceContext.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
-import { type Columns, hiddenFields, href, type Html, html, table, type Time, timeSince } from "./Html.ts"
+import {
+  type Columns,
+  hiddenFields,
+  href,
+  type Html,
+  html,
+  instantOf,
+  table,
+  type Time,
+  timeInput,
+  timeSince
+} from "./Html.ts"
 
 export const pageSize = 50
 
@@ -50,7 +61,7 @@ interface Parts {
   readonly request: PageRequest
   readonly project: Project
   /** Which rows of a list are shown on the page. */
-  readonly range: Range
+  readonly range: RangeByAge
   readonly time: Time
 }
 
@@ -58,14 +69,13 @@ interface Parts {
 export const projectPage =
   <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
   (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError | SqlError.SqlError, R> =>
-    Effect.flatMap(projectOf(sql, request), (project) =>
-      Effect.map(
-        content({ sql, request, project, range: rangeOf(request), time: timeSince(request.session.now) }),
-        (page) => ({ ...page, project: project.id })
-      )
-    )
-
-const rangeOf = (request: PageRequest): Range => ({ after: textOf(request, "cursor"), limit: pageSize })
+    Effect.gen(function* () {
+      const project = yield* projectOf(sql, request)
+      const period = { since: yield* timeOf(request, "since"), until: yield* timeOf(request, "until") }
+      const range = { after: textOf(request, "cursor"), limit: pageSize, ...period }
+      const page = yield* content({ sql, request, project, range, time: timeSince(request.session.now) })
+      return { ...page, project: project.id }
+    })
 
 interface List<Row> {
   readonly title: string
@@ -75,23 +85,29 @@ interface List<Row> {
   /** The text that replaces a table without rows. */
   readonly empty: string
   readonly filter?: ReadonlyArray<Html>
+  /** If present, the list is filtered by time, too. */
+  readonly range?: RangeByAge
 }
 
 /** Makes the content of a list: the filter, the table, and a link to the next page with the same filter. */
 export const listOf = <Row>(
   { path, query }: PageRequest,
-  { caption, columns, empty, filter, found, title }: List<Row>
+  { caption, columns, empty, filter = [], found, range, title }: List<Row>
 ): Content => {
   const isFull = found.items.length === pageSize
   const next = href(path, { ...Object.fromEntries(query), cursor: found.next })
   const project = query.get("project")
+  const fields =
+    range === undefined
+      ? filter
+      : [...filter, timeInput("Since", "since", range.since ?? null), timeInput("Until", "until", range.until ?? null)]
   return {
     title,
     body: [
-      filter === undefined
+      fields.length === 0
         ? html``
         : html`<form method="get" action="${path}" class="filters">
-            ${hiddenFields(project === null ? {} : { project })} ${filter}
+            ${hiddenFields(project === null ? {} : { project })} ${fields}
             <button>Filter</button>
           </form>`,
       table(caption, columns, found.items, empty),
@@ -148,7 +164,7 @@ export const timeOf = (request: PageRequest, name: string) => {
   const text = textOf(request, name)
   return text === null
     ? Effect.succeed(null)
-    : Effect.mapBoth(instant(text), {
+    : Effect.mapBoth(instant(instantOf(text)), {
         onSuccess: (at) => new Date(at),
         onFailure: () => new PageError({ status: 400, message: `"${name}" is a time such as 2026-11-20T10:00:00Z.` })
       })

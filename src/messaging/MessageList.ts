@@ -5,7 +5,7 @@ import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/sc
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
-import { type Found, foundOf, type Range, scanLimit } from "../operators/Search.ts"
+import { type Found, foundOf, isCreatedIn, type RangeByAge, scanLimit } from "../operators/Search.ts"
 
 interface Listed {
   readonly messageId: MessageId
@@ -59,35 +59,52 @@ export const needsDecision = `messages.status = 'unknown' AND messages.available
 export const messageFilters = [...messageStatuses, "needs decision"] as const
 type MessageFilter = (typeof messageFilters)[number]
 
-type Row = (Listed | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
+export interface Filter {
+  readonly status: MessageFilter | null
+  /** The error code of the last attempt. */
+  readonly error: string | null
+  readonly campaignId: string | null
+  readonly channelId: string | null
+}
+
+interface Message extends Listed {
+  readonly lastErrorCode: string | null
+}
+
+type Row = (Message | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
- * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages. For `unknown` and `needs
+ * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages of the range. For `unknown` and `needs
  * decision`, these are only messages of unknown outcome.
  */
 export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
-  filter: MessageFilter | null,
-  { after, limit }: Range
-): Effect.Effect<Found<Listed>, SqlError.SqlError> => {
-  const isUnknown = filter === "unknown" || filter === "needs decision"
+  { campaignId, channelId, error, status }: Filter,
+  range: RangeByAge
+): Effect.Effect<Found<Message>, SqlError.SqlError> => {
+  const { after, limit } = range
+  const isUnknown = status === "unknown" || status === "needs decision"
+  const isFiltered = [campaignId, channelId, error, status].some((chosen) => chosen !== null)
   return sql<Row>`
     WITH scanned AS MATERIALIZED (
-      SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at
-      FROM messages WHERE project_id = ${projectId} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
+      SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at,
+        attempt_log -> -1 ->> 'errorCode' AS error_code
+      FROM messages WHERE project_id = ${projectId} AND ${isCreatedIn(sql, range)} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
         ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM messages WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
-      ORDER BY created_at DESC, id DESC LIMIT ${filter === null ? limit + 1 : scanLimit}::int
+      ORDER BY created_at DESC, id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
     ),
     found AS (
       SELECT * FROM scanned AS messages
-      WHERE ${filter === "needs decision" ? sql.literal(needsDecision) : sql`${filter}::text IS NULL OR status = ${filter}`}
+      WHERE ${status === "needs decision" ? sql.literal(needsDecision) : sql`(${status}::text IS NULL OR status = ${status})`}
+        AND (${error}::text IS NULL OR error_code = ${error}) AND (${campaignId}::text IS NULL OR campaign_id = ${campaignId})
+        AND (${channelId}::text IS NULL OR channel_id = ${channelId})
       ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int
     ),
     bound AS (
       SELECT count(*)::int AS scanned, (SELECT id FROM scanned ORDER BY created_at, id LIMIT 1) AS last FROM scanned
     )
-    SELECT ${sql.literal(columns)}, bound.last, bound.scanned FROM bound LEFT JOIN found ON true
+    SELECT ${sql.literal(columns)}, found.error_code AS "lastErrorCode", bound.last, bound.scanned FROM bound LEFT JOIN found ON true
     ORDER BY found.created_at DESC, found.id DESC`.pipe(
     Effect.map((rows) => {
       const found = rows.flatMap((row) => {

@@ -5,22 +5,22 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageStatus } from "../api/messaging/Messaging.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
-import { complete, type Range, showing } from "../operators/Search.ts"
-import { details, exists, find } from "./MessageList.ts"
+import { complete, type RangeByAge, showing } from "../operators/Search.ts"
+import { details, exists, type Filter, find } from "./MessageList.ts"
 import { endedLog } from "./Messages/Record.ts"
 import { after, attemptAfter, before, type Move } from "./Messages/States.ts"
 
 export const listMessages = Effect.fn("listMessages")(function* (
   projectId: ProjectId,
-  status: MessageStatus | null,
-  range: Range
+  filter: Filter,
+  range: RangeByAge
 ) {
   const { after } = range
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   if (after !== null && !(yield* exists(sql, projectId, after))) return yield* lacks(projectId, "message", after)
   return yield* complete(
-    (range) => find(sql, projectId, status, range),
+    (range) => find(sql, projectId, filter, range),
     range,
     ({ messageId }) => messageId
   )

@@ -1,12 +1,12 @@
 /**
  * The audit of operators' actions (contract §13). As a rule, the statement that carries out an action also records it. Commands that
- * run many statements record it last.
+ * run many statements record it last; the deletion of a project also records its begin.
  */
 import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { selectList } from "../sql/Columns.ts"
-import { listing, pageOf, type Range } from "./Search.ts"
+import { isIn, listing, pageOf, type RangeByAge } from "./Search.ts"
 
 /** The actor of what the service does by itself. */
 export const service = "service"
@@ -44,7 +44,7 @@ const actions = [
 type Action = (typeof actions)[number]
 
 /** Actions that concern all projects, or a project that is no more. */
-type ServiceAction = "project.delete" | "secrets.reseal" | "console.sign_in"
+type ServiceAction = "project.delete.begin" | "project.delete" | "secrets.reseal" | "console.sign_in"
 
 export interface Audited {
   readonly actor: string
@@ -126,19 +126,18 @@ export const recordServiceAction = Effect.fnUntraced(function* (entry: ServiceEn
 })
 
 /** Lists the actions that concern all projects, newest first. */
-export const listServiceActions = Effect.fn("listServiceActions")(function* ({ after, limit }: Range) {
+export const listServiceActions = Effect.fn("listServiceActions")(function* (range: RangeByAge) {
   const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<Entry>`
     SELECT ${sql.literal(entryColumns)} FROM service_audit
-    ${after === null ? sql.literal("") : sql`WHERE id < ${after}`}
-    ORDER BY id DESC LIMIT ${limit + 1}::int`
-  return pageOf(rows, limit, ({ id }) => id)
+    WHERE ${isIn(sql, "aud", range)}
+    ORDER BY id DESC LIMIT ${range.limit + 1}::int`
+  return pageOf(rows, range.limit, ({ id }) => id)
 })
 
 export const listActions = listing(
   "listActions",
-  (sql, projectId, { after, limit }) =>
-    entries(sql, projectId, after === null ? sql`true` : sql`id < ${after}`, limit + 1),
+  (sql, projectId, range: RangeByAge) => entries(sql, projectId, isIn(sql, "aud", range), range.limit + 1),
   ({ id }: Entry) => id
 )
 

@@ -6,6 +6,7 @@
 import { Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
+import { firstIdAt } from "../platform/NewId.ts"
 import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
 import { lacks, requireProject } from "./Refusals.ts"
 
@@ -18,6 +19,31 @@ export interface Range {
   readonly after: string | null
   readonly limit: number
 }
+
+/** The range of a page of records that were created at `since` or later, and before `until`. */
+export interface RangeByAge extends Range {
+  readonly since?: Date | null
+  readonly until?: Date | null
+}
+
+/** Returns the bounds of a range of ids that begin with the time of their creation, as those of `NewId` do. */
+export const idsIn = (prefix: string, { after, since, until }: RangeByAge) => {
+  const [below] = [after, until ? firstIdAt(prefix, until.getTime()) : null].filter((id) => id !== null).toSorted()
+  return { above: since ? firstIdAt(prefix, since.getTime()) : undefined, below }
+}
+
+/**
+ * A SQL condition: the `id` is in a range. Without `until` and `after`, the SQL text has no upper bound. A generic plan is then as
+ * good as a plan for the actual values.
+ */
+export const isIn = (sql: SqlClient.SqlClient, prefix: string, range: RangeByAge) => {
+  const { above = "", below } = idsIn(prefix, range)
+  return sql`id > ${above} ${below === undefined ? sql.literal("") : sql`AND id < ${below}`}`
+}
+
+/** A SQL condition: the time `created_at` is in the period of a range. */
+export const isCreatedIn = (sql: SqlClient.SqlClient, { since, until }: RangeByAge) =>
+  sql`created_at >= ${since?.toISOString() ?? "-infinity"}::timestamptz AND created_at < ${until?.toISOString() ?? "infinity"}::timestamptz`
 
 /** Up to `limit` records that match. The list continues after the id `next`; null at its end. */
 export interface Found<Item> {
@@ -47,18 +73,18 @@ export const foundOf = <Item>(
 }
 
 export const complete = <Item, E, R>(
-  find: (range: Range) => Effect.Effect<Found<Item>, E, R>,
-  { after, limit }: Range,
+  find: (range: RangeByAge) => Effect.Effect<Found<Item>, E, R>,
+  whole: RangeByAge,
   idOf: (item: Item) => string
 ): Effect.Effect<Found<Item>, E, R> => {
-  const collect = (range: Range): Effect.Effect<ReadonlyArray<Item>, E, R> =>
+  const collect = (range: RangeByAge): Effect.Effect<ReadonlyArray<Item>, E, R> =>
     Effect.flatMap(find(range), ({ items, next }) => {
       const left = range.limit - items.length
       return next === null || left === 0
         ? Effect.succeed(items)
-        : Effect.map(collect({ after: next, limit: left }), (rest) => [...items, ...rest])
+        : Effect.map(collect({ ...range, after: next, limit: left }), (rest) => [...items, ...rest])
     })
-  return Effect.map(collect({ after, limit: limit + 1 }), (items) => pageOf(items, limit, idOf))
+  return Effect.map(collect({ ...whole, limit: whole.limit + 1 }), (items) => pageOf(items, whole.limit, idOf))
 }
 
 /** Makes a function that reads a record of a project; `kind` names it in the refusal if there is none. */
@@ -73,17 +99,17 @@ export const showing = <Item extends { readonly id: string }>(
     return (yield* lookupOne(sql, details(sql), { projectId, id })) ?? (yield* lacks(projectId, kind, id))
   })
 
-/** Makes a function that reads a page of a project's records. `list` reads up to `limit + 1` records. */
-export const listing = <Item>(
+/** Makes a function that reads a page of a project's records. `list` reads up to `limit + 1` records; a range may have a filter. */
+export const listing = <Item, Filtered extends Range>(
   name: string,
   list: (
     sql: SqlClient.SqlClient,
     projectId: ProjectId,
-    range: Range
+    range: Filtered
   ) => Effect.Effect<ReadonlyArray<Item>, SqlError.SqlError>,
   idOf: (item: Item) => string
 ) =>
-  Effect.fn(name)(function* (projectId: ProjectId, range: Range) {
+  Effect.fn(name)(function* (projectId: ProjectId, range: Filtered) {
     const sql = yield* SqlClient.SqlClient
     yield* requireProject(sql, projectId)
     return pageOf(yield* list(sql, projectId, range), range.limit, idOf)

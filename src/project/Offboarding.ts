@@ -8,6 +8,7 @@ import { Data, Effect, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { State } from "../platform/Moves.ts"
+import { recordServiceAction } from "../operators/Audit.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 
 export { tablesOf }
@@ -132,7 +133,7 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 }
 
 /**
- * Marks a project as deleted, and ends its keys, deliveries and campaigns. First takes the project's advisory lock exclusively,
+ * Marks a project as deleted, ends its keys, deliveries and campaigns, and records that its deletion begins. First takes the project's advisory lock exclusively,
  * and so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move to
  * another cell is not `state`, `before` if an earlier run has marked the project, otherwise `now`.
  */
@@ -143,6 +144,8 @@ const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
       SELECT deleted_at IS NOT NULL AS marked, move_state AS state FROM projects WHERE project_id = ${projectId} FOR UPDATE`
     if (project === undefined) return "unknown" as const
     if (project.state !== state) return "moved" as const
+    // A project that is moved has its entries at the target.
+    if (state === null) yield* recordServiceAction({ action: "project.delete.begin", target: projectId })
     yield* sql`
       UPDATE projects SET deleted_at = coalesce(deleted_at, now()), default_pipeline_id = NULL
       WHERE project_id = ${projectId}`

@@ -48,10 +48,11 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
         Effect.orDie(countStuck(sql)),
         (counts) => counts.find(({ kind }) => kind === "unsettled")?.count ?? 0
       )
+      const all = { campaignId: null, channelId: null, error: null }
       const listed = (status: MessageStatus) =>
         Effect.map(
-          Effect.orDie(find(sql, ProjectId.make(projectId), status, { after: null, limit: 10 })),
-          ({ items }) => items.map((message) => Struct.omit(message, ["createdAt"]))
+          Effect.orDie(find(sql, ProjectId.make(projectId), { ...all, status }, { after: null, limit: 10 })),
+          ({ items }) => items.map((message) => Struct.omit(message, ["createdAt", "lastErrorCode"]))
         )
       const others = yield* stuck
       for (const [attempt, state] of [...Array<string>(maxAttempts - 1).fill("pending"), "unknown"].entries()) {

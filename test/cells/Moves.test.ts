@@ -126,7 +126,13 @@ layer(TestDatabase.layer, { excludeTestServices: true })("a move and a deletion 
   it.effect("exclude each other: a deletion that comes after the beginning of the move removes nothing", () =>
     Effect.gen(function* () {
       const { projectId, source } = yield* mover("moving")
-      const { message } = yield* Effect.flip(removeProject(projectId, null, () => Effect.void))
+      const { message } = yield* Effect.flip(
+        Effect.provideService(
+          removeProject(projectId, null, () => Effect.void),
+          Operator,
+          { actor: "test" }
+        )
+      )
       assert.strictEqual(message, "Project moving is being moved: end that by `project move` at its source")
       assert.deepStrictEqual(
         yield* source`SELECT move_state, deleted_at FROM projects WHERE project_id = ${projectId}`,

@@ -62,6 +62,7 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the audit", (it) => {
       yield* command("project delete --project audited --confirm audited")
       assert.deepStrictEqual(yield* audit(), [
         { actor, action: "secrets.reseal", target: "secrets" },
+        { actor, action: "project.delete.begin", target: "audited" },
         { actor, action: "project.delete", target: "audited" }
       ])
     }

@@ -148,6 +148,7 @@ const Webhook = Schema.Struct({
   installationId: Schema.String,
   endpointUrl: Schema.String,
   eventTypes: Schema.Array(Schema.String),
+  headerNames: Schema.Array(Schema.String),
   enabled: Schema.Boolean,
   disabledReason: Schema.NullOr(Schema.String),
   state: Schema.String,
@@ -202,14 +203,16 @@ const start = Effect.fnUntraced(function* (to: Receiver) {
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
   it.effect("are listed with their health, by installation", function* () {
     const to = yield* receiver(status(500))
-    const { command, created, finished } = yield* start(to)
+    const { command, created, finished, projectId, sql } = yield* start(to)
     yield* created()
     yield* finished
+    yield* Effect.orDie(sql`UPDATE webhooks SET header_names = '{x-tenant}' WHERE project_id = ${projectId}`)
     const { items } = decodeWebhooks(documentOf(yield* command("webhooks", "list")))
     assert.lengthOf(items, 1)
     assert.deepInclude(items[0], {
       installationId: "shop",
       endpointUrl: to.url,
+      headerNames: ["x-tenant"],
       enabled: true,
       disabledReason: null,
       state: "failing",

@@ -37,9 +37,9 @@ const act = async (page: Page, { dead, projectId }: FilledProject) => {
   await shows(`Delivery ${dead.id}`)
 
   await page.goto(webhook)
-  await page.getByLabel("and before").fill("2099-01-01T00:00:00Z")
+  await page.getByLabel("and before").fill("2099-01-01T00:00")
   await page.getByLabel("State").selectOption("all")
-  await page.getByLabel("Events since").fill("2026-01-01T00:00:00Z")
+  await page.getByLabel("Events since").fill("2026-01-01T00:00")
   await press("Continue")
   await page.getByText(/^The events since 2026.* are sent again to http.*, the oldest first/).waitFor()
   await press("Start the replay")
@@ -116,6 +116,19 @@ describe("the console in a browser", () => {
           assert.notStrictEqual(await page.title(), "taken")
           assert.strictEqual(await page.locator("img, script").count(), 0)
         }
+      })
+      yield* Effect.promise(async () => {
+        await page.goto(`/console/messages?project=${project.projectId}`)
+        await page.keyboard.press("Tab")
+        const skip = page.getByRole("link", { name: "Skip to the content" })
+        const shown = (await skip.boundingBox())?.y ?? -1
+        assert.deepStrictEqual(
+          [await page.evaluate("document.activeElement.textContent"), shown >= 0],
+          ["Skip to the content", true]
+        )
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
+        assert.strictEqual(await page.evaluate("document.activeElement.name"), "status")
       })
       yield* Effect.promise(async () => {
         for (const path of ["project", "messages", "campaigns"]) {

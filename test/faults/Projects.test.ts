@@ -81,6 +81,9 @@ it("project delete removes a large project beside a running service, and continu
   await eventually(async () => assert.isBelow(await count("events"), rows))
   first.kill("SIGKILL")
   await first.exited
+  const audited = async () =>
+    (await sql(`SELECT action FROM service_audit WHERE target = '${id}' ORDER BY id`)).map(({ action }) => action)
+  assert.deepStrictEqual(await audited(), ["project.delete.begin"])
   await eventually(async () => expectProblem(await listClients(service.url, token), 401, "credential_invalid"))
   assert.isAbove(await count("clients"), 0)
 
@@ -92,4 +95,5 @@ it("project delete removes a large project beside a running service, and continu
     assert.strictEqual(await count(table), 0, table)
   }
   assert.include(second.stdout(), `"projectId": "${id}"`)
+  assert.deepStrictEqual(await audited(), ["project.delete.begin", "project.delete.begin", "project.delete"])
 }, 600_000)

@@ -206,6 +206,15 @@ export const domains = [
   ),
   mutating("console/Console.ts", "console/Access")("if (isCrossSite(request))", "if (false)"),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
+  mutating("integrations/deliveries/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
+  mutating("messaging/MessageList.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
+  mutating("operators/Search.ts", "console/Lists")(
+    "created_at < ${until?.toISOString()",
+    "created_at < ${since?.toISOString()"
+  ),
+  mutating("operators/Search.ts", "console/Lists")("AND id < ${below}", ""),
+  mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
+  mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/MessageList.ts", "console/Outage")("AND messages.available_at IS NULL", ""),
   mutating("campaigns/CampaignControl.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),

@@ -61,7 +61,7 @@ export const platform = [
     "heartbeat(client)"
   ),
   mutating("sql/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
-  mutating("operators/Search.ts", "cli/lists")("limit: limit + 1 }", "limit }"),
+  mutating("operators/Search.ts", "cli/lists")("limit: whole.limit + 1 }", "}"),
   mutating("secrets/SecretBox.ts", "secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
   preconditions("weak === undefined && ", ""),
   preconditions(", ${anyVersion} * ${version}::bigint", ""),

@@ -139,7 +139,9 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
 
   const shown = yield* fillProject(server)
   yield* rest(shown)
-  yield* browse(server, shown, yield* replay(shown.projectId))
+  const running = yield* replay(shown.projectId)
+  yield* untilRows(shown.deliveries(), (rows) => rows.some(({ status }) => status === "pending"))
+  yield* browse(server, shown, running)
 
   yield* recordBesideLock(server)
 

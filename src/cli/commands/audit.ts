@@ -14,7 +14,7 @@ const list = Command.make(
   {
     json: Flags.json,
     project: Flags.id("project", "The project's id; if not given, what concerns all projects").pipe(Flag.optional),
-    ...Flags.range
+    ...Flags.rangeByAge
   },
   Effect.fn(function* ({ json, project, ...range }) {
     const found = Option.isSome(project)

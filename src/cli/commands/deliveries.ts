@@ -1,5 +1,5 @@
 /** `deliveries` and `webhooks`: list, send again and steer what is sent to endpoints (contract §13). */
-import { Effect, Option } from "effect"
+import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { eventTypes } from "../../api/integrations/Events.ts"
@@ -19,26 +19,25 @@ const list = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    ...Flags.range,
-    installationId: Flags.id("installation", "Only deliveries to this installation").pipe(Flag.optional),
-    status: Flag.Literals("status", states).pipe(Flag.withDescription("Only deliveries in this state"), Flag.optional),
-    type: Flag.Literals("type", eventTypes).pipe(
-      Flag.withMetavar("TYPE"),
-      Flag.withDescription("Only deliveries of events of this type"),
-      Flag.optional
+    ...Flags.rangeByAge,
+    installationId: Flags.filter(Flags.id("installation", "Only deliveries to this installation")),
+    status: Flags.filter(Flag.Literals("status", states).pipe(Flag.withDescription("Only deliveries in this state"))),
+    type: Flags.filter(
+      Flag.Literals("type", eventTypes).pipe(
+        Flag.withMetavar("TYPE"),
+        Flag.withDescription("Only deliveries of events of this type")
+      )
     ),
-    since: Flags.time("since", "Only deliveries that were created at this time or later").pipe(Flag.optional),
-    until: Flags.time("until", "Only deliveries that were created before this time").pipe(Flag.optional)
+    answer: Flags.filter(
+      Flag.String("answer").pipe(
+        Flag.withMetavar("CODE"),
+        Flag.withDescription("Only deliveries with this error code or status as their last answer: timeout, 500")
+      )
+    )
   },
-  Effect.fn(function* ({ after, installationId, json, limit, project, since, status, type, until }) {
-    const filter = {
-      installationId: Option.getOrNull(installationId),
-      status: Option.getOrNull(status),
-      type: Option.getOrNull(type),
-      since: Option.getOrNull(since),
-      until: Option.getOrNull(until)
-    }
-    const page = yield* listDeliveries(yield* Flags.projectId(project), filter, { after, limit })
+  Effect.fn(function* ({ answer, installationId, json, project, status, type, ...range }) {
+    const filter = { installationId, status, type, answer }
+    const page = yield* listDeliveries(yield* Flags.projectId(project), filter, range)
     yield* answerPage(json, { items: page.items.map(itemOf), next: page.next }, "deliveries")
   }, onMigratedDatabase)
 ).pipe(
@@ -85,7 +84,12 @@ const cancelReplay = actionCommand("cancel-replay", "replay.cancel", {
 
 const replays = Command.make(
   "replays",
-  { json: Flags.json, project: Flags.project, ...Flags.range },
+  {
+    json: Flags.json,
+    project: Flags.project,
+    ...Flags.rangeByAge,
+    installationId: Flags.filter(Flags.id("installation", "Only replays to this installation"))
+  },
   Effect.fn(function* ({ json, project, ...range }) {
     const page = yield* listReplays(yield* Flags.projectId(project), range)
     yield* answerPage(json, page, "replays")

@@ -1,5 +1,5 @@
 /** `messages` and `campaigns`: lists them and carries out the actions of operators. */
-import { Effect, Option } from "effect"
+import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { campaignStatuses } from "../../api/campaigns/States.ts"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
@@ -15,14 +15,22 @@ const list = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    ...Flags.range,
-    status: Flag.Literals("status", messageStatuses).pipe(
-      Flag.withDescription("Only messages of this status"),
-      Flag.optional
-    )
+    ...Flags.rangeByAge,
+    status: Flags.filter(
+      Flag.Literals("status", messageStatuses).pipe(Flag.withDescription("Only messages of this status"))
+    ),
+    error: Flags.filter(
+      Flag.String("error").pipe(
+        Flag.withMetavar("CODE"),
+        Flag.withDescription("Only messages whose last attempt has this error code: http_403")
+      )
+    ),
+    campaignId: Flags.filter(Flags.id("campaign", "Only messages of this campaign")),
+    channelId: Flags.filter(Flags.id("channel", "Only messages on this channel"))
   },
-  Effect.fn(function* ({ json, project, status, ...range }) {
-    const found = yield* listMessages(yield* Flags.projectId(project), Option.getOrNull(status), range)
+  Effect.fn(function* ({ campaignId, channelId, error, json, project, status, ...range }) {
+    const filter = { campaignId, channelId, error, status }
+    const found = yield* listMessages(yield* Flags.projectId(project), filter, range)
     const items = found.items.map(({ conversationId, createdAt, deliveryStatus, messageId }) => ({
       messageId,
       conversationId,
@@ -58,14 +66,13 @@ const listOfCampaigns = Command.make(
   {
     json: Flags.json,
     project: Flags.project,
-    ...Flags.range,
-    status: Flag.Literals("status", campaignStatuses).pipe(
-      Flag.withDescription("Only campaigns of this status"),
-      Flag.optional
+    ...Flags.rangeByAge,
+    status: Flags.filter(
+      Flag.Literals("status", campaignStatuses).pipe(Flag.withDescription("Only campaigns of this status"))
     )
   },
   Effect.fn(function* ({ json, project, status, ...range }) {
-    const found = yield* listCampaigns(yield* Flags.projectId(project), Option.getOrNull(status), range)
+    const found = yield* listCampaigns(yield* Flags.projectId(project), status, range)
     const items = found.items.map(({ createdAt, id, name, progress, status }) => {
       const { failed, pending, recipients, sent, skipped, unknown } = progress
       return { campaignId: id, name, status, recipients, pending, sent, failed, unknown, skipped, createdAt }

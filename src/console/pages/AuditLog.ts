@@ -15,6 +15,7 @@ export const actionColumns = (time: Time): Columns<Entry> => ({
 export const auditLog = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, time }) {
     return listOf(request, {
+      range,
       title: `Audit of ${project.name}`,
       caption: "Actions of operators, newest first",
       empty: "No actions yet.",

@@ -16,6 +16,7 @@ export const campaigns = projectPage(
     const status = yield* choiceOf(request, "status", campaignStatuses)
     const of = { project: project.id }
     return listOf(request, {
+      range,
       title: `Campaigns of ${project.name}`,
       filter: [select("State", "status", campaignStatuses, status)],
       caption: "Campaigns, newest first",
@@ -69,6 +70,7 @@ export const campaign = projectPage(
           History: html`<a href="${historyPage("campaign", { projectId: project.id, id: row.id })}"
             >Commands and actions</a
           >`,
+          Messages: link("/console/messages", of, "Messages of the campaign"),
           "Primary route": routeOf(row.primaryRoute),
           "Fallback route": routeOf(row.fallbackRoute)
         }),

@@ -1,4 +1,4 @@
-/** The deliveries of a project, filtered by state, event type, installation and time. */
+/** The deliveries of a project, filtered by state, event type, installation, last answer and time. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { eventTypes } from "../../api/integrations/Events.ts"
@@ -7,7 +7,7 @@ import { states } from "../../integrations/deliveries/States.ts"
 import { type Delivery, find } from "../../integrations/deliveries/DeliveryList.ts"
 import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
 import { badge, type Columns, html, idLink, input, link, select, type Time } from "../Html.ts"
-import { choiceOf, listOf, projectPage, textOf, timeOf } from "../Page.ts"
+import { choiceOf, listOf, projectPage, textOf } from "../Page.ts"
 
 const path = "/console/deliveries"
 
@@ -44,7 +44,10 @@ export const deliveryColumns = (project: ProjectId, time: Time, probes: Readonly
   State: ({ replayOf, status }) =>
     html`${link(path, { project, status }, badge(status))}${replayOf === null ? "" : " (replay)"}`,
   Attempts: ({ attempts }) => attempts,
-  "Last answer": ({ lastErrorCode, lastStatusCode }) => lastErrorCode ?? lastStatusCode?.toString() ?? null,
+  "Last answer": ({ lastErrorCode, lastStatusCode }) => {
+    const answer = lastErrorCode ?? lastStatusCode?.toString()
+    return answer === undefined ? null : link(path, { project, answer }, answer)
+  },
   "Next attempt": (row) => nextAttempt(row, probes, time)
 })
 
@@ -54,21 +57,18 @@ export const deliveries = projectPage(
       installationId: textOf(request, "installation"),
       status: yield* choiceOf(request, "status", states),
       type: yield* choiceOf(request, "type", eventTypes),
-      since: yield* timeOf(request, "since"),
-      until: yield* timeOf(request, "until")
+      answer: textOf(request, "answer")
     }
-    const since = filter.since?.toISOString() ?? null
-    const until = filter.until?.toISOString() ?? null
-    const { installationId: installation, status, type } = filter
+    const { answer, installationId: installation, status, type } = filter
     const found = yield* find(sql, project.id, filter, range)
     return listOf(request, {
+      range,
       title: `Deliveries of ${project.name}`,
       filter: [
         select("State", "status", states, status),
         select("Event", "type", eventTypes, type),
         input("Installation", "installation", installation),
-        input("Since", "since", since, "2026-11-20T00:00:00Z"),
-        input("Until", "until", until, "2026-11-21T00:00:00Z")
+        input("Last answer", "answer", answer, "timeout or 500")
       ],
       caption: "Deliveries, newest first",
       empty: "No deliveries.",

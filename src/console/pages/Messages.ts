@@ -1,23 +1,35 @@
-/** The messages of a project, filtered by state, and the page of a message. */
+/** The messages of a project, filtered by state, error, campaign, channel and time, and the page of a message. */
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/MessageList.ts"
 import { scanLimit } from "../../operators/Search.ts"
-import { action, badge, facts, html, idLink, idOf, link, select, table, traceLink } from "../Html.ts"
-import { choiceOf, listOf, projectPage, recordOf, traceUrlOf } from "../Page.ts"
+import { action, badge, facts, html, idLink, idOf, input, link, select, table, traceLink } from "../Html.ts"
+import { choiceOf, listOf, projectPage, recordOf, textOf, traceUrlOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"
 
 const path = "/console/messages"
 
 export const messages = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
-    const status = yield* choiceOf(request, "status", messageFilters)
+    const filter = {
+      status: yield* choiceOf(request, "status", messageFilters),
+      error: textOf(request, "error"),
+      campaignId: textOf(request, "campaign"),
+      channelId: textOf(request, "channel")
+    }
+    const { campaignId: campaign, channelId: channel, error, status } = filter
     const of = { project: project.id }
     return listOf(request, {
       title: `Messages of ${project.name}`,
-      filter: [select("State", "status", messageFilters, status)],
+      range,
+      filter: [
+        select("State", "status", messageFilters, status),
+        input("Error", "error", error, "http_403"),
+        input("Campaign", "campaign", campaign),
+        input("Channel", "channel", channel)
+      ],
       caption: "Messages, newest first",
       empty: `No messages among the latest ${scanLimit}.`,
-      found: yield* find(sql, project.id, status, range),
+      found: yield* find(sql, project.id, filter, range),
       columns: {
         Message: ({ messageId: id }) => idLink("/console/message", { ...of, id }, id),
         Created: ({ createdAt }) => time(createdAt),
@@ -25,7 +37,8 @@ export const messages = projectPage(
         Channel: ({ channel }) => channel,
         Conversation: ({ conversationId }) => idOf(conversationId),
         State: ({ deliveryStatus: status }) => link(path, { ...of, status }, badge(status)),
-        Attempts: ({ attempts }) => attempts
+        Attempts: ({ attempts }) => attempts,
+        Error: ({ lastErrorCode: error }) => (error === null ? null : link(path, { ...of, error }, error))
       }
     })
   })

@@ -2,20 +2,23 @@
 import { Effect } from "effect"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 import { list } from "../../integrations/endpoints/WebhookList.ts"
-import { action, badge, html, idLink, idOf } from "../Html.ts"
-import { listOf, orNotFound, pageSize, projectPage } from "../Page.ts"
+import { action, badge, html, idLink, idOf, input } from "../Html.ts"
+import { listOf, orNotFound, pageSize, projectPage, textOf } from "../Page.ts"
 
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
-    const found = yield* orNotFound(listReplays(project.id, range))
+    const installation = textOf(request, "installation")
+    const found = yield* orNotFound(listReplays(project.id, { ...range, installationId: installation }))
     const ids = found.items.filter(({ state }) => state === "running").map(({ installationId }) => installationId)
     const webhooks = yield* list(sql, project.id, sql`webhooks.installation_id = ANY(${ids}::text[])`, pageSize)
     const of = { project: project.id }
     const { csrf } = request.session
     return listOf(request, {
+      range,
+      filter: [input("Installation", "installation", installation)],
       title: `Replays of ${project.name}`,
       caption: "Replays, newest first",
-      empty: "No replays. The page of a webhook starts one.",
+      empty: "No such replays. The page of a webhook starts one.",
       found,
       columns: {
         Replay: ({ replayId }) => idOf(replayId),

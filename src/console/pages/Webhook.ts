@@ -5,7 +5,7 @@ import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
-import { action, badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table } from "../Html.ts"
+import { action, badge, block, countOf, facts, failureOf, html, idOf, link, select, table, timeInput } from "../Html.ts"
 import { projectPage, recordOf } from "../Page.ts"
 import { historyPage } from "../Records.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
@@ -34,7 +34,7 @@ export const webhook = projectPage(
   Effect.fnUntraced(function* (parts) {
     const { project, request, sql, time } = parts
     const row = yield* recordOf(parts, details, "webhook for installation", "installation")
-    const filter = { installationId: row.installationId, status: null, type: null, since: null, until: null }
+    const filter = { installationId: row.installationId, status: null, type: null, answer: null }
     const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
     const of = { project: project.id, installation: row.installationId }
     const { csrf } = request.session
@@ -90,8 +90,8 @@ export const webhook = projectPage(
         </div>`,
         html`<h2>Replay</h2>`,
         action("replay.start", csrf, of, "Continue", [
-          input("Events since", "since", null, "2026-11-20T00:00:00Z"),
-          input("and before", "until", null, "2026-11-21T00:00:00Z"),
+          timeInput("Events since", "since", null),
+          timeInput("and before", "until", null),
           select("State", "status", replayFilters, "dead", ""),
           select("Event", "type", eventTypes, null, "all")
         ]),

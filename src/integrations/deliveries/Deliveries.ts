@@ -5,7 +5,7 @@ import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids
 import { Operator, recordAction } from "../../operators/Audit.ts"
 import { Notifier } from "../../outbox/Notifier.ts"
 import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
-import { complete, type Range, showing } from "../../operators/Search.ts"
+import { complete, type RangeByAge, showing } from "../../operators/Search.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
@@ -14,7 +14,7 @@ import { type Mutation, plain } from "../../commands/Idempotency.ts"
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,
   filter: Filter,
-  range: Range
+  range: RangeByAge
 ) {
   const { installationId } = filter
   const sql = yield* SqlClient.SqlClient

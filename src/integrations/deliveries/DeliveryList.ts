@@ -15,9 +15,8 @@ import {
 } from "../../api/integrations/Deliveries.ts"
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../sql/Columns.ts"
-import { firstIdAt } from "../../platform/NewId.ts"
 import { idOf, type Window } from "../../http/pages/Pages.ts"
-import { type Found, foundOf, type Range, scanLimit } from "../../operators/Search.ts"
+import { type Found, foundOf, idsIn, isIn, type RangeByAge, scanLimit } from "../../operators/Search.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"
@@ -32,8 +31,8 @@ export interface Filter {
   readonly installationId: string | null
   readonly status: State | null
   readonly type: EventType | null
-  readonly since: Date | null
-  readonly until: Date | null
+  /** The error code or the status code of the last answer, as lists show it. */
+  readonly answer: string | null
 }
 
 /** A SQL condition: the delivery is dead, and no replay has delivered it. The index `deliveries_left_dead` has the same condition. */
@@ -122,6 +121,8 @@ const inOrder = (
     ) given, LATERAL (SELECT * FROM deliveries WHERE false ${sql.literal(`${parts.join("")} ${ordered}`)}) parts`
 }
 
+const lastAnswer = "coalesce(dead_code, attempt_log -> -1 ->> 'errorCode', attempt_log -> -1 ->> 'statusCode')"
+
 type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
 
 /**
@@ -134,22 +135,17 @@ export const find = (
   sql: SqlClient.SqlClient,
   projectId: ProjectId,
   filter: Filter,
-  { after, limit }: Range
+  range: RangeByAge
 ): Effect.Effect<Found<Delivery>, SqlError.SqlError> => {
-  const { installationId, since, status, type, until } = filter
+  const { answer, installationId, status, type } = filter
+  const { limit } = range
   const isUnfinished = status === "pending" || status === "delivering"
-  const isFiltered = installationId === null ? type !== null || status !== null : isUnfinished
+  const isFiltered = answer !== null || (installationId === null ? type !== null || status !== null : isUnfinished)
   const rows = isFiltered ? scanLimit : limit + 1
-  // Without `until` and `after`, the SQL text has no upper bound (`below`) of the id. A generic plan is then as good as a plan
-  // for the actual values.
-  const above = since === null ? undefined : firstIdAt("dlv", since.getTime())
-  const [below] = [after, until === null ? null : firstIdAt("dlv", until.getTime())]
-    .filter((id) => id !== null)
-    .toSorted()
   const selected =
     installationId === null
       ? sql`SELECT * FROM deliveries
-      WHERE project_id = ${projectId} AND id > ${above ?? ""} ${below === undefined ? sql.literal("") : sql`AND id < ${below}`}
+      WHERE project_id = ${projectId} AND ${isIn(sql, "dlv", range)}
         ${sql.literal(status === "dead" ? `AND ${isDead}` : "")}
       ORDER BY id DESC LIMIT ${rows}::int`
       : inOrder(sql, {
@@ -157,17 +153,19 @@ export const find = (
           installationId,
           states: status === null ? undefined : [isUnfinished ? "pending" : status],
           types: type === null ? undefined : [type],
-          above,
-          below,
+          ...idsIn("dlv", range),
           order: "DESC",
           limit: rows
         })
   return sql<Row>`
-    WITH scanned AS MATERIALIZED (SELECT id, status, event_type FROM (${selected}) selected),
+    WITH scanned AS MATERIALIZED (
+      SELECT id, status, event_type${sql.literal(answer === null ? "" : `, ${lastAnswer} AS answer`)} FROM (${selected}) selected
+    ),
     found AS (
       SELECT delivery.* FROM (
         SELECT id FROM scanned
         WHERE (${status}::text IS NULL OR status = ${status}) AND (${type}::text IS NULL OR event_type = ${type})
+          ${answer === null ? sql.literal("") : sql`AND answer = ${answer}`}
         ORDER BY id DESC LIMIT ${limit + 1}::int
       ) listed, LATERAL (SELECT * FROM deliveries WHERE project_id = ${projectId} AND id = listed.id OFFSET 0) delivery
     )

@@ -226,6 +226,7 @@ export const itemOf = (webhook: Listed) => ({
   installationId: webhook.installationId,
   endpointUrl: webhook.endpointUrl,
   eventTypes: webhook.eventTypes,
+  headerNames: webhook.headerNames,
   enabled: webhook.enabled,
   disabledReason: webhook.disabledReason,
   state: webhook.condition,

@@ -4,7 +4,7 @@ import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 import type { Replay } from "../../../api/integrations/Replays.ts"
 import { type Columns, selectList } from "../../../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../../sql/Lookups.ts"
-import type { Range } from "../../../operators/Search.ts"
+import { isIn, type RangeByAge, scanLimit } from "../../../operators/Search.ts"
 
 interface Listed extends Omit<Replay, "id"> {
   readonly replayId: string
@@ -25,10 +25,18 @@ const columns = {
 const listed = selectList({ replayId: "id", ...columns })
 const read = selectList({ id: "id", ...columns }, "replays")
 
-export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, { after, limit }: Range) => sql<Listed>`
-  SELECT ${sql.literal(listed)} FROM replays
-  WHERE project_id = ${projectId} ${after === null ? sql.literal("") : sql`AND id < ${after}`}
-  ORDER BY id DESC LIMIT ${limit + 1}::int`
+/** Lists replays, newest first. Those of an installation are looked for among the newest `scanLimit` of the range. */
+export const list = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  { installationId, ...range }: RangeByAge & { readonly installationId: string | null }
+) => sql<Listed>`
+  SELECT ${sql.literal(listed)} FROM (
+    SELECT * FROM replays WHERE project_id = ${projectId} AND ${isIn(sql, "rpl", range)}
+    ORDER BY id DESC LIMIT ${installationId === null ? range.limit + 1 : scanLimit}::int
+  ) scanned
+  WHERE ${installationId}::text IS NULL OR installation_id = ${installationId}
+  ORDER BY id DESC LIMIT ${range.limit + 1}::int`
 
 interface Details extends Replay {
   readonly installationId: InstallationId
