@@ -82,7 +82,7 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identi
   operation.description =
     `${operation.description ?? ""}\n\nScope: ${access.scope === null ? "none" : `\`${access.scope}\``}.`.trim()
 
-  completeParameters(operation, name)
+  completeParameters(operation)
 
   if (access.policy === "messages") operation.responses[503] = sendUnavailable
   const { answer, request, requests } = Context.getUnsafe(annotations, Examples)

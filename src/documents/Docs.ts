@@ -13,8 +13,9 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { createHash } from "node:crypto"
 import { Api } from "../api/Api.ts"
 import { completeDocument, isSpec } from "../api/Document.ts"
-import { withComponents } from "../api/Document/Components.ts"
+import { examplesOf, withComponents } from "../api/Document/Components.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
+import { samplesOf } from "./Samples.ts"
 
 const pages = { page: "/docs", viewer: "/docs/viewer.js", document: "/docs/openapi.json" } as const
 
@@ -41,7 +42,7 @@ export const layer = (publicUrl: string) =>
         // The page names the script with its hash, so a browser need not ask for it again, and keeps it compiled.
         headers: { "cache-control": "public, max-age=31536000, immutable" }
       }))
-      const document = Effect.map(api, (api) => documentOf(forViewer(api, new URL(publicUrl).pathname)))
+      const document = Effect.map(api, (api) => documentOf(forViewer(api, publicUrl)))
       yield* router.add("GET", "/openapi.json", yield* fixedAnswer(Effect.map(api, documentOf)))
       yield* router.add("GET", pages.page, yield* fixedAnswer(page))
       yield* router.add("GET", pages.viewer, yield* fixedAnswer(script))
@@ -52,18 +53,14 @@ export const layer = (publicUrl: string) =>
 /**
  * Settings of the viewer. The tools of its vendor and links to products are hidden. The line height is larger than the viewer's
  * own, which cuts off underscores in many fonts. Overflow is clipped, because invisible parts make narrow pages scroll sideways.
- * Samples are for curl and fetch only. Samples for Node and Python import packages that are not installed, or leave the port out
- * of the URL.
+ * The viewer's own samples are hidden, because they repeat one idempotency key. The document has others.
  */
 const scalar = {
   withDefaultFonts: false,
   authentication: { preferredSecurityScheme: "DeveloperBearer" },
   showDeveloperTools: "never",
   hideClientButton: true,
-  hiddenClients: (
-    "c clojure csharp dart fsharp go http java kotlin node objc ocaml php powershell python r ruby rust swift " +
-    "js/axios js/jquery js/ofetch js/xhr shell/httpie shell/wget"
-  ).split(" "),
+  hiddenClients: true,
   telemetry: false,
   customCss:
     'a[href*="scalar.com"] { display: none } ' +
@@ -84,17 +81,22 @@ const scalar = {
  * - A query parameter without example or default gets an empty list as example, and its schema is wrapped in `anyOf`. Otherwise
  *   the viewer would send an empty value, or the first value of the enumeration.
  * - `x-request-id` is left out, because its example would be the same in all requests.
+ * - Each operation gets samples.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>,
-  path: string
+  publicUrl: string
 ): HttpApi.HttpApi<Id, Groups> => {
   const complete = Context.getUnsafe(api.annotations, OpenApi.Transform)
   return api.annotate(OpenApi.Transform, (document) => {
-    const completed = complete({ ...document, servers: [{ url: path }] })
+    const completed = complete({ ...document, servers: [{ url: new URL(publicUrl).pathname }] })
     if (!isSpec(completed)) return completed
-    for (const operation of Object.values(completed.paths).flatMap((path) => Object.values(path))) {
+    const operations = Object.entries(completed.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]) => ({ path, method, operation }))
+    )
+    for (const { method, operation, path } of operations) {
       if (!("parameters" in operation)) continue
+      Object.assign(operation, { "x-codeSamples": samplesOf(requestOf(`${publicUrl}${path}`, method, operation)) })
       operation.parameters = operation.parameters.filter(({ name }) => name !== "x-request-id")
       for (const parameter of operation.parameters) {
         const { in: place, schema } = parameter
@@ -108,6 +110,25 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
     }
     return completed
   })
+}
+
+/** The request of an operation with its examples. A parameter without an example is left out. */
+const requestOf = (url: string, method: string, operation: OpenApi.OpenAPISpecOperation) => {
+  const { parameters } = operation
+  const query = new URLSearchParams()
+  let filled = url
+  for (const parameter of parameters) {
+    if (!("example" in parameter)) continue
+    const value = String(parameter.example)
+    if (parameter.in === "path") filled = filled.replace(`{${parameter.name}}`, encodeURIComponent(value))
+    if (parameter.in === "query") query.set(parameter.name, value)
+  }
+  return {
+    method: method.toUpperCase(),
+    url: query.size === 0 ? filled : `${filled}?${query}`,
+    isKeyed: parameters.some(({ name }) => name === "idempotency-key"),
+    body: Object.values(examplesOf(operation.requestBody ?? {})[0] ?? {})[0]?.value
+  }
 }
 
 const documentOf = <Id extends string, Groups extends HttpApiGroup.Constraint>(
@@ -137,9 +158,17 @@ const viewerScript = Effect.gen(function* () {
 const hashOf = (script: string, encoding: "base64" | "base64url") =>
   createHash("sha256").update(script).digest(encoding)
 
-/** The inline script of the page, which starts the viewer. `path` is the path of the service. */
+/**
+ * The inline script of the page, which starts the viewer. `path` is the path of the service. A request whose idempotency key the
+ * reader has not entered gets a new one each time it is sent. A browser has `randomUUID` only where the page is secure.
+ */
 const startOf = (path: string) =>
-  `Scalar.createApiReference("#reference", ${JSON.stringify({ ...scalar, url: `${path.replace(/\/$/, "")}${pages.document}` })})`
+  `Scalar.createApiReference("#reference", { ...${JSON.stringify({ ...scalar, url: `${path.replace(/\/$/, "")}${pages.document}` })},
+  onBeforeRequest: ({ request }) => {
+    if (request.method !== "GET" && !request.headers.get("idempotency-key"))
+      request.headers.set("idempotency-key", crypto.getRandomValues(new Uint32Array(4)).join("-"))
+  }
+})`
 
 /** Has an empty icon, so that the browser requests none. */
 const pageOf = (start: string, version: string) => `<!doctype html>

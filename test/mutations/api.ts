@@ -15,7 +15,13 @@ export const api = [
   mutating("api/schema/Instant.ts", "project/ProjectFile")("(?!0000)", ""),
   mutating("api/Authentication.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
   mutating("api/Document.ts", "api/Document")("operation.operationId = name", ""),
-  mutating("api/Document/Parameters.ts", "api/Document")("`${name}-0001`", "`-${name}`"),
+  mutating("api/Document/Parameters.ts", "api/Document")(
+    '"header/idempotency-key": {}',
+    '"header/idempotency-key": { example: "order-0001" }'
+  ),
+  mutating("documents/Docs.ts", "api/Reference")('request.method !== "GET"', 'request.method === "PUT"'),
+  mutating("documents/Samples.ts", "api/Samples")("str(uuid.uuid4())", '"once-0001"'),
+  mutating("documents/Samples.ts", "api/Samples")('true: "True"', 'true: "true"'),
   mutating("documents/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
   mutating("documents/Docs.ts", "api/Reference")("example: [], ", ""),
   mutating("documents/Docs.ts", "api/Reference")("{ anyOf: [schema] }", "schema")

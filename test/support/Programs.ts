@@ -12,6 +12,8 @@ const programs = {
   pgbouncer: { names: ["pgbouncer"], debian: "pgbouncer" },
   git: { names: ["git"], debian: "git" },
   promtool: { names: ["promtool"], debian: "prometheus" },
+  python3: { names: ["python3"], debian: "python3" },
+  php: { names: ["php"], debian: "php-cli" },
   script: { names: ["script"], debian: "bsdutils" }
 } as const
 

@@ -49,14 +49,22 @@ const makePool = (kind: string) => {
 
 type Components = Readonly<Record<string, object>>
 
-/** Returns the examples of a response, by name. */
-const examplesOf = ({ content = {} }: OpenApi.OpenApiSpecResponse): ReadonlyArray<Components> =>
+/** Returns the examples of each media type of a body, by name. */
+export const examplesOf = ({
+  content = {}
+}: {
+  readonly content?: OpenApi.OpenApiSpecContent
+}): ReadonlyArray<Readonly<Record<string, Example>>> =>
   Object.values(content).flatMap((media) =>
-    Predicate.hasProperty(media, "examples") && isComponents(media.examples) ? [media.examples] : []
+    Predicate.hasProperty(media, "examples") && areExamples(media.examples) ? [media.examples] : []
   )
 
-const isComponents = (value: unknown): value is Components =>
-  Predicate.isObject(value) && Object.values(value).every(Predicate.isObject)
+interface Example {
+  readonly value: unknown
+}
+
+const areExamples = (value: unknown): value is Readonly<Record<string, Example>> =>
+  Predicate.isObject(value) && Object.values(value).every((example) => Predicate.hasProperty(example, "value"))
 
 /** Returns the document with its components. A part of an answer is a component before the answer is. */
 export const withComponents = (given: OpenApi.OpenAPISpec): OpenApi.OpenAPISpec => {

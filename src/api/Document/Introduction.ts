@@ -9,7 +9,7 @@ webhooks (§10), [the typed client](${base}/client) (\`npm install ${base}/clien
 ## Credentials
 
 Send \`Authorization: Bearer dk_…\` with each request. An operator of the service issues tokens. A token belongs to a project and
-has scopes; each operation names the scope that it requires.
+has scopes; each operation names the scope that it requires. The samples read the token from the environment: \`export TOKEN=dk_…\`.
 
 ## Problems
 

@@ -30,6 +30,8 @@ const parameters: Readonly<Record<string, Explained>> = {
   },
   "query/limit": { description: "The maximum number of records on a page: 1 to 100, by default 50.", example: 50 },
   "query/cursor": {},
+  // An example would be one key for the requests of all readers, so that the second is a repetition of the first.
+  "header/idempotency-key": {},
   "header/if-match": {},
   "header/if-none-match": {},
   "query/expectedVersion": {
@@ -87,16 +89,11 @@ const requestId: OpenApi.OpenAPISpecParameter = {
   schema: { type: "string" }
 }
 
-/**
- * Completes the parameters of an operation. The example of `idempotency-key` contains the name of the operation, so that the
- * examples of several operations can be sent one after the other.
- */
-export const completeParameters = (operation: OpenApi.OpenAPISpecOperation, name: string): void => {
+export const completeParameters = (operation: OpenApi.OpenAPISpecOperation): void => {
   for (const parameter of operation.parameters) {
     parameter.schema = flat(parameter.schema)
-    const { description = descriptionOf(parameter.schema), example } = parameters[
-      `${parameter.in}/${parameter.name}`
-    ] ?? { example: `${name}-0001` }
+    const { description = descriptionOf(parameter.schema), example } =
+      parameters[`${parameter.in}/${parameter.name}`] ?? {}
     parameter.description = description
     if (example !== undefined) Object.assign(parameter, { example })
   }
