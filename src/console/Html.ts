@@ -96,6 +96,7 @@ const tones = {
   busy: [
     "running",
     "pending",
+    "ending",
     "delivering",
     "retrying",
     "cancelling",

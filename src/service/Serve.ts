@@ -16,6 +16,7 @@ import { Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
+import * as EndingKeys from "../http/auth/EndingKeys.ts"
 import { Credentials } from "../http/auth/Credentials.ts"
 import { PublicUrl } from "../http/answers/Responses.ts"
 import * as Database from "../sql/Database.ts"
@@ -83,7 +84,7 @@ const platform = Layer.mergeAll(
 const background = (role: "all" | "worker") =>
   Layer.mergeAll(Retentions.layer, MoveSlots.layer, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
     Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
-    Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer)),
+    Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer, EndingKeys.layer)),
     Layer.provide(Worker.layer(role)),
     Layer.provide(Database.clients.workers)
   )

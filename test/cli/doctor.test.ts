@@ -78,6 +78,7 @@ describe("doctor", () => {
         "workers",
         "work",
         "requests",
+        "tokens",
         "moves",
         "limiter",
         "telemetry"
@@ -98,7 +99,7 @@ describe("doctor", () => {
   test("reports an unreachable database without its password", function* () {
     const ended = yield* examine({ env: { DATABASE_URL: "postgres://someone:s3cret@127.0.0.1:1/nowhere" } })
     assertTrouble(ended, "database", /ECONNREFUSED/, /DATABASE_URL/)
-    const skipped = ["migrations", "clock", "keys", "workers", "work", "requests", "moves"].map(
+    const skipped = ["migrations", "clock", "keys", "workers", "work", "requests", "tokens", "moves"].map(
       (check) => `${check} skipped`
     )
     assert.deepStrictEqual(findingsOf(ended), ["database failed", ...skipped])
@@ -262,7 +263,18 @@ test("doctor of a database reports migrations that are missing, changed, or of a
   const next = yield* examine()
   assert.deepStrictEqual(
     [next.status, findingsOf(next)],
-    [0, ["migrations warning", "keys skipped", "workers skipped", "work skipped", "requests skipped", "moves skipped"]]
+    [
+      0,
+      [
+        "migrations warning",
+        "keys skipped",
+        "workers skipped",
+        "work skipped",
+        "requests skipped",
+        "tokens skipped",
+        "moves skipped"
+      ]
+    ]
   )
   yield* sql`INSERT INTO applied_migrations SELECT * FROM kept ON CONFLICT DO NOTHING`
   yield* sql`INSERT INTO applied_migrations (name, checksum) VALUES ('9999_later', '')`

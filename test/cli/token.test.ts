@@ -33,7 +33,8 @@ const Keys = Schema.Struct({
       expiresAt: Schema.String,
       revokedAt: Schema.NullOr(Schema.String),
       lastUsedAt: Schema.NullOr(Schema.String),
-      createdAt: Schema.String
+      createdAt: Schema.String,
+      state: Schema.Literals(["active", "ending", "expired", "revoked"])
     })
   )
 })
@@ -74,7 +75,8 @@ layer(TestDatabase.layer, { excludeTestServices: true })("the command `token`", 
       expiresAt: limited.expiresAt,
       revokedAt: null,
       lastUsedAt: null,
-      createdAt: second?.createdAt ?? ""
+      createdAt: second?.createdAt ?? "",
+      state: "ending"
     })
   })
 

@@ -266,6 +266,8 @@ layer(TestServer.layer(), { excludeTestServices: true })("the database catalog",
         .toSorted(),
       [
         // A token contains the id of its key, not of its project.
+        // An operator sees the keys of all projects that end soon.
+        "api_keys: index api_keys_by_expiry",
         "api_keys: index api_keys_key_id",
         "api_keys: u api_keys_key_id",
         // An operator signs in for all projects, and out of all.

@@ -7,6 +7,7 @@ const token = mutating("http/auth/Token.ts", "http/auth/Token")
 const bearer = mutating("http/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("http/auth/Credentials.ts", "http/auth/Credentials")
 const batches = mutating("sql/Batches.ts", "sql/Database/Timeouts")
+const ending = mutating("http/auth/EndingKeys.ts", "http/auth/EndingKeys")
 const keyReads = mutating("http/auth/KeyReads.ts", "http/auth/KeyReads")
 const embedded = mutating("sql/embedded/EmbeddedPostgres.ts", "sql/embedded/EmbeddedPostgres")
 const keys = mutating("http/auth/ApiKeys.ts", "http/auth/ApiKeys", "cli/token")
@@ -94,6 +95,13 @@ export const platform = [
   ),
   mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")("socket?.writableLength === 0", "true"),
+  ending("expires_at > now() AND ", ""),
+  ending("now() - interval '30 days'", "now() - interval '90 days'"),
+  ending("lifetime > ${before} AND ", ""),
+  ending(" AND expires_at - created_at > lifetime - interval '1 day'", ""),
+  ending("now < logAt || ", ""),
+  ending(" || !worker.isFirst()", ""),
+  ending(".slice(0, maxNamed)", ""),
   mutating("http/auth/Bearer.ts", "contract/Connections")(
     "last?.authorization === authorization",
     "last !== undefined"

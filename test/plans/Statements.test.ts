@@ -88,6 +88,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/messaging/Messages/Attempts.ts claim: sorts channels below a limit",
     "src/crm/Clients.ts list: sorts clients below a limit"
   ],
+  "the keys of all projects that end within 14 days, in the order of an index": [
+    "src/http/auth/EndingKeys.ts listEnding: filters api_keys below a limit"
+  ],
   "keys whose requests were refused, with three rows at most": [
     "src/http/answers/Refusals.ts listRefused: reads all of refused_requests"
   ],

@@ -28,6 +28,7 @@ const fibers = [
   "deliveries takeover",
   "erased texts",
   "idempotency pruning",
+  "keys that end soon",
   "measurement of readiness",
   "message claims",
   "message metrics",

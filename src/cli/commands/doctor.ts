@@ -32,9 +32,17 @@ const ofRecords = Effect.all({
   workers: Checks.workers,
   work: Checks.work,
   requests: Checks.requests,
+  tokens: Checks.tokens,
   moves: Checks.moves
 })
-const withoutRecords = { keys: skipped, workers: skipped, work: skipped, requests: skipped, moves: skipped }
+const withoutRecords = {
+  keys: skipped,
+  workers: skipped,
+  work: skipped,
+  requests: skipped,
+  tokens: skipped,
+  moves: skipped
+}
 const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
 /** Checks of the database. A check is skipped if one on which it depends is not in order. */
@@ -73,7 +81,7 @@ export const doctor = Command.make(
   })
 ).pipe(
   Command.withDescription(
-    "Check settings, database, migrations, clock, keys, workers, what waits, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
+    "Check settings, database, migrations, clock, keys, workers, what waits, keys that end soon, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
   ),
   Command.withExamples([
     { command: `${cli} doctor` },

@@ -11,6 +11,7 @@ import {
   MemberUnusable,
   defaultLifetime
 } from "../../http/auth/ApiKeys.ts"
+import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { recordKeyAction } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
@@ -68,11 +69,12 @@ const list = Command.make(
   Effect.fn(function* ({ json, project, ...range }) {
     const keys = yield* ApiKeys
     const page = yield* keys.list(yield* Flags.projectId(project), range)
-    const now = new Date(yield* Clock.currentTimeMillis)
-    yield* answerPage(json, page, "keys", { columnsOf: columnsAt(now) })
+    const now = yield* Clock.currentTimeMillis
+    const items = page.items.map((key) => ({ ...key, state: stateOf(key, now) }))
+    yield* answerPage(json, { ...page, items }, "keys", { columnsOf })
   }, onKeys)
 ).pipe(
-  Command.withDescription("List the keys of a project, the newest first"),
+  Command.withDescription("List the keys of a project, the newest first; a key that ends within 14 days is `ending`"),
   Command.withExamples([{ command: `${cli} token list --project demo --json` }])
 )
 
@@ -150,11 +152,10 @@ const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) =>
     "Keep the token now: it is not shown again."
   ].join("\n")
 
-/** The columns of the list, whose state depends on the time. */
-const columnsAt = (now: Date) => (key: ApiKey) => ({
+const columnsOf = (key: ApiKey & { readonly state: string }) => ({
   keyId: key.keyId,
   name: key.name,
-  state: key.revokedAt !== null ? "revoked" : key.expiresAt <= now ? "expired" : "active",
+  state: key.state,
   expiresAt: key.expiresAt,
   lastUsedAt: key.lastUsedAt ?? "never",
   memberId: key.memberId,

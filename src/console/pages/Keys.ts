@@ -1,6 +1,7 @@
 import { Effect } from "effect"
 import { scopes } from "../../api/Access.ts"
-import { type ApiKey, ApiKeys } from "../../http/auth/ApiKeys.ts"
+import { ApiKeys } from "../../http/auth/ApiKeys.ts"
+import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { action, badge, idOf } from "../Html.ts"
 import { listOf, orNotFound, projectPage } from "../Page.ts"
 
@@ -28,6 +29,3 @@ export const keys = projectPage(
     })
   })
 )
-
-const stateOf = ({ expiresAt, revokedAt }: ApiKey, now: number) =>
-  revokedAt !== null ? "revoked" : expiresAt.getTime() <= now ? "expired" : "active"

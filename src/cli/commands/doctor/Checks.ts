@@ -12,6 +12,7 @@ import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../operators/Search.ts"
 import { countStuck, maxCount } from "../../../project/Waiting.ts"
 import { listRefused } from "../../../http/answers/Refusals.ts"
+import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys.ts"
 import { RateLimits } from "../../../http/limits/RateLimits.ts"
 import { survey } from "../../../secrets/SealedValues.ts"
 import { Settings } from "../../../platform/Settings.ts"
@@ -278,6 +279,19 @@ export const requests = Effect.gen(function* () {
   )
   return ok(named.length === 0 ? "none was refused in the last day" : `refused in the last day: ${named.join(", ")}`)
 }).pipe(Effect.catchCause(failure("Read the database's log: refused requests can't be read.")))
+
+/** Checks that no key in use ends soon. */
+export const tokens = Effect.gen(function* () {
+  const ending = yield* listEnding(yield* SqlClient.SqlClient)
+  const [first] = ending
+  if (first === undefined) return ok("no key in use ends within 14 days")
+  const { days, keyId, name, projectId } = first
+  const least = ending.length === maxEnding ? "at least " : ""
+  return warning(
+    `${least}${plural(ending.length, "key", "keys")} in use end within 14 days: the first within ${plural(days, "day", "days")}, ${name} of project ${projectId}`,
+    `Run \`${cli} token rotate --key ${keyId}\` and give the new token to its caller; \`${cli} token list --project ${projectId}\` shows others.`
+  )
+}).pipe(Effect.catchCause(failure("Read the database's log: keys can't be read.")))
 
 /**
  * Checks that no project is being moved, and that no move has left a replication slot. PostgreSQL keeps its log for each slot until the
