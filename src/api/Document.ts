@@ -70,9 +70,15 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
     Object.assign(document.components, { securitySchemes: { DeveloperBearer } })
     document.components.schemas = { ...webhookSchemas, ...document.components.schemas }
     return JSON.parse(renameToCodes(JSON.stringify(document)), (_, value) =>
-      Predicate.isObject(value) ? flat(value) : value
+      Predicate.isObject(value) ? bounded(flat(value)) : value
     )
   })
+
+/** The pattern of a text without one of its own: the service refuses U+0000 in every text. */
+export const withoutNull = "^[^\\x00]*$"
+
+const bounded = (schema: object): object =>
+  "maxLength" in schema && !("pattern" in schema) ? { ...schema, pattern: withoutNull } : schema
 
 const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identifier: name }: HttpApiEndpoint.Top) => {
   const access = Context.getUnsafe(annotations, Access)

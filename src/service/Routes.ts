@@ -13,15 +13,26 @@ export type Methods = (path: string) => ReadonlyArray<string>
 interface Route {
   readonly method: string
   readonly pattern: RegExp
+  /** Whether the path has no parameters. */
+  readonly isLiteral: boolean
 }
 
-const get = (path: string): Route => ({ method: "GET", pattern: new RegExp(`^${path.replaceAll(".", "\\.")}$`) })
+const get = (path: string): Route => ({
+  method: "GET",
+  pattern: new RegExp(`^${path.replaceAll(".", "\\.")}$`),
+  isLiteral: true
+})
 
-/** HEAD is allowed where GET is. A path may match several routes: `audience-segments` could also be the id of a campaign. */
+/**
+ * HEAD is allowed where GET is. `audience-segments` could also be the id of a campaign, but a path that is documented as it is has
+ * the documented methods alone.
+ */
 const methodsOf =
   (routes: ReadonlyArray<Route>): Methods =>
   (path) => {
-    const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
+    const matching = routes.filter(({ pattern }) => pattern.test(path))
+    const literal = matching.filter(({ isLiteral }) => isLiteral)
+    const methods = (literal.length > 0 ? literal : matching).map(({ method }) => method)
     return [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))]
   }
 
@@ -31,8 +42,9 @@ HttpApi.reflect(Api, {
   onGroup: () => {},
   onEndpoint: ({ endpoint: { annotations, method, path } }) => {
     const pattern = new RegExp(`^${path.replaceAll(".", "\\.").replace(/:[A-Za-z]+/g, "[^/]+")}$`)
-    operations.push({ method, pattern })
-    if (Context.getUnsafe(annotations, Access).policy === "messages") sends.push({ method, pattern })
+    const route = { method, pattern, isLiteral: !path.includes(":") }
+    operations.push(route)
+    if (Context.getUnsafe(annotations, Access).policy === "messages") sends.push(route)
   }
 })
 

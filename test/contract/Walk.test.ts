@@ -212,17 +212,17 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
 
   walk("answers method_not_allowed with the methods of its path", function* (sample, { own, send }) {
     const { path } = requestOf(sample, undefined, { query: "" })
-    // A segment of this path can be an id in another one.
-    const methods = operations.flatMap(([, { method, path: template }]) =>
-      !new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
-        ? []
-        : method === "GET"
-          ? ["GET", "HEAD"]
-          : [method]
+    const of = (matching: typeof operations) => [
+      ...new Set(matching.flatMap(([, { method }]) => (method === "GET" ? ["GET", "HEAD"] : [method])))
+    ]
+    // A segment of this path can be an id in another one, whose methods are served, but not those of the path.
+    const served = operations.filter(([, { path: template }]) =>
+      new RegExp(`^/api${template.replace(/\{\w+\}/g, "[^/]+")}$`).test(path)
     )
-    const known = [...new Set(methods)]
+    const literal = served.filter(([, { path: template }]) => `/api${template}` === path)
+    const known = of(literal.length > 0 ? literal : served)
     for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
-      if (known.includes(method)) continue
+      if (of(served).includes(method)) continue
       for (const token of [own.token, undefined]) {
         const answer = yield* send({ method, path, token })
         if (method === "HEAD") assert.strictEqual(answer.status, 405)

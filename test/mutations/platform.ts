@@ -95,6 +95,8 @@ export const platform = [
   ),
   mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")("socket?.writableLength === 0", "true"),
+  mutating("service/Routes.ts", "contract/Walk")("literal.length > 0 ? literal : matching", "matching"),
+  mutating("http/mcp/Tools.ts", "contract/Walk.tools")("pattern === withoutNull ? {} : ", ""),
   ending("expires_at > now() AND ", ""),
   ending("now() - interval '30 days'", "now() - interval '90 days'"),
   ending("lifetime > ${before} AND ", ""),

@@ -8,7 +8,7 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
 import { Api } from "../../api/Api.ts"
-import { completeDocument } from "../../api/Document.ts"
+import { completeDocument, withoutNull } from "../../api/Document.ts"
 import type { Credential } from "../auth/Credentials.ts"
 import { refusalOf } from "../auth/Bearer.ts"
 
@@ -171,13 +171,23 @@ const maxEnumeration = 20
 
 const short = ({ anyOf, description, ...members }: Members): Members => {
   const described = typeof description === "string" ? { description: withoutBounds(description) } : {}
-  const { additionalProperties, enum: values, exclusiveMinimum, maxLength, maximum, minLength, ...others } = members
+  const {
+    additionalProperties,
+    enum: values,
+    exclusiveMinimum,
+    maxLength,
+    maximum,
+    minLength,
+    pattern,
+    ...others
+  } = members
   const bounds = {
     // The instructions of the server have the usual length of a text.
     ...(minLength === 1 ? {} : given({ minLength })),
     ...(maxLength === 160 ? {} : given({ maxLength })),
     ...(additionalProperties === false ? {} : given({ additionalProperties })),
     ...(exclusiveMinimum === 0 ? { minimum: 1 } : given({ exclusiveMinimum })),
+    ...(pattern === withoutNull ? {} : given({ pattern })),
     ...(maximum === Number.MAX_SAFE_INTEGER ? {} : given({ maximum })),
     ...(Array.isArray(values) && values.length > maxEnumeration ? {} : given({ enum: values }))
   }

@@ -67,13 +67,18 @@ describe("keys that end within 14 days", () => {
       isFirst: () => isFirst,
       isDead: (sql) => sql`false`
     })
+    const supervisor = Layer.succeed(Supervisor, {
+      supervise: (_, __, loop) => Effect.forkScoped(Effect.ignore(Effect.scoped(loop(Effect.void)))),
+      stalled: () => [],
+      end: Effect.void
+    })
     const counted = Effect.map(Metric.snapshot, (all) => {
       const found = all.find(({ id }) => id === "api_keys_ending")
       return found?.type === "Gauge" ? Number(found.state.value) : undefined
     })
     return Effect.gen(function* () {
       yield* fill
-      yield* Layer.build(endingKeys.pipe(Layer.provide([worker, Supervisor.layer])))
+      yield* Layer.build(endingKeys.pipe(Layer.provide([worker, supervisor])))
       yield* TestClock.withLive(Effect.repeat(Effect.delay(counted, "20 millis"), { until: (count) => count === 2 }))
       assert.deepStrictEqual(lines, [])
       isFirst = true
