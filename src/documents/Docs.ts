@@ -99,6 +99,8 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
       Object.assign(operation, { "x-codeSamples": samplesOf(requestOf(`${publicUrl}${path}`, method, operation)) })
       operation.parameters = operation.parameters.filter(({ name }) => name !== "x-request-id")
       for (const parameter of operation.parameters) {
+        if (parameter.name === "idempotency-key")
+          parameter.description += " If it is empty here, each request gets a new one."
         const { in: place, schema } = parameter
         if ("example" in parameter) {
           if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })

@@ -101,8 +101,8 @@ export const platform = [
   ending("now() - interval '30 days'", "now() - interval '90 days'"),
   ending("lifetime > ${before} AND ", ""),
   ending(" AND expires_at - created_at > lifetime - interval '1 day'", ""),
-  ending("now < logAt || ", ""),
-  ending(" || !worker.isFirst()", ""),
+  ending("!worker.isFirst() || ", ""),
+  ending(" || now < logAt", ""),
   ending(".slice(0, maxNamed)", ""),
   mutating("http/auth/Bearer.ts", "contract/Connections")(
     "last?.authorization === authorization",

@@ -82,7 +82,7 @@ export const layer = Layer.effectDiscard(
       const ending = yield* statement(listEnding(sql))
       if (measured) yield* Metric.update(gauge, ending.length)
       const now = monotonicMillis(clock)
-      if (now < logAt || !worker.isFirst()) return
+      if (!worker.isFirst() || now < logAt) return
       logAt = now + Duration.toMillis(Duration.days(1))
       yield* log(ending)
     })
