@@ -10,7 +10,7 @@ import { isAwake } from "../../platform/Moves.ts"
 import { statement } from "../../sql/Database.ts"
 import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
 import { untraced } from "../../telemetry/Telemetry.ts"
-import { forkPeriodic } from "../../work/Periodic.ts"
+import { forkPeriodic } from "../../work/Supervisor.ts"
 import { Worker } from "../../work/Worker.ts"
 import type { ApiKey } from "./ApiKeys.ts"
 
