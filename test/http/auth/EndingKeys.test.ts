@@ -10,7 +10,6 @@ import { Worker } from "../../../src/work/Worker.ts"
 import { cli, documentOf } from "../../cli/Cli.support.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
-import { passUntil } from "../../support/Waiting.ts"
 
 /** Keys by name: the days until they end, of how many, and since when they were used, if ever; one that is revoked. */
 const keys = [
@@ -86,7 +85,11 @@ describe("keys that end within 14 days", () => {
       yield* TestClock.withLive(Effect.repeat(Effect.delay(counted, "20 millis"), { until: (count) => count === 2 }))
       assert.deepStrictEqual(lines, [])
       isFirst = true
-      const until = (holds: () => boolean) => passUntil(Effect.sync(holds), (isTrue) => isTrue)
+      const until = (holds: () => boolean) =>
+        TestClock.adjust("20 seconds").pipe(
+          Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
+          Effect.repeat({ until: holds })
+        )
       yield* until(() => lines.length === 2)
       const named = ["A key in use ends within 3 days: soonxxxxxxxx", "A key in use ends within 13 days: laterxxxxxxx"]
       assert.deepStrictEqual(lines, named)
@@ -132,8 +135,7 @@ describe("keys that end within 14 days", () => {
       yield* until(() => lines.length >= 21)
       assert.deepStrictEqual([lines.length, lines[20]], [21, "7 more keys in use end within 14 days: "])
     }).pipe(
-      Effect.provide(TestDatabase.layer),
-      Effect.provide(Layer.merge(Logger.layer([logger]), Layer.succeed(MetricsEnabled, true))),
+      Effect.provide(Layer.mergeAll(TestDatabase.layer, Logger.layer([logger]), Layer.succeed(MetricsEnabled, true))),
       Effect.provideService(Metric.MetricRegistry, new Map())
     )
   })
