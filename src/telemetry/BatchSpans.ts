@@ -13,9 +13,10 @@ interface Waiting {
 
 export const beginWait = (context: Context.Context<never>): Tracer.Span | undefined => {
   const request = Context.getOrUndefined(context, Tracer.ParentSpan)
-  return request?.sampled === true && Context.get(context, References.TracerEnabled)
-    ? begin(context, "wait in queue", request, [])
-    : undefined
+  if (request?.sampled !== true || !Context.get(context, References.TracerEnabled)) return undefined
+  const wait = begin(context, "wait in queue", request, [])
+  // The sampler of this process decides, whatever the stored trace of queued work says.
+  return wait.sampled ? wait : undefined
 }
 
 /** Ends the waits of calls, and begins the span of their batch. A call that runs alone has no such span: its statement is below its own. */

@@ -74,7 +74,10 @@ export const server = [
     "Context.add(longest.context, Tracer.ParentSpan, batch)",
     "longest.context"
   ),
-  mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("request?.sampled === true", "request !== undefined"),
+  mutating("telemetry/BatchSpans.ts", "sql/Batches")("request?.sampled !== true", "request === undefined"),
+  mutating("telemetry/BatchSpans.ts", "sql/Batches")("!Context.get(context, References.TracerEnabled)", "false"),
+  mutating("telemetry/BatchSpans.ts", "sql/Batches")("wait.sampled ? wait : undefined", "wait"),
+  mutating("sql/Batches.ts", "sql/Batches")("if (call.wait !== undefined) endSpan(", "if (false) endSpan("),
   mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("wait.addLinks([linkTo(batch)])", "wait"),
   mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("links: links.map(linkTo)", "links: []"),
   mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (false)"),

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "../support/Vitest.ts"
-import { Deferred, Effect, Exit, Fiber } from "effect"
+import { Deferred, Effect, Exit, Fiber, Option, Tracer } from "effect"
 import { coalesce } from "../../src/sql/Batches.ts"
 import { until } from "../support/Waiting.ts"
 
@@ -13,9 +13,49 @@ const doubling = (maxBatch = 64) => {
   return { batches, double }
 }
 
+/** Traces of callers: recorded, marked as recorded but not sampled by this process, and not marked. */
+const parent = (digit: string, sampled = true) =>
+  Tracer.externalSpan({ traceId: digit.repeat(32), spanId: digit.repeat(16), sampled })
+const [recorded, refused, unmarked] = [parent("a"), parent("b"), parent("c", false)]
+
 const upTo = (count: number) => Array.from({ length: count }, (_, number) => number)
 
 describe("coalesced calls", () => {
+  it.live("have spans, which all end, if their trace is recorded", function* () {
+    const spans: Array<Tracer.Span> = []
+    const tracer = Tracer.make({
+      span: (options) => {
+        const { traceId } = Option.getOrThrow(options.parent)
+        const span = new Tracer.NativeSpan({ ...options, sampled: traceId !== refused.traceId })
+        spans.push(span)
+        return span
+      }
+    })
+    const { double } = doubling()
+    const callIn = (parent: Tracer.AnySpan) => Effect.withParentSpan(double(1), parent)
+    const untraced = Effect.withTracerEnabled(callIn(recorded), false)
+    yield* Effect.gen(function* () {
+      const gone = yield* Effect.forkChild(callIn(recorded))
+      yield* Effect.yieldNow
+      yield* Fiber.interrupt(gone)
+      const calls = [callIn(refused), callIn(unmarked), untraced, callIn(recorded), callIn(recorded)]
+      yield* Effect.all(calls, { concurrency: "unbounded" })
+    }).pipe(Effect.withTracer(tracer))
+    const isOf = (of: Tracer.AnySpan) => (span: Tracer.Span) => Option.getOrThrow(span.parent) === of
+    const batch = spans.find(({ name }) => name === "batch") ?? assert.fail("There is no batch")
+    assert.deepStrictEqual(
+      spans.filter(isOf(recorded)).map(({ links, name, status }) => [name, status._tag, links.map(({ span }) => span)]),
+      [
+        ["wait in queue", "Ended", []],
+        ["wait in queue", "Ended", [batch]],
+        ["wait in queue", "Ended", [batch]],
+        ["batch", "Ended", [recorded, recorded]]
+      ]
+    )
+    assert.lengthOf(spans.filter(isOf(refused)), 1)
+    assert.lengthOf(spans.filter(isOf(unmarked)), 0)
+  })
+
   it.live("answers the calls of one turn with one batch, each with its own answer", function* () {
     const { batches, double } = doubling()
     const answers = yield* Effect.forEach(upTo(10), double, { concurrency: "unbounded" })

@@ -27,7 +27,7 @@ describe("the name of a statement", () => {
       "INSERT INTO channels VALUES (1) ON CONFLICT (id) DO UPDATE SET a = 1",
       "INSERT channels"
     ],
-    ["is the table of a common table expression", "WITH a (x) AS (SELECT FROM deals) SELECT FROM a", "SELECT deals"],
+    ["is no common table expression", "WITH a (x) AS (SELECT 1) SELECT FROM a JOIN deals ON true", "SELECT deals"],
     [
       "is the table that a function is joined with",
       "SELECT FROM unnest($1) AS key LEFT JOIN deals ON true",
