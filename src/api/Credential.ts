@@ -38,7 +38,9 @@ export const Credential = Schema.Struct({
   contactCapacity: Schema.NullOr(Schema.Int).annotate({
     description: "The maximum number of active clients; null if there is none."
   }),
-  activeClients: Schema.Int.annotate({ description: "The number of active clients." })
+  activeClients: Schema.Int.annotate({
+    description: "The number of active clients. Without a capacity, one above 10,000 may be 10 seconds old."
+  })
 }).annotate({ identifier: "DeveloperCredential" })
 export type Credential = typeof Credential.Type
 

@@ -1,8 +1,9 @@
 /**
  * Gives up the messages that cancelled campaigns have left, and deletes the audiences that no campaign references, and the
  * recipients of campaigns that ended `MESSAGE_RETENTION` ago. The audience of an ended campaign stays, with its counts. So does, without
- * recipients, an abandoned one for `MESSAGE_RETENTION`: its id leads to its messages (`ErasedTexts.ts`). Batches
- * are small, so that commands wait only briefly. Each row is locked with SKIP LOCKED before it is changed.
+ * recipients, an abandoned one for as long as its messages, to which its id leads (`ErasedTexts.ts`): until those of unknown outcome are
+ * settled, and for `MESSAGE_RETENTION` from then on. Batches are small, so that commands wait only briefly. Each row is locked with SKIP
+ * LOCKED before it is changed.
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
@@ -90,7 +91,10 @@ export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
       WHERE abandoned_at IS NOT NULL AND ${isAwake(sql, "project_id")}
         AND ${isQuiet("audiences.project_id, audiences.id")}
         -- No EXISTS, for which PostgreSQL 15 would read all recipients below an OR.
-        AND (abandoned_at < ${horizon} OR (
+        AND (abandoned_at < ${horizon} AND (
+          SELECT true FROM messages
+          WHERE messages.project_id = audiences.project_id AND audience_id = audiences.id AND status = 'unknown' LIMIT 1
+        ) IS NULL OR (
           SELECT true FROM campaign_recipients AS recipient
           WHERE recipient.project_id = audiences.project_id AND recipient.audience_id = audiences.id LIMIT 1
         ))

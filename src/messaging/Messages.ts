@@ -96,13 +96,18 @@ export const settle = (
           ELSE ${sql.literal(endedLog)} END
       FROM target
       WHERE messages.project_id = ${projectId} AND messages.id = ${id} AND target.status = ANY(${[...before(move)]}::text[])
-      RETURNING messages.project_id, messages.attempt_log -> -1 ->> 'errorCode' AS error
+      RETURNING messages.project_id, messages.audience_id, messages.attempt_log -> -1 ->> 'errorCode' AS error
     ),
     reached AS (
       UPDATE campaign_recipients SET status = ${to}, available_at = NULL, error_code = settled.error FROM settled, recipient
       WHERE campaign_recipients.project_id = recipient.project_id
         AND campaign_recipients.audience_id = recipient.audience_id
         AND campaign_recipients.position = recipient.position
+    ),
+    -- The audience of a deleted campaign is kept for as long as this message.
+    kept AS (
+      UPDATE audiences SET abandoned_at = ${at} FROM settled
+      WHERE audiences.project_id = settled.project_id AND audiences.id = settled.audience_id AND abandoned_at IS NOT NULL
     ),
     ${recordAction(sql, { actor, action: "message.settle", target: id, detail: { as: to } }, "settled")}
     SELECT status, EXISTS (SELECT FROM settled) AS settled FROM target`

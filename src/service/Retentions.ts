@@ -35,7 +35,7 @@ export const retentions: ReadonlyArray<Retention> = [
   },
   {
     name: "audience pruning",
-    kept: ({ messageRetention }) => messageRetention,
+    kept: ({ idempotencyRetention, messageRetention }) => Duration.max(messageRetention, idempotencyRetention),
     step: pruneAudiences
   },
   { name: "erased texts", kept: () => Duration.minutes(1), step: eraseTexts },
@@ -43,6 +43,11 @@ export const retentions: ReadonlyArray<Retention> = [
     name: "deliveries retention",
     kept: () => Duration.days(retentionDays),
     step: (sql, horizon) => prune(sql, { table: "deliveries", age: "finished_at", horizon })
+  },
+  {
+    name: "replays retention",
+    kept: () => Duration.days(retentionDays),
+    step: (sql, horizon) => prune(sql, { table: "replays", age: "finished_at", horizon })
   },
   {
     name: "attempt minutes retention",

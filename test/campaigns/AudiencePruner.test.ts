@@ -2,8 +2,12 @@ import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import { pruneAudiences } from "../../src/campaigns/AudiencePruner.ts"
+import { settleMessage } from "../../src/messaging/Messages.ts"
+import { Operator } from "../../src/operators/Audit.ts"
 import * as Retentions from "../../src/service/Retentions.ts"
 import { Settings } from "../../src/platform/Settings.ts"
+import { put } from "../support/Rows.ts"
 import { makeProject } from "../support/Projects.ts"
 import { Supervisor } from "../../src/work/Supervisor.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -168,4 +172,30 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
       )
     }
   )
+
+  it.effect("keeps an abandoned audience for as long as its messages, so that an erase finds them", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const now = 1_000 * 86_400_000
+    yield* TestClock.setTime(now)
+    const project = yield* makeProject("d")
+    yield* putCampaign("d", "running", "running", new Date(now))
+    yield* putAudience("d", "old", 0, true)
+    yield* put(sql, "messages", {
+      project_id: "d",
+      id: "msg",
+      audience_id: "old",
+      campaign_id: "gone",
+      channel_id: "channel",
+      status: "unknown",
+      attempt_log: [{ number: 1, status: "unknown", nextAttemptAt: null }]
+    })
+    const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("d ")))
+    yield* pruneAudiences(sql, new Date(now))
+    assert.deepStrictEqual(yield* own, ["d old 0"])
+    yield* settleMessage(project, "msg", "sent").pipe(Effect.provideService(Operator, { actor: "anna" }))
+    yield* pruneAudiences(sql, new Date(now))
+    assert.deepStrictEqual(yield* own, ["d old 0"])
+    yield* pruneAudiences(sql, new Date(now + 1))
+    assert.deepStrictEqual(yield* own, [])
+  })
 })

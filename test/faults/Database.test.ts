@@ -181,7 +181,7 @@ describe("a service whose network to PostgreSQL fails", () => {
     await waiting()
     abort.abort()
     assert.instanceOf(await asked.catch((error: unknown) => error), Error)
-    await eventually(() => assert.match(service.stderr(), /POST \/api\/v1\/developer\/crm\/clients 499 \d+ ms/))
+    await eventually(() => assert.match(service.stderr(), /clients 499 \d+ ms .*address=127\.0\.0\.1/))
     await release()
     await recovers(service)
     await insist(service, "caller-is-lost", "Lost Caller")

@@ -105,6 +105,20 @@ export const domains = [
   ),
   attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
   attempts("is_lost OR NOT is_late AND", "is_lost OR"),
+  attempts("AND ranked.address <> '' ", "", "contract/Erased.races"),
+  mutating("campaigns/Runner/Release.ts", "contract/Erased.races")(") = ''", ") = 'gone'"),
+  mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
+    "AND status = 'unknown' LIMIT 1",
+    "AND false LIMIT 1"
+  ),
+  mutating("messaging/Messages.ts", "campaigns/AudiencePruner")(
+    "SET abandoned_at = ${at}",
+    "SET abandoned_at = audiences.abandoned_at"
+  ),
+  mutating("service/Retentions.ts", "integrations/deliveries/DeliverRetention")(
+    'table: "replays", age: "finished_at"',
+    'table: "replays", age: "created_at"'
+  ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
   mutating("service/Retentions.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",

@@ -15,6 +15,8 @@ const origin = mutating("commands/Attempt.ts", "console/History")
 const refusals = mutating("http/answers/Refusals.ts", "service/Refusals")
 
 export const project = [
+  mutating("project/Credential.ts", "project/Credential")("exit.value > countedAtOnce", "exit.value > 0"),
+  mutating("project/Credential.ts", "project/Credential")("exit.value > countedAtOnce", "false"),
   refusals("yield* Effect.addFinalizer(() => Effect.ignore(write))", ""),
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),

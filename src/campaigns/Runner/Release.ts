@@ -188,7 +188,7 @@ const candidates = (sql: Sql, { now }: Terms) => sql`
  *   unchanged, at the same address, and idempotent.
  * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
  *   is skipped without a comparison of times, because the clocks of processes may differ.
- * - A client that was erased is skipped.
+ * - A client that was erased is skipped, also if it was made again under its id since its message was erased.
  * - A recipient is `blocked` if the circuit of its channel admits no call. It stays as it is, and `Passed` has its position.
  */
 const checked = (sql: Sql) => sql`
@@ -205,7 +205,9 @@ const checked = (sql: Sql) => sql`
       LEFT JOIN clients ON clients.project_id = candidate.project_id AND clients.id = candidate.client_id
       CROSS JOIN LATERAL (
         SELECT clients.id IS NULL OR clients.status = 'archived' AND clients.archived_at > frozen_at OR NOT clients.marketing_consent
-          OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL
+          OR clients.suppressed OR clients.merged_into_client_id IS NOT NULL OR (
+            SELECT address FROM messages WHERE project_id = candidate.project_id AND id = candidate.last_message
+          ) = ''
       ) AS eligibility (is_excluded)
       LEFT JOIN LATERAL (
         SELECT route.kind, route.channel_id, route.provider_type, route.provider_version, route.config, route.parts, is_blocked,

@@ -64,6 +64,8 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
     })
   }
   server.on("connection", unread.connect)
+  // A socket keeps an address that was read. The access log has it also if the caller closes the connection.
+  server.on("connection", (socket) => void socket.remoteAddress)
   boundConnections(server)
   server.on("request", count)
   server.on("checkContinue", count)

@@ -170,7 +170,7 @@ const due = (sql: Sql, { limits, now }: Terms) => {
           (false, true, ${limits.free}::int, '-infinity', ${oldest})
       ) AS wanted (is_lost, is_late, most, after, until)
       CROSS JOIN LATERAL (
-        SELECT messages.project_id, id, conversation_id, channel_id, provider_type, provider_version, available_at,
+        SELECT messages.project_id, id, conversation_id, channel_id, provider_type, provider_version, address, available_at,
           ${sql.literal(inDoubt)} AS in_doubt
         FROM messages
         WHERE project_id = queue.project_id AND channel_id = queue.channel_id AND attempting = is_lost
@@ -194,7 +194,7 @@ const chosen = (sql: Sql, { limits }: Terms) => sql`
       CASE WHEN is_lost THEN ranked.provider_version ELSE channels.provider_version END AS provider_version,
       is_lost OR NOT is_late AND channels.status = 'active' AND channels.provider_type = ranked.provider_type
         AND (NOT in_doubt OR channels.provider_version = ranked.provider_version)
-        AND (
+        AND ranked.address <> '' AND (
           SELECT address FROM conversations WHERE project_id = ranked.project_id AND conversations.id = conversation_id
         ) IS DISTINCT FROM '' AS reachable
     FROM ranked JOIN channels ON channels.project_id = ranked.project_id AND channels.id = ranked.channel_id

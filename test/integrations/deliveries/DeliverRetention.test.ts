@@ -11,6 +11,7 @@ import { Settings } from "../../../src/platform/Settings.ts"
 import * as Retentions from "../../../src/service/Retentions.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
+import { put } from "../../support/Rows.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { openShop, serve } from "./Deliveries.support.ts"
 import { loopWith } from "./Due.support.ts"
@@ -154,6 +155,36 @@ layer(TestDatabase.layer)("a delivery that finished more than 30 days ago", (it)
       assert.deepStrictEqual(yield* left("deliveries", project), openOnes)
       assert.deepStrictEqual(yield* left("events", project), openOnes)
     }
+  })
+})
+
+layer(TestDatabase.layer)("a replay that ended more than 30 days ago", (it) => {
+  it.effect("is deleted, and no other is", function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* makeProject("a")
+    yield* subscribe(sql, "a", "shop")
+    const replay = (id: string, state: string, finished: Date | null) => ({
+      project_id: "a",
+      id,
+      installation_id: "shop",
+      state,
+      created_at: ago(90),
+      finished_at: finished
+    })
+    yield* put(
+      sql,
+      "replays",
+      replay("cancelled", "cancelled", ago(30.01)),
+      replay("completed", "completed", ago(30.01)),
+      replay("running", "running", null),
+      replay("young", "completed", ago(29.98))
+    )
+    yield* Layer.build(loop)
+    const ids = Effect.map(sql<{ readonly id: string }>`SELECT id FROM replays ORDER BY id`, (rows) =>
+      rows.map(({ id }) => id)
+    )
+    yield* Effect.andThen(moment, ids).pipe(Effect.repeat({ until: ({ length }) => length < 4 }))
+    assert.deepStrictEqual(yield* ids, ["running", "young"])
   })
 })
 
