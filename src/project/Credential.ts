@@ -1,44 +1,39 @@
 /** The credential of a request, as its caller sees it (contract §3). */
-import { Cache, Duration, Effect, Exit } from "effect"
+import { Cache, Clock, Duration, Effect, Exit } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Policy } from "../api/Access.ts"
 import { defaultRateLimits, Principal, type RateLimit } from "../api/Authentication.ts"
 import type { Credential } from "../api/Credential.ts"
 import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
+import { monotonicClock } from "../platform/MonotonicTime.ts"
 import { selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 
-/** A larger count of active clients is read again after `recount`. */
+/** A larger count of active clients is known for `recount`: to count takes a time that grows with them, such as 12 ms for 100,000. */
 const countedAtOnce = 10_000
 const recount = Duration.seconds(10)
 
-/**
- * Active clients are counted while there is a capacity only, so those of a project without one are counted here. A count takes a time that
- * grows with them (12 ms of 100,000), so a large one is kept for a while.
- */
 export const makeGetCredential = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const counts = yield* Cache.makeWith(
-    (projectId: ProjectId) => Effect.map(statement(countActive(sql, projectId)), ([row]) => row?.count ?? 0),
-    {
-      capacity: 1_000,
-      timeToLive: (exit) => (Exit.isSuccess(exit) && exit.value > countedAtOnce ? recount : Duration.zero)
-    }
-  )
-  return Effect.fnUntraced(function* (projectId: ProjectId, keyId: KeyId) {
-    const [found] = yield* statement(get(sql, projectId, keyId))
-    if (found === undefined) return yield* new CredentialInvalid()
-    const { activeClients, rateLimits, ...credential } = found
-    return {
-      ...credential,
-      rateLimits: { ...defaultRateLimits, ...rateLimits },
-      activeClients: credential.contactCapacity === null ? yield* Cache.get(counts, projectId) : activeClients
-    } satisfies Credential
+  const clock = monotonicClock(yield* Clock.Clock)
+  const counts = yield* Cache.makeWith((_: ProjectId) => Effect.succeed<number | null>(null), {
+    capacity: 1_000,
+    timeToLive: (exit) => (Exit.isSuccess(exit) && Number(exit.value) > countedAtOnce ? recount : Duration.zero)
   })
+  return Effect.fnUntraced(
+    function* (projectId: ProjectId, keyId: KeyId) {
+      const known = yield* Cache.get(counts, projectId)
+      const [found] = yield* statement(get(sql, projectId, keyId, known))
+      if (found === undefined) return yield* new CredentialInvalid()
+      if (known === null) yield* Cache.set(counts, projectId, found.activeClients)
+      return { ...found, rateLimits: { ...defaultRateLimits, ...found.rateLimits } } satisfies Credential
+    },
+    Effect.provideService(Clock.Clock, clock)
+  )
 })
 
 interface Row extends Omit<Credential, "rateLimits"> {
@@ -56,18 +51,17 @@ const columns = selectList({
   memberId: "member_id",
   expiresAt: ["expires_at", "timestamptz"],
   rateLimits: ["rate_limits", "jsonb"],
-  contactCapacity: ["contact_capacity", "integer"],
-  activeClients: ["active_clients", "integer"]
+  contactCapacity: ["contact_capacity", "integer"]
 })
 
-const get = (sql: SqlClient.SqlClient, projectId: ProjectId, keyId: KeyId) => sql<Row>`
-  SELECT ${sql.literal(columns)} FROM projects JOIN api_keys ON api_keys.project_id = projects.project_id
+/** Active clients are counted while there is a capacity only, so a project without one counts them here, unless the count is known. */
+const get = (sql: SqlClient.SqlClient, projectId: ProjectId, keyId: KeyId, known: number | null) => sql<Row>`
+  SELECT ${sql.literal(columns)}, CASE WHEN contact_capacity IS NOT NULL THEN active_clients ELSE coalesce(${known}::integer, (
+      SELECT count(*)::integer FROM clients
+      WHERE project_id = ${projectId} AND status = 'active' AND created_at > '-infinity'
+    )) END AS "activeClients"
+  FROM projects JOIN api_keys ON api_keys.project_id = projects.project_id
   WHERE projects.project_id = ${projectId} AND key_id = ${keyId}`
-
-/** Reads the index `clients_by_status` alone. */
-const countActive = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql<{ readonly count: number }>`
-  SELECT count(*)::integer AS count FROM clients
-  WHERE project_id = ${projectId} AND status = 'active' AND created_at > '-infinity'`
 
 export const handlers = groupOf(makeGetCredential, (get) =>
   HttpApiBuilder.group(Api, "credential", (handlers) =>

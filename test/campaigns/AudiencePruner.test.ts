@@ -178,6 +178,7 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
     const now = 1_000 * 86_400_000
     yield* TestClock.setTime(now)
     const project = yield* makeProject("d")
+    yield* putAudience("d", "running", 0, false)
     yield* putCampaign("d", "running", "running", new Date(now))
     yield* putAudience("d", "old", 0, true)
     yield* put(sql, "messages", {
@@ -191,11 +192,11 @@ layer(TestDatabase.layer)("AudiencePruner", (it) => {
     })
     const own = Effect.map(remaining, (lines) => lines.filter((line) => line.startsWith("d ")))
     yield* pruneAudiences(sql, new Date(now))
-    assert.deepStrictEqual(yield* own, ["d old 0"])
+    assert.deepStrictEqual(yield* own, ["d old 0", "d running 0"])
     yield* settleMessage(project, "msg", "sent").pipe(Effect.provideService(Operator, { actor: "anna" }))
     yield* pruneAudiences(sql, new Date(now))
-    assert.deepStrictEqual(yield* own, ["d old 0"])
+    assert.deepStrictEqual(yield* own, ["d old 0", "d running 0"])
     yield* pruneAudiences(sql, new Date(now + 1))
-    assert.deepStrictEqual(yield* own, [])
+    assert.deepStrictEqual(yield* own, ["d running 0"])
   })
 })

@@ -1,6 +1,6 @@
 /** The erase of a client beside a campaign, sends and a project file (contract §7): nothing is left of it, and nothing is half done. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Deferred, Effect, Fiber } from "effect"
+import { Deferred, Effect, Exit, Fiber } from "effect"
 import { eraseTexts } from "../../src/campaigns/ErasedTexts.ts"
 import { type Answering, receiver, settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -71,10 +71,10 @@ const open = Effect.fnUntraced(function* (answering: Answering) {
     /** The texts that the provider was sent for the client `a`. */
     sentToMarked: () => provider.hits.filter(({ body }) => body.includes(mark)).length,
     hits: () => provider.hits.length,
-    /** Applies the file, with another subject of the ticket. */
+    /** Applies the file, with another subject of the ticket. If it has waited for a lock for too long, it is applied again. */
     applied: Effect.suspend(() =>
       server.apply(projectId, { ...file, tickets: [{ id: "ticket", subject: `${++subject}`, status: "open" }] })
-    ),
+    ).pipe(Effect.exit, Effect.repeat({ until: Exit.isSuccess })),
     reply: server.send({
       method: "POST",
       path: messagesPath(conversation),
@@ -129,8 +129,8 @@ const open = Effect.fnUntraced(function* (answering: Answering) {
   }
 })
 
-/** Lets the inserts into a table wait for the gate of their project, for longer than a statement waits for a lock. */
-const gated = Effect.fnUntraced(function* (table: "campaign_recipients" | "messages") {
+/** Lets the changes of a table wait for the gate of their project, for longer than a statement waits for a lock. */
+const gated = Effect.fnUntraced(function* (table: "campaign_recipients" | "messages" | "tickets") {
   const { sql } = yield* TestServer
   yield* sql`
     CREATE OR REPLACE FUNCTION wait_for_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -140,7 +140,7 @@ const gated = Effect.fnUntraced(function* (table: "campaign_recipients" | "messa
       END LOOP;
       RETURN NEW;
     END $$`
-  yield* sql`CREATE TRIGGER gate BEFORE INSERT ON ${sql(table)} FOR EACH ROW EXECUTE FUNCTION wait_for_gate()`
+  yield* sql`CREATE TRIGGER gate BEFORE INSERT OR UPDATE ON ${sql(table)} FOR EACH ROW EXECUTE FUNCTION wait_for_gate()`
   yield* Effect.addFinalizer(() => Effect.orDie(sql`DROP TRIGGER gate ON ${sql(table)}`))
 })
 
@@ -226,15 +226,16 @@ layer(TestServer.layer(settings), { excludeTestServices: true })("the erase of a
 
   it.effect("comes before or after a project file with the client, as a whole", function* () {
     const at = yield* open(taken)
+    yield* gated("tickets")
     const done = yield* Deferred.make<Answer>()
-    // The file waits for the ticket, and the erase for the file.
-    yield* at.during(at.ticket, [at.applied], Effect.forkScoped(Deferred.complete(done, at.erase)))
+    // The file waits for the gate, and the erase for the file.
+    yield* at.during(at.gate, [at.applied], Effect.forkScoped(Deferred.complete(done, at.erase)))
     receiptOf(yield* Deferred.await(done), 200)
     yield* at.lastPass
     assert.deepStrictEqual(yield* at.marked, [])
 
     yield* at.applied
-    yield* at.during(at.ticket, [at.erase], Effect.forkScoped(at.applied))
+    yield* at.during(at.gate, [at.erase], Effect.forkScoped(at.applied))
     yield* untilRows(Effect.orDie(at.clients.get("a")), ({ status }) => status === 200)
     assert.deepInclude(yield* at.clients.read("a"), { version: 1, externalId: "shop-1", displayName: `${mark} A` })
     receiptOf(yield* at.erase, 200)

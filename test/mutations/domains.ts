@@ -82,7 +82,7 @@ export const domains = [
     "campaigns/AudiencePruner.ts",
     "campaigns/AudiencePruner",
     "contract/Erased"
-  )("(abandoned_at < ${horizon} OR", "(true OR"),
+  )("(abandoned_at < ${horizon} AND", "(true AND"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
   mutating("campaigns/Runner.ts", "campaigns/Runner.pace")("2 * (now - releasedAt)", "0"),
   mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.fairness")(

@@ -15,8 +15,11 @@ const origin = mutating("commands/Attempt.ts", "console/History")
 const refusals = mutating("http/answers/Refusals.ts", "service/Refusals")
 
 export const project = [
-  mutating("project/Credential.ts", "project/Credential")("exit.value > countedAtOnce", "exit.value > 0"),
-  mutating("project/Credential.ts", "project/Credential")("exit.value > countedAtOnce", "false"),
+  mutating("project/Credential.ts", "project/Credential")(
+    "Number(exit.value) > countedAtOnce",
+    "Number(exit.value) > 0"
+  ),
+  mutating("project/Credential.ts", "project/Credential")("Number(exit.value) > countedAtOnce", "false"),
   refusals("yield* Effect.addFinalizer(() => Effect.ignore(write))", ""),
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),

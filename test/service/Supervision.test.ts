@@ -37,6 +37,7 @@ const fibers = [
   "move slots",
   "outbox notifier",
   "replays",
+  "replays retention",
   "worker liveness"
 ]
 
