@@ -19,21 +19,18 @@ const recount = Duration.seconds(10)
 
 export const makeGetCredential = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const clock = monotonicClock(yield* Clock.Clock)
+  const monotonic = Effect.provideService(Clock.Clock, monotonicClock(yield* Clock.Clock))
   const counts = yield* Cache.makeWith((_: ProjectId) => Effect.succeed<number | null>(null), {
     capacity: 1_000,
     timeToLive: (exit) => (Exit.isSuccess(exit) && Number(exit.value) > countedAtOnce ? recount : Duration.zero)
   })
-  return Effect.fnUntraced(
-    function* (projectId: ProjectId, keyId: KeyId) {
-      const known = yield* Cache.get(counts, projectId)
-      const [found] = yield* statement(get(sql, projectId, keyId, known))
-      if (found === undefined) return yield* new CredentialInvalid()
-      if (known === null) yield* Cache.set(counts, projectId, found.activeClients)
-      return { ...found, rateLimits: { ...defaultRateLimits, ...found.rateLimits } } satisfies Credential
-    },
-    Effect.provideService(Clock.Clock, clock)
-  )
+  return Effect.fnUntraced(function* (projectId: ProjectId, keyId: KeyId) {
+    const known = yield* monotonic(Cache.get(counts, projectId))
+    const [found] = yield* statement(get(sql, projectId, keyId, known))
+    if (found === undefined) return yield* new CredentialInvalid()
+    if (known === null) yield* monotonic(Cache.set(counts, projectId, found.activeClients))
+    return { ...found, rateLimits: { ...defaultRateLimits, ...found.rateLimits } } satisfies Credential
+  })
 })
 
 interface Row extends Omit<Credential, "rateLimits"> {
