@@ -20,7 +20,7 @@ const recount = Duration.seconds(10)
 export const makeGetCredential = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const monotonic = Effect.provideService(Clock.Clock, monotonicClock(yield* Clock.Clock))
-  const counts = yield* Cache.makeWith((_: ProjectId) => Effect.succeed<number | null>(null), {
+  const counts = yield* Cache.makeWith<ProjectId, number | null>(() => Effect.succeed(null), {
     capacity: 1_000,
     timeToLive: (exit) => (Exit.isSuccess(exit) && Number(exit.value) > countedAtOnce ? recount : Duration.zero)
   })
