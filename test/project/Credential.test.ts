@@ -16,8 +16,8 @@ layer(TestDatabase.layer)("a project without a capacity", (it) => {
       INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, lifetime, created_at, expires_at)
       VALUES ('p', 'keykeykeykey', '\\x00', 'key', '{}', '1 hour', now(), now())`
     const add = (from: number, to: number) => sql`
-      INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
-      SELECT 'p', n, 'C', '{}', CASE n WHEN 0 THEN 'archived' ELSE 'active' END, 1, now(), now() FROM generate_series(${from}::int, ${to}::int) n`
+      INSERT INTO clients (project_id, id, display_name, tags, status, archived_at, version, created_at, updated_at)
+      SELECT 'p', n, 'C', '{}', CASE n WHEN 0 THEN 'archived' ELSE 'active' END, CASE n WHEN 0 THEN now() END, 1, now(), now() FROM generate_series(${from}::int, ${to}::int) n`
     const get = yield* makeGetCredential
     const active = Effect.map(
       get(ProjectId.make("p"), KeyId.make("keykeykeykey")),
