@@ -82,7 +82,9 @@ describe("keys that end within 14 days", () => {
     return Effect.gen(function* () {
       yield* fill
       yield* Layer.build(endingKeys.pipe(Layer.provide([worker, supervisor])))
-      yield* TestClock.withLive(Effect.repeat(Effect.delay(counted, "20 millis"), { until: (count) => count === 2 }))
+      const isCounted = (count: number | undefined) => count !== undefined
+      const count = yield* TestClock.withLive(Effect.repeat(Effect.delay(counted, "20 millis"), { until: isCounted }))
+      assert.strictEqual(count, 2)
       assert.deepStrictEqual(lines, [])
       isFirst = true
       const until = (holds: () => boolean) =>
@@ -90,7 +92,7 @@ describe("keys that end within 14 days", () => {
           Effect.andThen(TestClock.withLive(Effect.sleep("20 millis"))),
           Effect.repeat({ until: holds })
         )
-      yield* until(() => lines.length === 2)
+      yield* until(() => lines.length >= 2)
       const named = ["A key in use ends within 3 days: soonxxxxxxxx", "A key in use ends within 13 days: laterxxxxxxx"]
       assert.deepStrictEqual(lines, named)
       const before = looks
