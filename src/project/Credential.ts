@@ -13,7 +13,7 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 
-/** A larger count of active clients is known for `recount`: to count takes a time that grows with them, such as 12 ms for 100,000. */
+/** A larger count of active clients is known for `recount`: to count takes a time that grows with them, such as 40 ms for 100,000. */
 const countedAtOnce = 10_000
 const recount = Duration.seconds(10)
 
