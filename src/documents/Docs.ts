@@ -78,8 +78,8 @@ const scalar = {
  *   `127.0.0.1` are two origins.
  * - Examples of parameters move to the schemas. If the body has named examples, the viewer reads the examples of parameters only
  *   in their schemas.
- * - A query parameter without example or default gets an empty list as example, and its schema is wrapped in `anyOf`. Otherwise
- *   the viewer would send an empty value, or the first value of the enumeration.
+ * - The schema of a query parameter without example or default is wrapped in `anyOf`. Otherwise the viewer would send the first
+ *   value of the enumeration.
  * - `x-request-id` is left out, because its example would be the same in all requests.
  * - Each operation gets samples.
  */
@@ -106,7 +106,7 @@ const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
           if (!("default" in schema)) Object.assign(schema, { examples: [parameter.example] })
           delete parameter.example
         } else if (place === "query" && !("default" in schema)) {
-          Object.assign(parameter, { example: [], schema: { anyOf: [schema] } })
+          parameter.schema = { anyOf: [schema] }
         }
       }
     }

@@ -24,7 +24,7 @@
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { forkPeriodic } from "../work/Supervisor.ts"
+import { forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { databaseNow } from "../sql/DatabaseClock.ts"
 import { statement } from "../sql/Database.ts"
@@ -61,6 +61,7 @@ export class MessageLoop extends Context.Service<
       const clock = yield* databaseNow(sql)
       const channels = yield* ChannelLimits.make
       const taking = yield* Semaphore.make(1)
+      const supervisor = yield* Supervisor
       let mode: "taking" | "draining" | "ending" = "taking"
       const fibers = yield* FiberSet.make()
 
@@ -89,7 +90,7 @@ export class MessageLoop extends Context.Service<
       const take = (source: Source) =>
         Effect.gen(function* () {
           const { free, ...limits } = channels.limits()
-          if (mode !== "taking" || free === 0) return
+          if (mode !== "taking" || isEnding() || free === 0) return
           const terms = {
             now: yield* clock,
             leaseMillis: Duration.toMillis(calls.lease),
@@ -102,7 +103,7 @@ export class MessageLoop extends Context.Service<
           const handle = isEnding() ? giveBack : attempt
           yield* Effect.forEach(claims, handle, { discard: true, concurrency: "unbounded" })
         }).pipe(taking.withPermit, Effect.uninterruptible)
-      const isEnding = () => mode === "ending"
+      const isEnding = () => mode === "ending" || supervisor.isEnding()
 
       const takeOver = Effect.gen(function* () {
         const now = yield* clock

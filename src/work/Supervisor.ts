@@ -39,6 +39,8 @@ export class Supervisor extends Context.Service<
      * one loop after the other.
      */
     readonly end: Effect.Effect<void>
+    /** Whether `end` has begun. What a loop does uninterruptibly may go on for some time. */
+    readonly isEnding: () => boolean
   }
 >()("developer-api/work/Supervisor") {
   static readonly layer = Layer.effect(
@@ -138,9 +140,13 @@ const make = Effect.gen(function* () {
     return fiber
   })
 
-  const end = Effect.suspend(() => Fiber.interruptAll([...entries].flatMap(({ fiber = [] }) => fiber)))
+  let isEnding = false
+  const end = Effect.suspend(() => {
+    isEnding = true
+    return Fiber.interruptAll([...entries].flatMap(({ fiber = [] }) => fiber))
+  })
 
-  return { supervise, stalled, end }
+  return { supervise, stalled, end, isEnding: () => isEnding }
 })
 
 /** The times of a periodic fiber. */

@@ -23,6 +23,5 @@ export const api = [
   mutating("documents/Samples.ts", "api/Samples")("str(uuid.uuid4())", '"once-0001"'),
   mutating("documents/Samples.ts", "api/Samples")('true: "True"', 'true: "true"'),
   mutating("documents/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
-  mutating("documents/Docs.ts", "api/Reference")("example: [], ", ""),
   mutating("documents/Docs.ts", "api/Reference")("{ anyOf: [schema] }", "schema")
 ]

@@ -73,7 +73,8 @@ describe("keys that end within 14 days", () => {
     const supervisor = Layer.succeed(Supervisor, {
       supervise: (_, __, loop) => Effect.forkScoped(Effect.ignore(Effect.scoped(loop(Effect.void)))),
       stalled: () => [],
-      end: Effect.void
+      end: Effect.void,
+      isEnding: () => false
     })
     const counted = Effect.map(Metric.snapshot, (all) => {
       const found = all.find(({ id }) => id === "api_keys_ending")
