@@ -16,7 +16,8 @@
  *     (`providers/ChannelLimits.ts`). A channel with an open circuit has no permit, or one for its probe, so its messages and
  *     recipients wait.
  *   - `draining`: no attempts are taken; attempts in flight finish.
- *   - `ending`: attempts that a source returns now are not made. They are postponed; lost ones are recorded as unknown.
+ *   - `ending`, once the supervisor ends its loops or the scope closes: attempts that a source returns now are not made. They are
+ *     postponed; lost ones are recorded as unknown.
  *
  * A lease begins at the time of the attempt, and lasts for the deadline of a call plus 5 s by the database's clock. It is
  * never extended.

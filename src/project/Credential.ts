@@ -1,12 +1,12 @@
 /** The credential of a request, as its caller sees it (contract §3). */
-import { Cache, Clock, Duration, Effect, Exit } from "effect"
+import { Clock, Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Policy } from "../api/Access.ts"
 import { defaultRateLimits, Principal, type RateLimit } from "../api/Authentication.ts"
 import type { Credential } from "../api/Credential.ts"
 import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
-import { monotonicClock } from "../platform/MonotonicTime.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
@@ -15,20 +15,24 @@ import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
 
 /** A larger count of active clients is known for `recount`: to count takes a time that grows with them, such as 40 ms for 100,000. */
 const countedAtOnce = 10_000
-const recount = Duration.seconds(10)
+const recount = Duration.toMillis(Duration.seconds(10))
+const maxKnown = 1_000
 
 export const makeGetCredential = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const monotonic = Effect.provideService(Clock.Clock, monotonicClock(yield* Clock.Clock))
-  const counts = yield* Cache.makeWith<ProjectId, number | null>(() => Effect.succeed(null), {
-    capacity: 1_000,
-    timeToLive: (exit) => (Exit.isSuccess(exit) && Number(exit.value) > countedAtOnce ? recount : Duration.zero)
-  })
+  const clock = yield* Clock.Clock
+  /** Large counts alone, so that most projects have no entry. Times are monotonic, in milliseconds. */
+  const counts = new Map<ProjectId, { readonly count: number; readonly until: number }>()
   return Effect.fnUntraced(function* (projectId: ProjectId, keyId: KeyId) {
-    const known = yield* monotonic(Cache.get(counts, projectId))
+    const now = monotonicMillis(clock)
+    const kept = counts.get(projectId)
+    const known = kept !== undefined && now < kept.until ? kept.count : null
     const [found] = yield* statement(get(sql, projectId, keyId, known))
     if (found === undefined) return yield* new CredentialInvalid()
-    if (known === null) yield* monotonic(Cache.set(counts, projectId, found.activeClients))
+    if (known === null && found.activeClients > countedAtOnce) {
+      if (counts.size >= maxKnown) counts.clear()
+      counts.set(projectId, { count: found.activeClients, until: now + recount })
+    }
     return { ...found, rateLimits: { ...defaultRateLimits, ...found.rateLimits } } satisfies Credential
   })
 })

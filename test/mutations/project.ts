@@ -16,10 +16,10 @@ const refusals = mutating("http/answers/Refusals.ts", "service/Refusals")
 
 export const project = [
   mutating("project/Credential.ts", "project/Credential")(
-    "Number(exit.value) > countedAtOnce",
-    "Number(exit.value) > 0"
+    "found.activeClients > countedAtOnce",
+    "found.activeClients > 0"
   ),
-  mutating("project/Credential.ts", "project/Credential")("Number(exit.value) > countedAtOnce", "false"),
+  mutating("project/Credential.ts", "project/Credential")("found.activeClients > countedAtOnce", "false"),
   refusals("yield* Effect.addFinalizer(() => Effect.ignore(write))", ""),
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),

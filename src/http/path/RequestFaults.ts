@@ -27,8 +27,8 @@ export const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
 
   /**
-   * Lists the faults that the decoders do not see: the given `faults`, those of the body's text, and query parameters if the operation
-   * takes none.
+   * Lists the faults that the decoders do not see: the given `faults`, those of the body's text, and, if the operation takes no query
+   * parameters, those that were sent.
    */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(
