@@ -4,6 +4,7 @@ import { Effect, Schema } from "effect"
 import { execFile } from "node:child_process"
 import { promisify } from "node:util"
 import { pathOf, type Program, requires } from "../support/Programs.ts"
+import { withDeals } from "../support/Rows.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
@@ -39,7 +40,10 @@ describe.each(Object.entries(languages))("the samples in %s", (language, { comma
 
   it.live("read a record, and create another one each time that they run", function* () {
     const { seed, send, sql, url } = yield* startServer()
-    const { projectId, token } = yield* seed({ clients: [{ id: "cli_mara", displayName: "Mara" }] })
+    const { projectId, token } = yield* seed({
+      clients: [{ id: "cli_mara", displayName: "Mara" }],
+      ...withDeals()
+    })
     const { paths } = Schema.decodeUnknownSync(Viewed)((yield* send({ path: "/docs/openapi.json" })).json)
     const sampleOf = (name: string) =>
       Object.values(paths)
@@ -55,10 +59,12 @@ describe.each(Object.entries(languages))("the samples in %s", (language, { comma
     const read = yield* Effect.promise(() => printed("getClient"))
     assert.match(read, /\b200\b/)
     assert.match(read, /["']Mara["']/)
-    assert.match(yield* Effect.promise(() => printed("createClient")), /\b201\b/)
-    for (const _ of "12") assert.match(yield* Effect.promise(() => printed("createCampaign")), /\b201\b/)
+    const creating = ["createClient", "createDeal", "createCampaign"]
+    for (const name of [...creating, ...creating]) {
+      assert.match(yield* Effect.promise(() => printed(name)), /\b201\b/, name)
+    }
     const keys = yield* sql<{ key: string }>`SELECT key FROM idempotency_keys WHERE project_id = ${projectId}`
-    assert.strictEqual(new Set(keys.map(({ key }) => key)).size, 3)
+    assert.strictEqual(new Set(keys.map(({ key }) => key)).size, 6)
     const { json } = yield* send({ path: "/api/v1/developer/campaigns", token })
     assert.lengthOf(Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Schema.Unknown) }))(json).items, 2)
   })

@@ -21,6 +21,10 @@ export const api = [
   ),
   mutating("documents/Docs.ts", "api/Reference")('request.method !== "GET"', 'request.method === "PUT"'),
   mutating("documents/Samples.ts", "api/Samples")("str(uuid.uuid4())", '"once-0001"'),
+  mutating("api/crm/Clients.ts", "api/Samples")(
+    "request: createExample",
+    'request: { ...createExample, externalId: "crm-1815" }'
+  ),
   mutating("documents/Samples.ts", "api/Samples")('true: "True"', 'true: "true"'),
   mutating("documents/Docs.ts", "api/Reference")("hideClientButton: true", "hideClientButton: false"),
   mutating("documents/Docs.ts", "api/Reference")("{ anyOf: [schema] }", "schema")

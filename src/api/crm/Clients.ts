@@ -129,6 +129,7 @@ export interface ClientFilters {
 export const ClientStatusFilter = Schema.Literals(["active", "archived", "all"]).annotate({ default: "all" })
 export type ClientStatusFilter = typeof ClientStatusFilter.Type
 
+/** Has no external id, so that it can be sent again. */
 const createExample = {
   displayName: "Ada Lovelace",
   firstName: "Ada",
@@ -136,13 +137,13 @@ const createExample = {
   email: "ada@example.com",
   phone: "+442071838750",
   tags: ["newsletter"],
-  externalId: "crm-1815",
   marketingConsent: true
 }
 
 export const clientExample = {
   id: "cli_0193f0c8a1b27c4d9e5f60718293a4b5",
   ...createExample,
+  externalId: "crm-1815",
   suppressed: false,
   organizationId: null,
   responsibleMemberId: null,

@@ -159,18 +159,19 @@ export interface DealFilters {
   readonly updatedSince?: string | undefined
 }
 
+/** Has no external id, so that it can be sent again. */
 const createExample = {
   title: "Espresso machines for the harbour",
   clientId: "cli_mara",
   amountMinor: 1250000,
   currency: "EUR",
-  expectedCloseDate: "2026-12-15",
-  externalId: "order-1042"
+  expectedCloseDate: "2026-12-15"
 }
 
 export const dealExample = {
   id: "deal_0193f0c9b2c37d5e8f60718293a4b5c6",
   ...createExample,
+  externalId: "order-1042",
   organizationId: null,
   pipelineId: "pipe_sales",
   stageId: "stage_new",
