@@ -60,12 +60,12 @@ export const layer = (publicUrl: string, mcp: boolean) =>
     })
   )
 
-/**
- * The package of the client: the file that an image has, otherwise made from the sources at the first request, which needs the
- * tools of development.
- */
+/** Where an image has the package of the client. */
+export const packageFile = join(import.meta.dirname, "../client/client.tgz")
+
+/** The package of the client: `packageFile`, or made from the sources at the first request, which needs the tools of development. */
 const clientPackage = Effect.promise(async (): Promise<Uint8Array> => {
-  const made = await readFile(new URL("../../client/client.tgz", import.meta.url)).catch(() => undefined)
+  const made = await readFile(packageFile).catch(() => undefined)
   if (made !== undefined) return made
   const folder = await mkdtemp(join(tmpdir(), "developer-api-"))
   try {

@@ -2,7 +2,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { readFileSync } from "node:fs"
-import { join } from "node:path"
+import { join, relative } from "node:path"
+import { packageFile } from "../../src/documents/Discovery.ts"
 
 const root = join(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(join(root, file), "utf8")
@@ -55,6 +56,11 @@ describe("the container images", () => {
       [...new Set(copied.map((path) => path.replace(/^src\/.*/, "src")))].toSorted(),
       sent.toSorted()
     )
+  })
+
+  it("have the package of the client where the service looks for it", () => {
+    const [, ...paths] = /^COPY --from=client \/app\/(\S+) (\S+)$/m.exec(read("deploy/Dockerfile")) ?? []
+    assert.deepStrictEqual(paths, [relative(root, packageFile), relative(root, packageFile)])
   })
 
   it("run the Node that npm installs elsewhere", () => {
