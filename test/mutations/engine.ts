@@ -117,6 +117,7 @@ export const engine = [
   replaying("is_delivered = (replay.status = 'delivered')", "true"),
   replaying("AND replay_id IS NOT NULL AND finished_at IS NULL", "AND false"),
   recording("WHERE replay_id IS NOT NULL AND on_move = 'succeeded'", "WHERE false", "integrations/deliveries/Replays"),
+  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")("counter++", ""),
   mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
     "Effect.sync(() => queues.name(named))",
     "Effect.void"

@@ -106,6 +106,8 @@ const make = Effect.gen(function* () {
   let pollAt = 0n
   /** Time until which claims skip locked deliveries. */
   let skipsUntil = 0n
+  /** The number of the rows in which this worker counts attempts. */
+  let counter = worker.id
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
@@ -173,7 +175,7 @@ const make = Effect.gen(function* () {
   const tried = <A>(effect: Effect.Effect<A, SqlError.SqlError>) => withTimeout(once(effect))
 
   /** Records a batch. Results whose rows other transactions have locked are deferred. */
-  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>, counter = worker.id) {
+  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
     const gone = resultsIn(batch).filter(({ statusCode }) => isGone(statusCode))
     const kept = gone.length === 0 ? [] : yield* tried(disable(sql, gone, "gone", disableAfterMillis))
     const open = results.defer(batch, kept)
@@ -191,19 +193,22 @@ const make = Effect.gen(function* () {
     if (measured) yield* Metrics.countResults(resultsIn(done))
   })
 
-  /**
-   * Records a batch of deferred results, but for those whose deliveries are still locked. The counts of its attempts are rows of
-   * their own, as a row of the other counts may be what is locked.
-   */
+  /** Records a batch of deferred results, but for those whose deliveries are still locked. */
   const recordDeferred = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
     const open = results.defer(batch, yield* tried(lockedDeliveries(sql, resultsIn(batch))))
-    if (open.length > 0) yield* recordBatch(open, -worker.id)
+    if (open.length > 0) yield* recordBatch(open)
   })
 
   const recorded = (batch: ReadonlyArray<Ended>, by: typeof recordBatch) => {
     if (batch.length === 0) return Effect.void
     return by(batch).pipe(
-      Effect.catchTag("Contended", () => Effect.sync(() => void results.defer(batch, resultsIn(batch)))),
+      Effect.catchTag("Contended", () =>
+        Effect.sync(() => {
+          // A row of counts may be what is locked: from now on, this worker counts in new rows.
+          counter++
+          results.defer(batch, resultsIn(batch))
+        })
+      ),
       Effect.tapError(() => Effect.sync(() => results.keep(batch))),
       Effect.tapDefect(() => Effect.sync(() => batch.forEach(({ lease }) => queues.recorded(lease)))),
       Effect.uninterruptible,

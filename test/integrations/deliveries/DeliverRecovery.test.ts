@@ -12,7 +12,7 @@ import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
 import { type Hit, inTurn, ok, open, openShop, receiver, serve, status, verifies } from "./Deliveries.support.ts"
-import { loopWith } from "./Due.support.ts"
+import { loopWith, workerId } from "./Due.support.ts"
 
 const created = ["crm.deal.created.v1"]
 
@@ -284,6 +284,42 @@ describe("a transaction that holds a row of one of two endpoints whose results a
       for (const latch of [answers, lateAnswers]) yield* Latch.close(latch)
       sent = 0
     }
+  })
+})
+
+describe("a transaction that holds the rows in which a worker counts attempts", () => {
+  it.live("stops no result, and no count is lost", function* () {
+    const server = yield* serve({}, "api")
+    const { sql } = server
+    // Each row that the worker would use for all projects, in this minute and in the next ones.
+    const { release } = yield* holding(
+      sql,
+      sql`
+        INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
+        SELECT '', date_trunc('minute', now()) + ahead * interval '1 minute', ${workerId}::bigint, true, bucket, 0
+        FROM generate_series(0, 3) ahead, generate_series(0, 100) bucket`
+    )
+    yield* loopWith(() => Effect.succeed(answered(200))).pipe(
+      Layer.provide(clients.workers),
+      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
+      Layer.build
+    )
+    const project = yield* open(server)
+    yield* project.subscribe("shop", "http://127.0.0.1:1/", created)
+    const recorded = Effect.gen(function* () {
+      for (let n = 0; n < 3; n++) {
+        yield* project.created()
+        yield* project.finished
+      }
+    })
+    yield* Effect.ensuring(recorded, Effect.orDie(release))
+    // Not by another attempt after the end of its lease.
+    assert.isTrue((yield* project.deliveries()).every(({ attempts }) => attempts === 1))
+    const counts = sql<{ all: number; own: number }>`
+      SELECT sum(attempts) FILTER (WHERE project_id = '')::int AS all,
+        sum(attempts) FILTER (WHERE project_id = ${project.projectId})::int AS own
+      FROM attempt_minutes`
+    assert.deepStrictEqual(yield* counts, [{ all: 3, own: 3 }])
   })
 })
 
