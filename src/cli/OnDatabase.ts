@@ -4,7 +4,7 @@ import { userInfo } from "node:os"
 import { Operator } from "../operators/Audit.ts"
 import * as Database from "../sql/Database.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
-import { Notifier } from "../outbox/Notifier.ts"
+import { Notifier } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { signalled } from "./Runner.ts"
 

@@ -1,6 +1,6 @@
 /**
  * Group commit: concurrent commands of one kind run as one statement, which costs PostgreSQL little more than one command. A
- * kind is written once, as SQL over a relation of commands. A single command is a group of one.
+ * single command is a group of one. Projects are served in turn.
  *
  * Each command of a group has its own project, key, guards (conditions of its change), outcome and problem. A group never waits
  * for a record. If the record of a command is locked, or if its outcome depends on other commands of the group, the command is
@@ -8,76 +8,13 @@
  * answers, all its commands run alone.
  */
 import { Cause, Effect, Exit } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
 import type { IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.ts"
-import { type Call, makeBatches } from "../sql/Batches.ts"
+import { type Call, type Line, makeBatches } from "../sql/Batches.ts"
 import { Contended, once, statement } from "../sql/Database.ts"
-import { FairQueue } from "./FairQueue.ts"
 import { hashOf } from "../platform/NameHash.ts"
-import { type Attempt, attempt, type Origin, originColumn, originOf } from "./Attempt.ts"
-import type { Command, Outcome, Problems } from "./Idempotency.ts"
-import type { MutationClient } from "./Mutations.ts"
-import { outcomeOf, replayOrRun } from "./Outcomes.ts"
-import { ifMatchColumn, matches } from "./Preconditions.ts"
-
-/**
- * The parts of a statement that differ between its variants: for one command or for many, and waiting for locked records or
- * skipping them.
- */
-export interface Form {
-  /** What follows `FOR … UPDATE`: SKIP LOCKED, or nothing in the variant that waits. */
-  readonly locked: Statement.Fragment
-  /** What follows SELECT where several commands may give the same value: DISTINCT, or nothing for one command. */
-  readonly distinct: Statement.Fragment
-  /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
-  readonly projects: (rows: Statement.Fragment) => Statement.Fragment
-  /** A query of `project_id` and the sum of `change` for each project. `changes` is a query of `project_id` and `change`. */
-  readonly sums: (changes: Statement.Fragment) => Statement.Fragment
-  /**
-   * Whether `If-Match` of a command names `old_version`, the version of its record before the command; NULL without the header. If
-   * it is false, the failure is `precondition_failed`, and `version` is `old_version`.
-   */
-  readonly holds: Statement.Fragment
-  /** The commands, ordered by project and `id`. Their records are locked in this order. */
-  readonly inOrder: Statement.Fragment
-  /** The position of a command among the commands of its partition, from 1. */
-  readonly rank: (partition: string) => Statement.Fragment
-  /**
-   * The failure of a command whose record was not found. In the variants that skip locked records, the command is undecided if
-   * `record`, a query without locks, finds the record. Otherwise the failure is `code`.
-   */
-  readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
-  /**
-   * The failure of a command that is refused only if other commands of its group are applied. In the variants that skip locked
-   * records, the command is undecided. Otherwise the failure is `code`.
-   */
-  readonly crowded: (code: string) => Statement.Fragment
-}
-
-/** A mutation as SQL over many commands. `Args` has the arguments of a command, as plain JSON. */
-export interface Kind<Args, Problem> {
-  /** The SQL types of the arguments, which are columns of `command`. */
-  readonly args: Readonly<Record<keyof Args & string, string>>
-  /**
-   * Returns the names of what a command takes, such as the id of the record that it changes. Commands that take the same are never
-   * in one group.
-   */
-  readonly takes?: (args: Args) => ReadonlyArray<string>
-  /**
-   * Common table expressions that lock the records and check the guards. The last one is named `decided`: it has the columns
-   * of `command`, and `failure`, `faults`, `resource_id`, `changed`, `version` and the columns that the effect needs.
-   */
-  readonly decided: (form: Form) => Statement.Fragment
-  /**
-   * Common table expressions that apply the changes of the commands in `claim`: those that no guard refused and whose keys were
-   * free. `claim` has the columns of `decided`.
-   */
-  readonly effect: (form: Form) => Statement.Fragment
-  readonly returning?: (form: Form) => Statement.Fragment
-  readonly problems: Problems<Problem>
-}
-
-const undecided = "undecided"
+import { type Attempt, type Kind, type Origin, originOf, textsOf, undecided } from "./Kind.ts"
+import type { Command, Outcome } from "./Command.ts"
+import { type MutationClient, outcomeOf, replayOrRun } from "./Mutations.ts"
 
 const maxGroup = 32
 /** Maximum number of groups of a kind in flight. More groups would wait for each other in the database. */
@@ -171,89 +108,139 @@ const parameters = <Args>(requests: ReadonlyArray<Request<Args>>) => [
 const argumentsOf = <Args>({ args, command: { ifMatch }, origin }: Request<Args>) => ({ ...args, ifMatch, origin })
 
 /**
- * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
- * records. The only parameters are the commands.
+ * Number of waiting items at which the queue is full. The limit only bounds memory, so it is large. In an overload, items are
+ * refused after a wait: callers who are refused at once also retry at once, and the refusals would take CPU time from the work.
  */
-const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
-  const code = (text: string) => sql.literal(`'${text}'`)
-  const holds = sql.literal(matches("old_version"))
-  const one = {
-    isOne: true,
-    distinct: sql.literal(""),
-    projects: (rows: Statement.Fragment) => sql`SELECT project_id FROM ${rows}`,
-    sums: (changes: Statement.Fragment) => changes,
-    inOrder: sql.literal("command"),
-    holds,
-    rank: () => sql.literal("1")
-  } as const
-  const skipping = {
-    locked: sql.literal("SKIP LOCKED"),
-    // This is not an EXISTS, because the plan of an EXISTS could read all records.
-    absent: (record: Statement.Fragment, otherwise: string) => sql`
-      coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
-    crowded: () => code(undecided)
-  }
-  const columns = { ...kind.args, ...ifMatchColumn, ...originColumn }
-  const requested = (query: (args: typeof columns) => string) => sql.literal(query(columns))
-  return {
-    many: textOf(sql, kind, requested(requestedMany), {
-      ...skipping,
-      distinct: sql.literal("DISTINCT"),
-      projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
-      sums: (changes) =>
-        sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
-      holds,
-      inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
-      rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
-    }),
-    one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }),
-    waiting: textOf(sql, kind, requested(requestedOne), {
-      ...one,
-      locked: sql.literal(""),
-      absent: (_, text) => code(text),
-      crowded: code
-    })
+export const capacity = 8_192
+
+export interface Queued {
+  readonly input: {
+    readonly projectId: string
+    /** Hashes of the item's names. */
+    readonly names: ReadonlyArray<number>
+    /** A hash of what the item asks for. Waiting items of a project that ask for the same are taken together, as one. */
+    readonly asksFor?: number
   }
 }
-
-const textOf = <Args, Problem>(
-  sql: SqlClient.SqlClient,
-  { decided, effect, returning }: Kind<Args, Problem>,
-  requested: Statement.Fragment,
-  form: Form & { readonly isOne?: true }
-): string => {
-  const [text] = attempt(sql, {
-    requested,
-    isOne: form.isOne === true,
-    decided: decided(form),
-    effect: effect(form),
-    returning: returning?.(form)
-  }).compile()
-  return text
-}
-
-type Args = Readonly<Record<string, string>>
-
-const requestedOne = (args: Args) => `
-  SELECT 1 AS ord, $1::text COLLATE "C" AS project_id, $2::text COLLATE "C" AS key, $3::bytea AS fingerprint,
-         $4::timestamptz AS at, args.*
-  FROM json_to_record($5::json) AS args (${declared(args)})`
 
 /**
- * The condition on `ordinality` is always true. Its default selectivity makes the planner expect one command, so it plans
- * look-ups by key, even while the tables are small.
+ * A queue that serves projects in turn. An item has names, such as the key of its command and the record that the command
+ * changes. Items with a common name are never in service (between `take` and `done`) at the same time.
+ *
+ * `take` makes a new map each time, because V8 replaces the hash table of a long-lived map every few changes. Each old table
+ * keeps the next table and the items of both in memory until the next major garbage collection.
  */
-const requestedMany = (args: Args) => `
-  SELECT ordinality::int AS ord, project_id COLLATE "C" AS project_id, key COLLATE "C" AS key, fingerprint, at,
-         ${Object.keys(args).map(quoted).join(", ")}
-  FROM ROWS FROM (
-    unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]), json_to_recordset($5::json) AS (${declared(args)})
-  ) WITH ORDINALITY AS requested (project_id, key, fingerprint, at)
-  WHERE ordinality + 0 = ordinality`
+export class FairQueue<Item extends Queued> implements Line<Item> {
+  /** The waiting items of each project, in order of arrival. The projects are in the order of their turns. */
+  private waiting = new Map<string, Array<Item>>()
+  /** Names of the items in service. */
+  private readonly served: Array<number> = []
+  private size = 0
 
-const declared = (args: Args) =>
-  Object.entries(args)
-    .map(([name, type]) => `${quoted(name)} ${type}`)
-    .join(", ")
+  get isEmpty(): boolean {
+    return this.waiting.size === 0
+  }
 
-const quoted = (name: string) => `"${name}"`
+  /**
+   * Whether the queue is full and the project has at least its equal share. A project with less than its share may still add
+   * items.
+   */
+  isFullFor({ input: { projectId } }: Item): boolean {
+    const own = this.waiting.get(projectId)?.length ?? 0
+    return this.size >= capacity && own >= capacity / this.waiting.size
+  }
+
+  /** Whether an item waits only for its turn: no item in service shares a name with it. */
+  isDelayed(item: Item): boolean {
+    const isWaiting = this.waiting.get(item.input.projectId)?.includes(item) ?? false
+    return isWaiting && !item.input.names.some((name) => this.served.includes(name))
+  }
+
+  add(item: Item): void {
+    this.size++
+    const items = this.waiting.get(item.input.projectId)
+    if (items === undefined) this.waiting.set(item.input.projectId, [item])
+    else items.push(item)
+  }
+
+  remove(item: Item): void {
+    const items = this.waiting.get(item.input.projectId)
+    const index = items?.indexOf(item) ?? -1
+    if (items === undefined || index < 0) return
+    items.splice(index, 1)
+    this.size--
+    if (items.length === 0) this.waiting.delete(item.input.projectId)
+  }
+
+  /**
+   * Takes up to `max` items: one of each project, then another of each, and so on. The projects of the taken items go to the end
+   * of the order. An item stays in the queue if it shares a name with an item in service, or with an earlier item that stays. So
+   * items with a common name are served in order of arrival.
+   */
+  take(max: number): ReadonlyArray<Item> {
+    const taken: Array<Item> = []
+    const lines = [...this.waiting].map(([projectId, items]) => new ProjectLine(projectId, items, this.served))
+    for (let count = -1; count < taken.length && taken.length < max;) {
+      count = taken.length
+      for (const line of lines) {
+        const item = taken.length < max ? line.take() : undefined
+        if (item === undefined) continue
+        taken.push(item, ...line.takeEqual(item))
+      }
+    }
+    this.size -= taken.length
+    this.waiting = new Map()
+    for (const hasServed of [false, true]) {
+      for (const line of lines) {
+        if (line.hasServed === hasServed && line.items.length > 0) this.waiting.set(line.projectId, line.items)
+      }
+    }
+    return taken
+  }
+
+  done(item: Item): void {
+    for (const name of item.input.names) this.served.splice(this.served.indexOf(name), 1)
+  }
+}
+
+/** The items of one project during a `take`. */
+class ProjectLine<Item extends Queued> {
+  readonly projectId: string
+  readonly items: Array<Item>
+  hasServed = false
+  private readonly served: Array<number>
+  /** Names of the items that stay. */
+  private readonly blocked = new Set<number>()
+  private position = 0
+
+  constructor(projectId: string, items: Array<Item>, served: Array<number>) {
+    this.projectId = projectId
+    this.items = items
+    this.served = served
+  }
+
+  take(): Item | undefined {
+    for (let item = this.items[this.position]; item !== undefined; item = this.items[this.position]) {
+      if (item.input.names.every((name) => !this.served.includes(name) && !this.blocked.has(name))) {
+        this.items.splice(this.position, 1)
+        this.served.push(...item.input.names)
+        this.hasServed = true
+        return item
+      }
+      for (const name of item.input.names) this.blocked.add(name)
+      this.position++
+    }
+    return undefined
+  }
+
+  /** Takes the later items that ask for the same as an item that was taken. */
+  takeEqual({ input: { asksFor } }: Item): ReadonlyArray<Item> {
+    if (asksFor === undefined) return []
+    const equal = this.items.filter(({ input }) => input.asksFor === asksFor)
+    for (const item of equal) {
+      this.items.splice(this.items.indexOf(item), 1)
+      this.served.push(...item.input.names)
+    }
+    return equal
+  }
+}

@@ -1,12 +1,26 @@
-/** Provides the connections of mutations and the permits to use them, and looks up the stored outcomes of idempotency keys. */
+/**
+ * Runs mutations: the connections and the permits to use them, the stored outcomes of idempotency keys, and the outcome of a command
+ * from its attempt and from the outcome that is stored under its key.
+ */
 import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import type { ServiceUnavailable } from "../api/Problems.ts"
+import { IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../sql/Batches.ts"
-import { capacityOf, clients, longRunningTimeout, retryContended, StatementTimeout } from "../sql/Database.ts"
+import {
+  capacityOf,
+  clients,
+  Contended,
+  longRunningTimeout,
+  ProjectLocked,
+  retryContended,
+  statement,
+  StatementTimeout
+} from "../sql/Database.ts"
 import { plannedOnce } from "../sql/Lookups.ts"
 import { hashOf } from "../platform/NameHash.ts"
+import { type Attempt, attempt, originOf } from "./Kind.ts"
+import type { Command, Mutation, Outcome, Problems } from "./Command.ts"
 
 interface Key {
   readonly projectId: ProjectId
@@ -14,7 +28,7 @@ interface Key {
 }
 
 /** The outcome of the first command with a key. */
-export interface Stored {
+interface Stored {
   readonly fingerprint: Uint8Array
   readonly resourceId: string
   readonly changed: boolean
@@ -119,4 +133,107 @@ export class LongRunning extends Context.Service<
       }
     })
   )
+}
+
+/**
+ * Runs a mutation. If this process has recently seen the key, the stored outcome is looked up first, because a look-up costs
+ * less than the mutation. A stored outcome is replayed even while the project is locked.
+ */
+export const replayOrRun = <Returned, E>(
+  client: MutationClient,
+  command: Command,
+  run: Effect.Effect<Outcome<Returned>, E>
+): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
+  const { keys, stored } = client
+  const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
+    first === undefined ? run : replay(command, first)
+  return Effect.catchIf(
+    keys.has(command) ? Effect.flatMap(stored(command), known) : run,
+    (error): error is E & ProjectLocked => error instanceof ProjectLocked,
+    (locked) => replayWhileLocked<Returned>(client, command, locked)
+  )
+}
+
+const replayWhileLocked = <Returned>(
+  { stored }: MutationClient,
+  command: Command,
+  locked: ProjectLocked
+): Effect.Effect<Outcome<Returned>, IdempotencyKeyReused | ServiceUnavailable> =>
+  Effect.flatMap(
+    stored(command),
+    (first): Effect.Effect<Outcome<Returned>, IdempotencyKeyReused | ServiceUnavailable> =>
+      first === undefined ? Effect.fail(locked) : replay(command, first)
+  )
+
+export const outcomeOf = <Problem, Returned>(
+  client: MutationClient,
+  command: Command,
+  problems: Problems<Problem>,
+  run: Effect.Effect<Attempt<Returned>, ServiceUnavailable>
+): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> =>
+  Effect.flatMap(run, (attempt) => {
+    if (attempt.claimed) {
+      client.keys.add(command)
+      return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
+    }
+    // A stored outcome takes precedence over a failed guard: the guard may fail because of the first run's effect.
+    return Effect.flatMap(client.stored(command), (first) => {
+      if (first !== undefined) {
+        client.keys.add(command)
+        return replay(command, first)
+      }
+      if (attempt.failure !== null) return problemOf(attempt.failure, attempt, problems)
+      // The key was taken during the attempt, and was pruned before the look-up. It is free for the next attempt.
+      return outcomeOf(client, command, problems, run)
+    })
+  })
+
+const replay = ({ fingerprint }: Command, first: Stored): Effect.Effect<Outcome<never>, IdempotencyKeyReused> =>
+  Buffer.compare(first.fingerprint, fingerprint) === 0
+    ? Effect.succeed({ ...receipt(first), replayed: true, returned: null })
+    : Effect.fail(new IdempotencyKeyReused())
+
+const problemOf = <Problem>(
+  failure: string,
+  { faults, version }: Pick<Attempt<unknown>, "faults" | "version">,
+  problems: Problems<Problem>
+): Effect.Effect<never, Problem> => {
+  const problem = problems[failure]
+  return problem === undefined
+    ? Effect.die(new Error(`A mutation failed for an unknown reason: ${failure}`))
+    : Effect.fail(problem({ version, faults: faults ?? [] }))
+}
+
+const receipt = ({ changed, resourceId, version }: Pick<Stored, "changed" | "resourceId" | "version">) => ({
+  resourceId,
+  changed,
+  version
+})
+
+/**
+ * Runs a mutation once per key, in one round trip. If nothing was applied (a replay, a reused key or a failed guard), another
+ * round trip reads the stored outcome of the key. For a key that this process has recently seen, the outcome is read first.
+ */
+export const mutate = <Problem, Returned = null>(
+  client: MutationClient,
+  command: Command,
+  { at, decided, effect, problems, returning }: Mutation<Problem>
+): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
+  const { permits, sql } = client
+  const { fingerprint, ifMatch = null, key, projectId } = command
+  const text = Effect.withFiber((fiber) =>
+    attempt<Returned>(sql, {
+      requested: sql`
+        SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
+          ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at,
+          ${ifMatch}::bigint[] AS "ifMatch", ${originOf(fiber, command.operation)}::text[] AS origin`,
+      isOne: true,
+      decided,
+      effect,
+      returning
+    })
+  )
+  const one = Effect.flatMap(text, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row)))
+  const run: Effect.Effect<Attempt<Returned>, ServiceUnavailable> = statement(permits.withPermit(projectId)(one))
+  return replayOrRun(client, command, outcomeOf(client, command, problems, run))
 }

@@ -5,7 +5,7 @@
  * check in their statements that the look-up still holds. If it does not, the upsert begins again.
  */
 import { ClientNotFound, DealNotFound, ExternalIdTaken, type ServiceUnavailable } from "../api/Problems.ts"
-import type { Command, Refusal } from "../commands/Idempotency.ts"
+import type { Command, Refusal } from "../commands/Command.ts"
 import { Data, Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"

@@ -6,10 +6,10 @@ import { type DealId, type KeyId, NoteId, type ProjectId } from "../api/schema/I
 import { DealNotFound, NoteNotFound, type PreconditionFailed, VersionConflict } from "../api/Problems.ts"
 import { columnsOf, selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
-import { makeGrouped, type Kind } from "../commands/Grouped.ts"
-import { type Command, plain, type Refusal } from "../commands/Idempotency.ts"
+import type { Kind } from "../commands/Kind.ts"
+import { makeGrouped } from "../commands/Grouped.ts"
+import { type Command, plain, preconditionFailed, type Refusal } from "../commands/Command.ts"
 import { Mutations } from "../commands/Mutations.ts"
-import { preconditionFailed } from "../commands/Preconditions.ts"
 import { newId } from "../platform/NewId.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 

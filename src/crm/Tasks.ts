@@ -11,9 +11,9 @@ import {
   appendedInstallations,
   type EventContext,
   eventContext,
-  eventType
+  eventType,
+  Notifier
 } from "../outbox/Outbox.ts"
-import { Notifier } from "../outbox/Notifier.ts"
 import { ProjectUnknown, servedProject } from "../operators/Refusals.ts"
 import { missingReferences } from "./References.ts"
 

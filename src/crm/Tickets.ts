@@ -5,10 +5,10 @@ import { rateable, type Ticket, type TicketFilters, type TicketRating } from "..
 import type { ProjectId, TicketId } from "../api/schema/Ids.ts"
 import { type PreconditionFailed, RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../api/Problems.ts"
 import { statement } from "../sql/Database.ts"
-import { type Kind, makeGrouped } from "../commands/Grouped.ts"
-import { type Command, plain } from "../commands/Idempotency.ts"
+import type { Kind } from "../commands/Kind.ts"
+import { makeGrouped } from "../commands/Grouped.ts"
+import { type Command, plain, preconditionFailed } from "../commands/Command.ts"
 import { Mutations } from "../commands/Mutations.ts"
-import { preconditionFailed } from "../commands/Preconditions.ts"
 import { pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 export const makeListTickets = Effect.gen(function* () {

@@ -2,11 +2,15 @@
  * The transactional outbox (contract §10). The statement of a change also appends the events of the change and the deliveries of
  * these events. So either all of them are committed or none.
  */
-import { Clock, Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
-import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
+import { Clock, Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 import { currentOrNewTraceparent } from "../telemetry/TraceContext.ts"
+import { randomUUID } from "node:crypto"
+import { Supervisor } from "../work/Supervisor.ts"
+import { PgClient } from "@effect/sql-pg"
+import { clients } from "../sql/Database.ts"
 
 /** What the events of a change have in common. */
 export interface EventContext {
@@ -64,3 +68,179 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
       ON webhooks.project_id = event.project_id AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
     RETURNING project_id, installation_id
   )`
+
+export const channel = "deliveries"
+
+const Notice = Schema.Struct({
+  on: Schema.Literals(["appended", "changed"]),
+  projectId: ProjectId,
+  installationIds: Schema.Array(InstallationId),
+  /** The process that sent the notice. Its worker has received the notice without a NOTIFY. */
+  receivedBy: Schema.optionalKey(Schema.String)
+})
+export type Notice = typeof Notice.Type
+
+const Payload = Schema.fromJsonString(Notice)
+const encode = Schema.encodeSync(Payload)
+
+export const noticeOf: (payload: string) => Option.Option<Notice> = Schema.decodeUnknownOption(Payload)
+
+/** Maximum number of queued notices. The sweep finds the deliveries of a dropped notice. */
+const maxNotices = 10_000
+
+/**
+ * Maximum number of bytes of the installations' ids in one payload. PostgreSQL accepts a payload of less than 8,000 bytes, and
+ * the payload also contains the project's id.
+ */
+const installationBytes = 6_500
+
+/** The notifier reports progress after this time without a notice. */
+const idleAfter = Duration.seconds(5)
+const stalledAfter = Duration.seconds(30)
+
+/**
+ * Notifies the delivery workers of all processes of new deliveries and changed webhooks.
+ *
+ * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
+ * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A delivery
+ * does not depend on its notice. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries
+ * later (see `src/integrations/README.md`).
+ */
+export class Notifier extends Context.Service<
+  Notifier,
+  {
+    /** Announces new deliveries of installations. */
+    readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
+    /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
+    readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
+    /** Calls `receive` for each notice of this process, until the scope is closed. */
+    readonly subscribe: (receive: (notice: Notice) => void) => Effect.Effect<void, never, Scope.Scope>
+    /** Whether this process sent the notice. If so, its subscribers have already received the notice. */
+    readonly isOwn: (notice: Notice) => boolean
+  }
+>()("developer-api/outbox/Notifier") {
+  /** Provides the notifier for requests, which do not wait for the NOTIFY. Notices that wait in the queue are merged. */
+  static readonly layer = Layer.effect(
+    Notifier,
+    Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      const notices = yield* Queue.dropping<Notice>(maxNotices)
+      const receivers = new Set<(notice: Notice) => void>()
+      const processId = randomUUID()
+      const supervisor = yield* Supervisor
+      const idle = Effect.suspend(() =>
+        Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
+      )
+      const send = Effect.flatMap(Queue.clear(notices), (gathered) =>
+        Effect.forEach(mergeNotices(gathered), (notice) => notify(sql, { ...notice, receivedBy: processId }), {
+          discard: true
+        })
+      )
+      yield* supervisor.supervise("outbox notifier", { stalledAfter }, (progress) =>
+        idle.pipe(Effect.andThen(send), Effect.andThen(progress), Effect.forever)
+      )
+      return {
+        ...notifierBy((notice) =>
+          Effect.sync(() => {
+            for (const receive of receivers) receive(notice)
+            Queue.offerUnsafe(notices, notice)
+          })
+        ),
+        subscribe: (receive) =>
+          Effect.acquireRelease(
+            Effect.sync(() => void receivers.add(receive)),
+            () => Effect.sync(() => receivers.delete(receive))
+          ),
+        isOwn: ({ receivedBy }) => receivedBy === processId
+      }
+    })
+  )
+
+  /** Provides the notifier for commands, which wait for the NOTIFY, because their process ends afterwards. */
+  static readonly layerInline = Layer.effect(
+    Notifier,
+    Effect.map(SqlClient.SqlClient, (sql) => ({
+      ...notifierBy((notice) => Effect.forEach(mergeNotices([notice]), (part) => notify(sql, part), { discard: true })),
+      subscribe: () => Effect.void,
+      isOwn: () => false
+    }))
+  )
+}
+
+const notifierBy = (
+  send: (notice: Notice) => Effect.Effect<void>
+): Pick<Notifier["Service"], "appended" | "changed"> => ({
+  appended: (projectId, installationIds) =>
+    installationIds.length === 0 ? Effect.void : send({ on: "appended", projectId, installationIds }),
+  changed: (projectId, installationId) => send({ on: "changed", projectId, installationIds: [installationId] })
+})
+
+/** Merges the notices of each kind and project, and splits a notice that is too large for a payload. */
+const mergeNotices = (notices: ReadonlyArray<Notice>): ReadonlyArray<Notice> =>
+  [...Map.groupBy(notices, ({ on, projectId }) => `${on} ${projectId}`).values()].flatMap((group) => {
+    const parts: Array<Array<InstallationId>> = []
+    let left = 0
+    for (const id of new Set(group.flatMap(({ installationIds }) => installationIds))) {
+      const bytes = Buffer.byteLength(JSON.stringify(id)) + 1
+      if (bytes > left) {
+        parts.push([])
+        left = installationBytes
+      }
+      parts.at(-1)?.push(id)
+      left -= bytes
+    }
+    return group.slice(0, 1).flatMap((notice) => parts.map((installationIds) => ({ ...notice, installationIds })))
+  })
+
+const notify = (sql: SqlClient.SqlClient, notice: Notice) =>
+  sql`SELECT pg_notify(${channel}, ${encode(notice)})`.pipe(
+    Effect.catchTag("SqlError", (error) => Effect.logDebug("A NOTIFY of deliveries failed", error))
+  )
+
+/**
+ * Returns a function that runs a mutation, then notifies the delivery workers of the deliveries that the mutation has appended. A
+ * repeated request appends none.
+ */
+export const notifyingAfter =
+  (notifier: Notifier["Service"]) =>
+  <A extends { readonly returned: ReadonlyArray<InstallationId> | null }, E>(
+    projectId: ProjectId,
+    mutation: Effect.Effect<A, E>
+  ): Effect.Effect<A, E> =>
+    Effect.tap(mutation, ({ returned }) => notifier.appended(projectId, returned ?? []))
+
+const reconnectAfter = Duration.seconds(1)
+
+/** Interval at which a listener that receives nothing reports progress. */
+const progressEvery = Duration.seconds(10)
+const listenerStalledAfter = Duration.minutes(1)
+
+/**
+ * Calls `receive` once for each notice: directly from this process, and by NOTIFY from others. When the connection for notices of other processes breaks, it is opened again.
+ */
+export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => void) {
+  const supervisor = yield* Supervisor
+  const notifier = yield* Notifier
+  yield* notifier.subscribe(receive)
+  const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
+    const client = Context.get(yield* Layer.build(Layer.fresh(clients.listener)), PgClient.PgClient)
+    const notifications = yield* client.listen(channel)
+    return yield* Queue.take(notifications).pipe(
+      Effect.timeoutOption(progressEvery),
+      Effect.map((notification) => {
+        const notice = Option.flatMap(notification, ({ payload }) => noticeOf(payload))
+        if (Option.isSome(notice) && !notifier.isOwn(notice.value)) receive(notice.value)
+      }),
+      Effect.andThen(progress),
+      Effect.forever
+    )
+  })
+  return yield* supervisor.supervise("deliveries listener", { stalledAfter: listenerStalledAfter }, (progress) =>
+    session(progress).pipe(
+      Effect.scoped,
+      Effect.catch((error) => Effect.logDebug("The connection of the deliveries listener broke", error)),
+      Effect.andThen(Effect.sleep(reconnectAfter)),
+      Effect.forever
+    )
+  )
+})

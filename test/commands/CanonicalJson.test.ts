@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
-import { canonicalJson, command } from "../../src/commands/Idempotency.ts"
+import { canonicalJson, command } from "../../src/commands/Command.ts"
 
 /** Returns the value with the members of every object in reverse order. */
 const shuffled = (value: unknown): unknown => {

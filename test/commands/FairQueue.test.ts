@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { capacity, FairQueue, type Queued } from "../../src/commands/FairQueue.ts"
+import { capacity, FairQueue, type Queued } from "../../src/commands/Grouped.ts"
 import { hashOf } from "../../src/platform/NameHash.ts"
 
 interface Item extends Queued {

@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import fc from "fast-check"
 import { ClientId, MemberId, OrganizationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
-import type { Outcome } from "../../src/commands/Idempotency.ts"
+import type { Outcome } from "../../src/commands/Command.ts"
 import { apply, commandOf, Crm, withCrm } from "../project/Projects.support.ts"
 
 const clientNames = ["ada", "bob", "cyd", "dan"]

@@ -20,13 +20,13 @@ const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
 const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
 const capacity = mutating("crm/Clients/Guards.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
-const replay = mutating("commands/Outcomes.ts", "contract/Walk.keys")
+const replay = mutating("commands/Mutations.ts", "contract/Walk.keys")
 const startingReplays = mutating("integrations/deliveries/Replays/Commands.ts", "contract/Replays")
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookHeaders = mutating("integrations/endpoints/WebhookSecrets.ts", "contract/WebhookHeaders")
 const webhookReads = mutating("integrations/Webhooks.ts", "contract/Replays")
-const attempt = mutating("commands/Attempt.ts", "contract/Walk.keys")
+const attempt = mutating("commands/Kind.ts", "contract/Walk.keys")
 
 export const domains = [
   startingReplays("WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict'", ""),

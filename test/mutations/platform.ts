@@ -16,7 +16,7 @@ const buckets = mutating("http/limits/TokenBuckets.ts", "contract/Walk.order")
 const throttle = mutating("http/limits/Throttle.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen.ts", "cli/listen")
 const outbox = mutating("outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
-const preconditions = mutating("commands/Preconditions.ts", "contract/Walk.conditions")
+const preconditions = mutating("commands/Command.ts", "contract/Walk.conditions")
 const conditions = mutating("http/answers/Handlers.ts", "contract/Walk.conditions")
 const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/StandardWebhooks")
 
@@ -71,7 +71,7 @@ export const platform = [
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
   mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")(" || !text.isWellFormed()", ""),
-  mutating("commands/Idempotency.ts", "commands/CanonicalJson")(".toSorted()", ""),
+  mutating("commands/Command.ts", "commands/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
   mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
@@ -147,8 +147,8 @@ export const platform = [
   batches("line.isDelayed(call)", "false"),
   batches("if (!isScheduled) dispatch()", "", "sql/Batches"),
   batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "sql/Batches"),
-  mutating("commands/FairQueue.ts", "commands/FairQueue")("input.asksFor === asksFor", "false"),
-  mutating("commands/FairQueue.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
+  mutating("commands/Grouped.ts", "commands/FairQueue")("input.asksFor === asksFor", "false"),
+  mutating("commands/Grouped.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
   mutating("platform/NameHash.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),

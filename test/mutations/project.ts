@@ -10,7 +10,7 @@ const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
 const history = mutating("project/History.ts", "console/History")
-const origin = mutating("commands/Attempt.ts", "console/History")
+const origin = mutating("commands/Kind.ts", "console/History")
 
 const refusals = mutating("http/answers/Refusals.ts", "service/Refusals")
 

@@ -4,7 +4,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Context, Effect, Layer, Option, Queue } from "effect"
 import { InstallationId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { Supervisor } from "../../src/work/Supervisor.ts"
-import { channel, type Notice, noticeOf, Notifier } from "../../src/outbox/Notifier.ts"
+import { channel, type Notice, noticeOf, Notifier } from "../../src/outbox/Outbox.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const projectId = ProjectId.make("acme")

@@ -1,6 +1,6 @@
 /** A model of contract §12: the project as an export shows it, and what an apply reports and stores. */
 import { modules } from "../../src/api/Access.ts"
-import { canonicalJson } from "../../src/commands/Idempotency.ts"
+import { canonicalJson } from "../../src/commands/Command.ts"
 import { jsonSchema } from "../../src/project/ProjectFile.ts"
 import type { File } from "./Projects.support.ts"
 

@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import type { Audience } from "../../api/campaigns/Audience.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import type { Kind } from "../../commands/Grouped.ts"
+import type { Kind } from "../../commands/Kind.ts"
 import { commandOn, versionGuard } from "./Target.ts"
 
 type Sql = SqlClient.SqlClient

@@ -13,8 +13,7 @@ import {
   VersionConflict
 } from "../../api/Problems.ts"
 import { startsOf } from "../../api/schema/States.ts"
-import { type Mutation, plain, type Problems } from "../../commands/Idempotency.ts"
-import { matches, preconditionFailed } from "../../commands/Preconditions.ts"
+import { matches, type Mutation, plain, preconditionFailed, type Problems } from "../../commands/Command.ts"
 
 type Sql = SqlClient.SqlClient
 type Operation = keyof typeof commanded.moves

@@ -5,10 +5,10 @@ import type { ClientAddresses } from "../../api/crm/Addresses.ts"
 import type { ClientId, ProjectId } from "../../api/schema/Ids.ts"
 import { ChannelNotFound, ClientArchived, ClientNotFound, type PreconditionFailed } from "../../api/Problems.ts"
 import { lookupBy, plannedOnce } from "../../sql/Lookups.ts"
-import { type Kind, makeGrouped } from "../../commands/Grouped.ts"
-import { type Command, plain } from "../../commands/Idempotency.ts"
+import type { Kind } from "../../commands/Kind.ts"
+import { makeGrouped } from "../../commands/Grouped.ts"
+import { type Command, plain, preconditionFailed } from "../../commands/Command.ts"
 import type { MutationClient } from "../../commands/Mutations.ts"
-import { preconditionFailed } from "../../commands/Preconditions.ts"
 
 type Sql = SqlClient.SqlClient
 

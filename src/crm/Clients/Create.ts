@@ -13,9 +13,8 @@ import {
   ValidationFailed
 } from "../../api/Problems.ts"
 import { argumentsOf, insertedValues, insertList } from "../../sql/Columns.ts"
-import type { Kind } from "../../commands/Grouped.ts"
-import { plain } from "../../commands/Idempotency.ts"
-import { preconditionFailed } from "../../commands/Preconditions.ts"
+import type { Kind } from "../../commands/Kind.ts"
+import { plain, preconditionFailed } from "../../commands/Command.ts"
 import { addActiveClients, clientReferences, lockCapacity, referenceFailures } from "./Guards.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { eventClient, writable } from "../ClientColumns.ts"

@@ -12,9 +12,8 @@ import {
   type PreconditionFailed
 } from "../../api/Problems.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../sql/Columns.ts"
-import type { Kind } from "../../commands/Grouped.ts"
-import { plain } from "../../commands/Idempotency.ts"
-import { preconditionFailed } from "../../commands/Preconditions.ts"
+import type { Kind } from "../../commands/Kind.ts"
+import { plain, preconditionFailed } from "../../commands/Command.ts"
 import { addActiveClients, clientReferences, lockCapacity, referenceFailures } from "./Guards.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { eventClient, eventPrevious, writable } from "../ClientColumns.ts"

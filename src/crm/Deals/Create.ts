@@ -9,8 +9,8 @@ import type {
   ValidationFailed
 } from "../../api/Problems.ts"
 import { argumentsOf, insertedValues, insertList } from "../../sql/Columns.ts"
-import type { Kind } from "../../commands/Grouped.ts"
-import { preconditionFailed } from "../../commands/Preconditions.ts"
+import type { Kind } from "../../commands/Kind.ts"
+import { preconditionFailed } from "../../commands/Command.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
 import { missingReferences } from "../References.ts"
 import { eventDeal, writable } from "../DealColumns.ts"

@@ -1,7 +1,7 @@
 /** The rules between the members of a deal and its references, as part of the statements that write it (contract §7). */
 import { dealRules } from "../../api/crm/Deals.ts"
 import { DealReferenceNotFound, ValidationFailed } from "../../api/Problems.ts"
-import type { Refusal } from "../../commands/Idempotency.ts"
+import type { Refusal } from "../../commands/Command.ts"
 
 /** SQL for the members of the deal that results from a command. */
 interface Members {

@@ -3,12 +3,11 @@ import { Effect } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Principal } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
-import { type Command, command, type Outcome } from "../../commands/Idempotency.ts"
+import { anyVersion, type Command, command, type Outcome, versionsOf } from "../../commands/Command.ts"
 import type { Page } from "../pages/Pages.ts"
 import { pageAnswer, receiptAnswer, recordAnswer } from "./Responses.ts"
 import { PreconditionFailed } from "../../api/Problems.ts"
 import { etag } from "../../api/schema/Fields.ts"
-import { anyVersion, versionsOf } from "../../commands/Preconditions.ts"
 
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(

@@ -4,7 +4,7 @@ import type { HttpServerRequest } from "effect/http"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { etag } from "../../api/schema/Fields.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
-import type { Outcome } from "../../commands/Idempotency.ts"
+import type { Outcome } from "../../commands/Command.ts"
 import type { Page } from "../pages/Pages.ts"
 
 /** The base URL of links in answers (`PUBLIC_URL`). Undefined: the base is taken from the `Host` of each request. */

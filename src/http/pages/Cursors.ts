@@ -6,7 +6,7 @@ import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
 import { createHmac, timingSafeEqual } from "node:crypto"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { CursorInvalid } from "../../api/Problems.ts"
-import { canonicalJson } from "../../commands/Idempotency.ts"
+import { canonicalJson } from "../../commands/Command.ts"
 import { SecretKey } from "../../secrets/SecretKey.ts"
 
 /**

@@ -10,8 +10,7 @@ import {
   WebhookReferenceInvalid,
   WebhookStateConflict
 } from "../../api/Problems.ts"
-import { type Mutation, plain, type Refusal } from "../../commands/Idempotency.ts"
-import { matches, preconditionFailed } from "../../commands/Preconditions.ts"
+import { matches, type Mutation, plain, preconditionFailed, type Refusal } from "../../commands/Command.ts"
 import { recovered } from "../deliveries/States.ts"
 import { signingSecretsMax, type StoredHeaders } from "../endpoints/WebhookSecrets.ts"
 

@@ -3,13 +3,13 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { Operator, recordAction } from "../../operators/Audit.ts"
-import { Notifier } from "../../outbox/Notifier.ts"
+import { Notifier } from "../../outbox/Outbox.ts"
 import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
 import { complete, type RangeByAge, showing } from "../../operators/Search.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
 import * as Installations from "../Installations.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
-import { type Mutation, plain } from "../../commands/Idempotency.ts"
+import { type Mutation, plain } from "../../commands/Command.ts"
 
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,

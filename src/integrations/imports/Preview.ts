@@ -8,7 +8,7 @@ import { columns } from "../../crm/ClientColumns.ts"
 import { listOf } from "../../sql/Columns.ts"
 import { type Call, makeBatches } from "../../sql/Batches.ts"
 import { capacityOf, retryContended } from "../../sql/Database.ts"
-import { FairQueue } from "../../commands/FairQueue.ts"
+import { FairQueue } from "../../commands/Grouped.ts"
 import { hashOf } from "../../platform/NameHash.ts"
 import { importFields } from "./ImportFields.ts"
 

@@ -3,7 +3,7 @@ import { Array, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import { canonicalJson } from "../../commands/Idempotency.ts"
+import { canonicalJson } from "../../commands/Command.ts"
 import {
   countsOf,
   duplicatesOf,

@@ -4,7 +4,7 @@ import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/
 import type { MessageReceipt, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
 import { selectList } from "../../sql/Columns.ts"
-import { type Mutation, plain } from "../../commands/Idempotency.ts"
+import { type Mutation, plain } from "../../commands/Command.ts"
 import type { EventContext } from "../../outbox/Outbox.ts"
 import { uncalled } from "../RetrySchedule.ts"
 

@@ -6,7 +6,7 @@ import manifest from "../../../package.json" with { type: "json" }
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { eventBody, eventTypes } from "../../../src/api/integrations/Events.ts"
 import { completeTask, createTask } from "../../../src/crm/Tasks.ts"
-import { Notifier } from "../../../src/outbox/Notifier.ts"
+import { Notifier } from "../../../src/outbox/Outbox.ts"
 import { receiptOf } from "../../support/ContractAnswers.ts"
 import { dealPath, path } from "../../contract/Deals.support.ts"
 import { newKey } from "../../contract/Requests.ts"
@@ -16,11 +16,11 @@ import {
   bodyOf,
   hang,
   type Hit,
+  layerOf,
   ok,
   open,
   openShop,
   receiver,
-  layerOf,
   status,
   verifies
 } from "./Deliveries.support.ts"

@@ -3,10 +3,10 @@ import { assert, describe, it } from "../../support/Vitest.ts"
 import { Deferred, Duration, Effect, Exit, Fiber } from "effect"
 import type { ServiceUnavailable } from "../../../src/api/Problems.ts"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
-import { newRequestState, CurrentRequest, withOwnTime } from "../../../src/platform/CurrentRequest.ts"
+import { CurrentRequest, newRequestState, withOwnTime } from "../../../src/platform/CurrentRequest.ts"
 import { type Call, coalesce, makeBatches } from "../../../src/sql/Batches.ts"
 import { statement, StatementTimeout } from "../../../src/sql/Database.ts"
-import { capacity, FairQueue, type Queued as QueuedCall } from "../../../src/commands/FairQueue.ts"
+import { capacity, FairQueue, type Queued as QueuedCall } from "../../../src/commands/Grouped.ts"
 import { until } from "../../support/Waiting.ts"
 
 /** Provides a request that arrived this many milliseconds ago. */

@@ -12,7 +12,7 @@ import { recordAction } from "../../../operators/Audit.ts"
 import { firstIdAt } from "../../../platform/NewId.ts"
 import { servedProject } from "../../../operators/Refusals.ts"
 import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../../../api/Problems.ts"
-import { type Mutation, plain } from "../../../commands/Idempotency.ts"
+import { type Mutation, plain } from "../../../commands/Command.ts"
 import { installationAndWebhook, notRetriable } from "../Deliveries.ts"
 
 type Sql = SqlClient.SqlClient
