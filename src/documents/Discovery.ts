@@ -108,7 +108,7 @@ answer and has no second effect. Every answer of 400 and above is \`application/
 ${mcp ? agents(publicUrl) : ""}## Client
 
 - [The package](${publicUrl}/client.tgz): \`npm install ${publicUrl}/client.tgz effect@4.1.0\`; \`developer-api/client\` has every operation as a typed function, \`developer-api/webhooks\` verifies webhooks without \`effect\`
-- [The manual of the client](${publicUrl}/client.md): its behaviour, a whole integration, receiving webhooks
+- [The manual of the client](${publicUrl}/client.md): its behaviour, the sync of a shop, receiving webhooks
 
 ## Optional
 

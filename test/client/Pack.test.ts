@@ -310,35 +310,6 @@ describe("the example programs of the README", { timeout }, () => {
     )
   })
 
-  it("are a whole integration, which compiles strictly and runs again and again", async () => {
-    const fresh = await startService({ env: { DATA_DIR: join(await temporaryDirectory(), "data") } })
-    const [program = "", following = ""] = manual.matchAll(/```ts\n(.*?)```/gs).map(([, block = ""]) => block)
-    const file = await fileOf("integration.ts", program.replaceAll("8080", String(await freePort())))
-    const other = await fileOf("following.ts", following)
-    const types = ["--types", "node", "--typeRoots", join(checkout, "node_modules/@types")]
-    const options = ["--ignoreConfig", "--strict", "--noEmit", "--skipLibCheck", "--target", "es2024"]
-    const modules = ["--module", "nodenext", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes"]
-    await run(join(checkout, "node_modules/.bin/tsc"), ...options, ...modules, ...types, file, other)
-    const env = { API: `${fresh.url}/api/v1/developer`, TOKEN: /dk_\w+/.exec(fresh.stdout())?.[0] ?? "" }
-    // Its webhook and its deal are there when it runs again.
-    for (const move of ["from stage_new to stage_offer", "from stage_offer to stage_new"]) {
-      const { code, stderr, stdout } = await runToEnd(process.execPath, [file], env)
-      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-      // The event arrives at any time.
-      assert.deepStrictEqual(
-        stdout.trimEnd().split("\n").toSorted(),
-        [
-          'Correct the request: {"body/displayName":["must be a string of 1 to 160 characters"]}',
-          "A second grinder",
-          "Espresso machines for the harbour",
-          "It is gone: deal_not_found",
-          "Ten more cups",
-          `Ten more cups: ${move}`
-        ].toSorted()
-      )
-    }
-  })
-
   it("sync a shop, again and again", async () => {
     for (const _ of [1, 2]) {
       const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[1] ?? "")], { TOKEN: token })
