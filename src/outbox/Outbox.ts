@@ -104,7 +104,7 @@ const stalledAfter = Duration.seconds(30)
  * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
  * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A delivery
  * does not depend on its notice. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries
- * later (see `src/integrations/README.md`).
+ * later (see `src/README.md`).
  */
 export class Notifier extends Context.Service<
   Notifier,

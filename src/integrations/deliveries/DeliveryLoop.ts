@@ -1,5 +1,5 @@
 /**
- * Delivers the outbox. Any number of processes may run this loop. `src/integrations/README.md` describes the way of a delivery.
+ * Delivers the outbox. Any number of processes may run this loop. `src/README.md` describes the way of a delivery.
  *
  * One fiber talks to the database, one statement after the other; attempts run beside it:
  *
