@@ -31,7 +31,7 @@ const foundation: Readonly<Record<string, ReadonlyArray<string>>> = {
   api: [],
   platform: ["api"],
   secrets: ["platform"],
-  telemetry: ["secrets", "platform"],
+  telemetry: ["platform"],
   sql: ["telemetry", "platform", "api"],
   operators: ["sql", "platform", "api"],
   work: ["sql", "telemetry", "platform"],

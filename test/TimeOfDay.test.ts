@@ -37,7 +37,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "http/pages/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
   "outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
   "outbox/Outbox.ts": [1, "stored"],
-  "telemetry/BatchSpans.ts": [1, "the start and end of spans"],
+  "telemetry/Spans.ts": [1, "the start and end of spans"],
   "webhooks.ts": [1, "compared with the time of a signature"]
 }
 

@@ -2,8 +2,8 @@
 import { Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { forkPeriodic } from "../work/Supervisor.ts"
-import { MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
-import { untraced } from "../telemetry/Telemetry.ts"
+import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { untraced } from "../telemetry/Spans.ts"
 
 const measureEvery = Duration.seconds(15)
 

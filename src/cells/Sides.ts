@@ -5,7 +5,8 @@ import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from 
 import { SqlClient, SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf, targetOf } from "../api/schema/States.ts"
-import { clients, DatabaseUrl, isUnavailable } from "../sql/Database.ts"
+import { clients, DatabaseUrl } from "../sql/Connections.ts"
+import { isUnavailable } from "../sql/Database.ts"
 import { type Move, moves, type State } from "../platform/Moves.ts"
 import { nameOf } from "./MoveSlots.ts"
 

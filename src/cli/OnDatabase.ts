@@ -2,7 +2,7 @@
 import { Effect, Layer, Logger, Option, References } from "effect"
 import { userInfo } from "node:os"
 import { Operator } from "../operators/Audit.ts"
-import * as Database from "../sql/Database.ts"
+import { clients, DatabaseUrl } from "../sql/Connections.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -13,8 +13,8 @@ const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
 const databaseThat = (mayCreate: boolean) =>
   Notifier.layerInline.pipe(
-    Layer.provideMerge(Database.clients.operator),
-    Layer.provideMerge(Database.DatabaseUrl.layer("command", mayCreate)),
+    Layer.provideMerge(clients.operator),
+    Layer.provideMerge(DatabaseUrl.layer("command", mayCreate)),
     Layer.provideMerge(Settings.layer),
     Layer.merge(operator)
   )

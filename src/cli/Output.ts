@@ -13,7 +13,7 @@ import {
   Stream
 } from "effect"
 import { CliOutput } from "effect/cli"
-import { withEscapes, withoutInvisible } from "../platform/UnsafeText.ts"
+import { withEscapes, withoutInvisible } from "../platform/Text.ts"
 import { randomBytes } from "node:crypto"
 
 /** The beginning of a command line, in usage and examples. */

@@ -5,7 +5,7 @@ import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
 import { MigrationFailed } from "../sql/migrations/Migrations.ts"
-import { redactSecrets } from "../secrets/Redaction.ts"
+import { redactSecrets } from "../platform/Text.ts"
 import { oneLine } from "./Output.ts"
 
 const wrongUsage = 2

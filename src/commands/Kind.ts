@@ -6,8 +6,8 @@ import type { Fiber } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { ifMatchColumn, matches, type Problems } from "./Command.ts"
-import { redactSecrets } from "../secrets/Redaction.ts"
-import { currentSpan } from "../telemetry/TraceContext.ts"
+import { redactSecrets } from "../platform/Text.ts"
+import { currentSpan } from "../telemetry/Spans.ts"
 
 /**
  * The parts of a statement that differ between its variants: for one command or for many, and waiting for locked records or

@@ -7,9 +7,8 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../sql/Batches.ts"
+import { capacityOf, clients } from "../sql/Connections.ts"
 import {
-  capacityOf,
-  clients,
   Contended,
   longRunningTimeout,
   ProjectLocked,

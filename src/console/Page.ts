@@ -7,7 +7,7 @@ import { keyed } from "../platform/Pools.ts"
 import { type LookupStatement, lookupOne } from "../sql/Lookups.ts"
 import { type Found, type RangeByAge, scanLimit } from "../operators/Search.ts"
 import { Settings } from "../platform/Settings.ts"
-import { spanOf } from "../telemetry/TraceContext.ts"
+import { spanOf } from "../telemetry/Spans.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
   type Columns,

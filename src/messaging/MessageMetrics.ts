@@ -3,7 +3,7 @@ import { Effect, Layer, Metric, Record } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
-import { atZero, MetricsEnabled } from "../telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { messages } from "./Messages/States.ts"
 
 const attempts = Metric.counter("message_attempts_total", {

@@ -1,5 +1,5 @@
 import { Effect, Option, References, type Tracer } from "effect"
-import { traceparentOf } from "../telemetry/TraceContext.ts"
+import { traceparentOf } from "../telemetry/Spans.ts"
 import { hostOf } from "./Names.ts"
 
 /**

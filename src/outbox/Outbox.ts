@@ -6,11 +6,11 @@ import { Clock, Context, Duration, Effect, Layer, Option, Queue, Schema, type Sc
 import { SqlClient, type Statement } from "effect/sql"
 import { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
-import { currentOrNewTraceparent } from "../telemetry/TraceContext.ts"
+import { currentOrNewTraceparent } from "../telemetry/Spans.ts"
 import { randomUUID } from "node:crypto"
 import { Supervisor } from "../work/Supervisor.ts"
 import { PgClient } from "@effect/sql-pg"
-import { clients } from "../sql/Database.ts"
+import { clients } from "../sql/Connections.ts"
 
 /** What the events of a change have in common. */
 export interface EventContext {

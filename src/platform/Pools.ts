@@ -1,6 +1,6 @@
 /**
  * The connection pools of a process, and the session settings of each pool. In every role of the process (`--role`), all pools
- * together open at most `DATABASE_MAX_CONNECTIONS` connections. The clients (`Database.ts`) are made from `pools`.
+ * together open at most `DATABASE_MAX_CONNECTIONS` connections. The clients (`sql/Connections.ts`) are made from `pools`.
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Duration, Record } from "effect"

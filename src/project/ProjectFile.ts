@@ -14,7 +14,7 @@ import {
   TemplateId
 } from "../api/schema/Ids.ts"
 import { type Fault, faultsOf } from "../api/schema/Faults.ts"
-import { withEscapes } from "../platform/UnsafeText.ts"
+import { withEscapes } from "../platform/Text.ts"
 import {
   Client,
   Deal,

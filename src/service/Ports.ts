@@ -5,7 +5,7 @@ import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
 import * as Console from "../console/Console.ts"
-import * as Database from "../sql/Database.ts"
+import { clients } from "../sql/Connections.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "../documents/Discovery.ts"
 import * as Docs from "../documents/Docs.ts"
@@ -20,7 +20,7 @@ import { adminUrl, keep } from "../http/edge/ConsoleAddress.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
-const preview = Layer.provide(Preview.layer, Database.clients.reports)
+const preview = Layer.provide(Preview.layer, clients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) => {

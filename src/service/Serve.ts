@@ -19,17 +19,15 @@ import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import * as EndingKeys from "../http/auth/EndingKeys.ts"
 import { Credentials } from "../http/auth/Credentials.ts"
 import { PublicUrl } from "../http/answers/Responses.ts"
-import * as Database from "../sql/Database.ts"
+import { clients, DatabaseUrl } from "../sql/Connections.ts"
 import * as Logging from "../telemetry/Logging.ts"
-import * as MetricsEnabled from "../telemetry/MetricsEnabled.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Pages } from "../http/pages/Pages.ts"
 import { RateLimits } from "../http/limits/RateLimits.ts"
 import { Refusals } from "../http/answers/Refusals.ts"
 import { RequestMetrics } from "../http/answers/RequestMetrics.ts"
-import { SecretBox } from "../secrets/SecretBox.ts"
-import { SecretKey } from "../secrets/SecretKey.ts"
+import { SecretBox, SecretKey } from "../secrets/SecretBox.ts"
 import { Settings, shown } from "../platform/Settings.ts"
 import * as Telemetry from "../telemetry/Telemetry.ts"
 import { AdminServer } from "./Ports.ts"
@@ -52,7 +50,7 @@ const migrated = Layer.effectDiscard(
     const { migrateOnStart } = yield* Settings
     yield* migrateOnStart ? Effect.asVoid(migrate) : assertMigrated
   })
-).pipe(Layer.provide(Database.clients.operator))
+).pipe(Layer.provide(clients.operator))
 
 /** Services that the other services of the process share. */
 const platform = Layer.mergeAll(
@@ -71,11 +69,10 @@ const platform = Layer.mergeAll(
 ).pipe(
   Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
-  Layer.provideMerge(Database.clients.reads),
+  Layer.provideMerge(clients.reads),
   Layer.provideMerge(Supervisor.layer),
-  Layer.provideMerge(Database.DatabaseUrl.layer("service")),
+  Layer.provideMerge(DatabaseUrl.layer("service")),
   Layer.provideMerge(Telemetry.layer),
-  Layer.provideMerge(MetricsEnabled.layer),
   Layer.provideMerge(Logging.layer),
   Layer.provideMerge(Settings.layer),
   Layer.provide(NodeServices.layer)
@@ -86,7 +83,7 @@ const background = (role: "all" | "worker") =>
     Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
     Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer, EndingKeys.layer)),
     Layer.provide(Worker.layer(role)),
-    Layer.provide(Database.clients.workers)
+    Layer.provide(clients.workers)
   )
 
 const httpServer = (role: Role) =>

@@ -6,7 +6,7 @@
  */
 import { Context, Effect, Exit, Tracer } from "effect"
 import { ServiceUnavailable } from "../api/Problems.ts"
-import { beginBatch, beginWait, end as endSpan } from "../telemetry/BatchSpans.ts"
+import { beginBatch, beginWait, endSpan } from "../telemetry/Spans.ts"
 import { startWithTimeout, timeLeft, unavailable } from "./Database.ts"
 
 /** A call that waits, or runs as part of a batch. */

@@ -1,77 +1,16 @@
-/** Provides the URL of PostgreSQL and the clients of the pools (`platform/Pools.ts`), and runs the statements of requests. */
-import { PgClient } from "@effect/sql-pg"
-import { Context, Data, Duration, Effect, Exit, Fiber, Layer, Option, Predicate, Redacted, Schedule } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
-import { unescape } from "node:querystring"
+/** Runs the statements of requests and of background work: their timeout, their retry while they are contended, and their problems. */
+import { Context, Data, Duration, Effect, Exit, Fiber, Metric, Predicate, Schedule } from "effect"
+import type { SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
-import * as DatabaseMetrics from "./Database/Metrics.ts"
-import { makeSockets, type Sockets, watchedSocket } from "./Database/Socket.ts"
-import { EmbeddedPostgres } from "./embedded/EmbeddedPostgres.ts"
-import * as Client from "./Database/Client.ts"
-import {
-  defaultConnections,
-  optionsOf,
-  pooledOptions,
-  type Pool,
-  type PoolId,
-  pools,
-  sizesOf
-} from "../platform/Pools.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { Settings } from "../platform/Settings.ts"
-
-/** Settings of the connections in addition to `DatabaseUrl`. */
-const Connections = Context.Reference<{
-  /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
-  readonly directUrl: Option.Option<Redacted.Redacted>
-  /** Maximum number of connections, over all pools. */
-  readonly max: number
-  readonly sockets: Sockets
-}>("developer-api/sql/Database/Connections", {
-  defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
-})
-
-/** The URL of the database: `DATABASE_URL`, or the URL of the embedded PostgreSQL. The layers also provide `Connections`. */
-export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
-  "developer-api/platform/DatabaseUrl"
-) {
-  /** Provides a database other than the one in the settings. */
-  static readonly at = (url: Redacted.Redacted) =>
-    Layer.merge(
-      Layer.succeed(DatabaseUrl, url),
-      Layer.sync(Connections, () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() }))
-    )
-
-  /** Without `mayCreate` an embedded database has to exist. */
-  static readonly layer = (usedBy: "service" | "command", mayCreate = true) =>
-    Layer.unwrap(
-      Effect.map(Settings, ({ dataDir, databaseDirectUrl, databaseMaxConnections, databaseUrl }) =>
-        Option.match(databaseUrl, {
-          onSome: (url) => Layer.succeed(DatabaseUrl, url),
-          onNone: () =>
-            Layer.effect(
-              DatabaseUrl,
-              Effect.map(EmbeddedPostgres, ({ url }) => url)
-            ).pipe(Layer.provide(EmbeddedPostgres.layer({ directory: dataDir, usedBy, mayCreate })))
-        }).pipe(
-          Layer.merge(
-            Layer.sync(Connections, () => ({
-              directUrl: databaseDirectUrl,
-              max: databaseMaxConnections,
-              sockets: makeSockets()
-            }))
-          )
-        )
-      )
-    )
-}
+import { MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 /**
  * Maximum time that a request waits for the database: in queues, for connections and for statements, all together. A request
  * that fails has to be answered within 5 s (contract §15).
  */
-const requestTimeout = Duration.seconds(4)
+export const requestTimeout = Duration.seconds(4)
 
 /** Maximum time that a caller waits for statements. Long-running mutations have a longer time (`longRunningTimeout`). */
 export const StatementTimeout = Context.Reference<Duration.Duration>("developer-api/sql/Database/StatementTimeout", {
@@ -86,82 +25,6 @@ export const timeLeft = (context: Context.Context<never>): number => {
   const timeout = Duration.toMillis(Context.get(context, StatementTimeout))
   const { arrivedAt } = Context.get(context, CurrentRequest)
   return arrivedAt === undefined ? timeout : Math.max(0, timeout - (performance.now() - arrivedAt))
-}
-
-/**
- * Time without an answer after which a connection counts as dead, for pools that set no time of their own. It is longer than the
- * `statement_timeout` of those pools.
- */
-const deadAfter = Duration.seconds(5)
-
-/**
- * Returns the driver's options for a pool: the address, and over TCP a `stream` that counts connections, ends dead ones, and can
- * end all of them.
- */
-const addressOf = Effect.fnUntraced(function* (url: Redacted.Redacted, id: PoolId, limit: Duration.Duration | null) {
-  const { hostname, pathname, port, searchParams } = new URL(Redacted.value(url))
-  const server = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || 5432) }
-  const { max, sockets } = yield* Connections
-  const counted = yield* DatabaseMetrics.countConnections(pools[id].name, sizesOf(max)[id])
-  return {
-    url,
-    connectTimeout: requestTimeout,
-    // The URL also contains the database, but the driver copies only separate options into the spans of statements.
-    database: searchParams.get("dbname") ?? (unescape(pathname.slice(1)) || undefined),
-    // A URL without a host names a Unix socket. It needs no watching, because its server is on this machine.
-    ...(hostname === ""
-      ? {}
-      : { ...server, stream: () => sockets.add(counted(watchedSocket(server.host, server.port, limit))) })
-  }
-})
-
-/**
- * Provides a client with one connection of the pool `direct`, which counts as dead after `deadAfter` without an answer (null:
- * never). The client connects to PostgreSQL itself even if there is a pooler.
- */
-const direct = (deadAfter: Duration.Duration | null) =>
-  Layer.unwrap(
-    Effect.gen(function* () {
-      const { directUrl } = yield* Connections
-      const pooled = yield* DatabaseUrl
-      const address = yield* addressOf(
-        Option.getOrElse(directUrl, () => pooled),
-        "direct",
-        deadAfter
-      )
-      return PgClient.layer({ ...address, ...optionsOf(pools.direct, 1) })
-    })
-  )
-
-/** Provides the client of a pool whose statements need no session. The client connects to the pooler if there is one. */
-const client = (id: Exclude<PoolId, "direct">): Layer.Layer<SqlClient.SqlClient, SqlError.SqlError, DatabaseUrl> =>
-  Layer.unwrap(
-    Effect.gen(function* () {
-      const { directUrl, max, sockets } = yield* Connections
-      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
-      const address = yield* addressOf(yield* DatabaseUrl, id, pool.deadAfter ?? deadAfter)
-      const isPooled = Option.isSome(directUrl)
-      const options = isPooled ? pooledOptions(connections) : optionsOf(pool, connections)
-      return Client.layer(pool, { ...address, ...options, isPooled, onStandby: sockets.replace })
-    })
-  )
-
-/** Returns the maximum number of statements that a pool has in flight. */
-export const capacityOf = (id: PoolId): Effect.Effect<number> =>
-  Effect.map(Connections, ({ directUrl, max }) => {
-    const pool: Pool = pools[id]
-    return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
-  })
-
-export const clients = {
-  reads: client("reads"),
-  mutations: client("mutations"),
-  workers: client("workers"),
-  reports: client("reports"),
-  // PostgreSQL answers the statements of the listener at once. While a connection only listens, no answer is due.
-  listener: direct(Duration.seconds(2)),
-  worker: direct(deadAfter),
-  operator: direct(null)
 }
 
 export const longRunningTimeout = Duration.seconds(30)
@@ -286,7 +149,7 @@ export const startWithTimeout = <A, E, R>(
   context: Context.Context<R>,
   onExit: (exit: Exit.Exit<A, E | ServiceUnavailable>) => void
 ): (() => Effect.Effect<void>) => {
-  const measured = DatabaseMetrics.begin(context)
+  const measured = measure(context)
   const fiber = Effect.runForkWith(context)(effect)
   let late = false
   const timer = setTimeout(() => {
@@ -302,5 +165,28 @@ export const startWithTimeout = <A, E, R>(
   return () => {
     clearTimeout(timer)
     return Fiber.interrupt(fiber)
+  }
+}
+
+const inFlight = Metric.gauge("db_client_statements_in_flight", {
+  description: "Statements that are sent or wait for a connection"
+})
+
+/** The boundaries, in seconds, are those of OpenTelemetry's semantic conventions for databases. */
+const duration = Metric.histogram("db_client_operation_duration_seconds", {
+  description: "Duration of statements, including the wait for a connection",
+  boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
+})
+
+const unmeasured = () => {}
+
+/** Measures a statement from now on, until the returned function is called. */
+const measure = (context: Context.Context<never>): (() => void) => {
+  if (!Context.get(context, MetricsEnabled)) return unmeasured
+  const began = performance.now()
+  inFlight.modifyUnsafe(1, context)
+  return () => {
+    inFlight.modifyUnsafe(-1, context)
+    duration.updateUnsafe((performance.now() - began) / 1000, context)
   }
 }

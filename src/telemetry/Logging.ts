@@ -1,6 +1,6 @@
 /** Writes log lines to standard error, with level, message, annotations and trace id. Secrets are redacted. */
 import { Cause, Context, Effect, Layer, Logger, References, Tracer } from "effect"
-import { redactSecrets } from "../secrets/Redaction.ts"
+import { redactSecrets } from "../platform/Text.ts"
 import { Settings } from "../platform/Settings.ts"
 
 interface Line {

@@ -27,8 +27,8 @@ import { SqlClient, type Statement } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import { hostname } from "node:os"
 import manifest from "../../package.json" with { type: "json" }
-import { clients } from "../sql/Database.ts"
-import { untraced } from "../telemetry/Telemetry.ts"
+import { clients } from "../sql/Connections.ts"
+import { untraced } from "../telemetry/Spans.ts"
 import { Supervisor } from "./Supervisor.ts"
 
 const heartbeatEvery = Duration.millis(500)

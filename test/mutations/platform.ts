@@ -49,7 +49,7 @@ export const platform = [
     "privileges.mayEnter(Path.dirname(installed.postgres))",
     "true"
   ),
-  mutating("sql/Database/Client.ts", "sql/Database/Connections")(
+  mutating("sql/Client.ts", "sql/Database/Connections")(
     "Effect.andThen(connection.pin, Effect.yieldNow)",
     "Effect.scope"
   ),
@@ -70,7 +70,7 @@ export const platform = [
   conditions("noneMatch.replaceAll('W/\"', '\"')", "noneMatch"),
   signatures("`${id}.${timestampSeconds}.`", "`${timestampSeconds}.`"),
   signatures("Math.floor(now / 1000)", "now"),
-  mutating("platform/UnsafeText.ts", "contract/Walk.bodies", "project/ProjectFile")(" || !text.isWellFormed()", ""),
+  mutating("platform/Text.ts", "contract/Walk.bodies", "project/ProjectFile")(" || !text.isWellFormed()", ""),
   mutating("commands/Command.ts", "commands/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
@@ -109,7 +109,7 @@ export const platform = [
     "last !== undefined"
   ),
   mutating("http/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("sql/Database/Client.ts", "faults/Failover")("onStandby()", "true"),
+  mutating("sql/Client.ts", "faults/Failover")("onStandby()", "true"),
   mutating("service/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
   mutating("outbound/Names.ts", "outbound/Names")("monotonicClock(yield* Clock.Clock)", "yield* Clock.Clock"),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
@@ -153,7 +153,7 @@ export const platform = [
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   hanging(
-    mutating("telemetry/MetricsEnabled.ts", "deploy/Watch")(
+    mutating("telemetry/Telemetry.ts", "deploy/Watch")(
       "if (Context.get(context, MetricsEnabled)) for",
       "if (false) for"
     )

@@ -6,7 +6,7 @@ const bodies = mutating("http/path/RequestFaults.ts", "contract/Walk.bodies")
 const listening = mutating("http/edge/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("service/Lifecycle.ts", "contract/Connections")
 const loopback = mutating("http/edge/Loopback.ts", "http/edge/Loopback")
-const names = mutating("telemetry/Telemetry/StatementNames.ts", "telemetry/StatementNames")
+const names = mutating("telemetry/Otlp.ts", "telemetry/StatementNames")
 const mcp = mutating("http/mcp/Mcp.ts", "contract/Mcp")
 const messages = mutating("http/mcp/Messages.ts", "contract/Mcp")
 const stateless = mutating("http/mcp/Messages.ts", "judges/Conformance")
@@ -74,15 +74,15 @@ export const server = [
     "Context.add(longest.context, Tracer.ParentSpan, batch)",
     "longest.context"
   ),
-  mutating("telemetry/BatchSpans.ts", "sql/Batches")("request?.sampled !== true", "request === undefined"),
-  mutating("telemetry/BatchSpans.ts", "sql/Batches")("!Context.get(context, References.TracerEnabled)", "false"),
-  mutating("telemetry/BatchSpans.ts", "sql/Batches")("wait.sampled ? wait : undefined", "wait"),
+  mutating("telemetry/Spans.ts", "sql/Batches")("request?.sampled !== true", "request === undefined"),
+  mutating("telemetry/Spans.ts", "sql/Batches")("!Context.get(context, References.TracerEnabled)", "false"),
+  mutating("telemetry/Spans.ts", "sql/Batches")("wait.sampled ? wait : undefined", "wait"),
   mutating("sql/Batches.ts", "sql/Batches")("if (call.wait !== undefined) endSpan(", "if (false) endSpan("),
-  mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("wait.addLinks([linkTo(batch)])", "wait"),
-  mutating("telemetry/BatchSpans.ts", "faults/Telemetry")("links: links.map(linkTo)", "links: []"),
-  mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (false)"),
-  mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (true)"),
-  mutating("telemetry/Telemetry/Otlp.ts", "faults/Telemetry")("CompressionAlgorithm.GZIP", "CompressionAlgorithm.NONE"),
+  mutating("telemetry/Spans.ts", "faults/Telemetry")("wait.addLinks([linkTo(batch)])", "wait"),
+  mutating("telemetry/Spans.ts", "faults/Telemetry")("links: links.map(linkTo)", "links: []"),
+  mutating("telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (false)"),
+  mutating("telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (true)"),
+  mutating("telemetry/Otlp.ts", "faults/Telemetry")("CompressionAlgorithm.GZIP", "CompressionAlgorithm.NONE"),
   names("(?<!\\b(?:FOR|KEY|DO)\\s+)", ""),
   names("|\\bDISTINCT\\s+", ""),
   names("\\bextract\\(\\w+\\s+|", ""),
@@ -110,5 +110,5 @@ export const server = [
   toolList("refusalOf(credential, access) === undefined", "credential !== access"),
   toolList("end.length + 2 > maxLength", "2 > maxLength"),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
-  mutating("secrets/Redaction.ts", "secrets/Redaction")("/=_%~-]{6,}", "/=_-]{6,}")
+  mutating("platform/Text.ts", "secrets/Redaction")("/=_%~-]{6,}", "/=_-]{6,}")
 ]

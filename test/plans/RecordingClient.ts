@@ -1,7 +1,7 @@
-/** The clients of `sql/Database/Client.ts`, wrapped to record each statement that is built with them. */
+/** The clients of `sql/Client.ts`, wrapped to record each statement that is built with them. */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import * as Client from "../../src/sql/Database/Client.ts"
+import * as Client from "../../src/sql/Client.ts"
 import { recording } from "./Recorded.ts"
 
 export const layer: typeof Client.layer = (pool, options) =>

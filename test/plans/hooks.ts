@@ -9,7 +9,7 @@ const urlOf = (file: string) => new URL(file, import.meta.url).href
 /** The modules that are replaced, by what imports them. */
 const replaced = [
   { specifier: "./PgClient.js", by: "/@effect/sql-pg/dist/index.js", url: urlOf("RecordingPgClient.ts") },
-  { specifier: "./Database/Client.ts", by: "/sql/Database.ts", url: urlOf("RecordingClient.ts") }
+  { specifier: "./Client.ts", by: "/sql/Connections.ts", url: urlOf("RecordingClient.ts") }
 ]
 
 registerHooks({

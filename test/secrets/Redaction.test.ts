@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
-import { redactSecrets } from "../../src/secrets/Redaction.ts"
+import { redactSecrets } from "../../src/platform/Text.ts"
 
 const characters = (text: string, length: number) =>
   fc.string({ unit: fc.constantFrom(...text), minLength: length, maxLength: length })

@@ -1,7 +1,6 @@
 /** A secret box for tests without a service. */
 import { Layer, Redacted } from "effect"
-import { SecretBox } from "../../src/secrets/SecretBox.ts"
-import { SecretKey } from "../../src/secrets/SecretKey.ts"
+import { SecretBox, SecretKey } from "../../src/secrets/SecretBox.ts"
 
 /** The secret box of a service with this `SECRET_KEY`, and with these keys in `SECRET_KEY_PREVIOUS`. */
 export const secretBox = (key: string, ...previous: ReadonlyArray<string>) =>

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { makeStatementNames } from "../../src/telemetry/Telemetry/StatementNames.ts"
+import { makeStatementNames } from "../../src/telemetry/Otlp.ts"
 
 const nameOf = makeStatementNames()
 

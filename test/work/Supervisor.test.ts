@@ -3,7 +3,7 @@ import { assert, type Body, describe, effectOf, it } from "../support/Vitest.ts"
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Metric, Random, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { forkPeriodic, Supervisor } from "../../src/work/Supervisor.ts"
-import { MetricsEnabled } from "../../src/telemetry/MetricsEnabled.ts"
+import { MetricsEnabled } from "../../src/telemetry/Telemetry.ts"
 
 const stalledAfter = Duration.seconds(10)
 

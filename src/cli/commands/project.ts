@@ -3,7 +3,7 @@ import { Config, Console, Data, Effect, FileSystem, Option, Redacted, Stdio, Str
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
-import { DatabaseUrl } from "../../sql/Database.ts"
+import { DatabaseUrl } from "../../sql/Connections.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
 import { type Found, pageOf, plural, type Range } from "../../operators/Search.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"

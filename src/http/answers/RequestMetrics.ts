@@ -2,7 +2,7 @@
 import { Context, Effect, Layer, Metric } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { Api } from "../../api/Api.ts"
-import { atZero, MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 
 /** The boundaries, in seconds, are those of OpenTelemetry's semantic conventions for HTTP. */
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]

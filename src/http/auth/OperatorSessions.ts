@@ -10,7 +10,7 @@ import { SqlClient } from "effect/sql"
 import { createHash, createHmac, randomUUID, timingSafeEqual } from "node:crypto"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../../sql/Database.ts"
-import { SecretKey } from "../../secrets/SecretKey.ts"
+import { SecretKey } from "../../secrets/SecretBox.ts"
 import { databaseIdentity, redeem } from "./SignInLinks.ts"
 
 const cookie = "developer_api_console"

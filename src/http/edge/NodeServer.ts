@@ -8,7 +8,7 @@ import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Pro
 import { newRequestState } from "../../platform/CurrentRequest.ts"
 import { listensOn } from "../../outbound/OwnPorts.ts"
 import { PublicUrl } from "../answers/Responses.ts"
-import { MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
+import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { renderProblem } from "../path/ProblemResponse.ts"
 import { Drain } from "./Drain.ts"
 import { Answer, Unread } from "./Unread.ts"

@@ -5,7 +5,7 @@ import { type Bucket, Principal } from "../../api/Authentication.ts"
 import { RateLimitExceeded, RateLimiterUnavailable } from "../../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { atZero, MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { RateLimits } from "./RateLimits.ts"
 import type { Cost, Decision } from "./TokenBuckets.ts"
 

@@ -9,7 +9,7 @@ import { type BodyLimits, MaxBody } from "../../api/Requests.ts"
 import { membersOf, unknown } from "../../api/schema/Faults.ts"
 import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
-import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
 import { type Body, checkBody, excessOf, type Parts } from "../path/RequestFaults.ts"
 
 export type Arguments = Readonly<Record<string, unknown>>

@@ -7,7 +7,7 @@ import { createHmac, timingSafeEqual } from "node:crypto"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { CursorInvalid } from "../../api/Problems.ts"
 import { canonicalJson } from "../../commands/Command.ts"
-import { SecretKey } from "../../secrets/SecretKey.ts"
+import { SecretKey } from "../../secrets/SecretBox.ts"
 
 /**
  * The position of a record in a list that is sorted by a time and an id. The time is the creation or, in a list in the order of

@@ -9,7 +9,7 @@ import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { makeAuthorize } from "../auth/Bearer.ts"
 import { makeThrottle } from "../limits/Throttle.ts"
 import { Operation } from "../../api/Requests.ts"
-import { nameServerSpan } from "../../telemetry/Telemetry.ts"
+import { nameServerSpan } from "../../telemetry/Spans.ts"
 import { GivenParts } from "./RequestShape.ts"
 import { outcomeUnknown, problemOf, problemResponse } from "./ProblemResponse.ts"
 

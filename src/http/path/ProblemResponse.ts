@@ -5,7 +5,7 @@ import { Internal, ProviderOutcomeUnknown, ValidationFailed } from "../../api/Pr
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { ProjectLocked } from "../../sql/Database.ts"
 import { faultDetail } from "../../api/schema/Locations.ts"
-import { redactSecrets } from "../../secrets/Redaction.ts"
+import { redactSecrets } from "../../platform/Text.ts"
 
 /** The headers that a problem adds to its answer, by the problem's code. */
 const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {

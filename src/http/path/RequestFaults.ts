@@ -7,7 +7,7 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { faultDetail, groupFaults, type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
 import { faultsOfBody, faultsOfSlot, strict, unknownMembers } from "../../api/schema/Shape.ts"
-import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
 import { type BodyLimits, usualBody } from "../../api/Requests.ts"
 
 /** The parts of a request, over HTTP or as a tool call, before they are decoded. */

@@ -12,7 +12,7 @@ import { JsonBody, MaxBody, RequestShape } from "../../api/Requests.ts"
 import type { LocatedFault } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
-import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
 import { type Body, checkBody, concatenate, faultsOf, none, type Parts } from "./RequestFaults.ts"
 import { readBody } from "./JsonBody.ts"
 

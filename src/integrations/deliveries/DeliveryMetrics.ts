@@ -2,7 +2,7 @@
 import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
-import { atZero, MetricsEnabled } from "../../telemetry/MetricsEnabled.ts"
+import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { listDue } from "../endpoints/WebhookList.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
 import type { Move } from "./States.ts"

@@ -7,7 +7,7 @@ import { ownNetworks, ownPorts } from "../../outbound/OwnPorts.ts"
 import { cacheAddresses, type Resolve, resolveName } from "../../outbound/Names.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { checkEndpoint, classify, mayConnect, type Networks, networksOf } from "./Addresses.ts"
-import { redactSecrets } from "../../secrets/Redaction.ts"
+import { redactSecrets } from "../../platform/Text.ts"
 
 interface SenderConfig {
   /** Maximum duration from the resolution of the name to the end of the answer (`WEBHOOK_TIMEOUT`). */

@@ -1,7 +1,7 @@
 /** Parses JSON that operators give. Faults name the place, but do not quote the text, which may be a secret. */
 import { Result } from "effect"
 import type { Fault } from "../../api/schema/Faults.ts"
-import { isUnsafe, unsafeMessage } from "../../platform/UnsafeText.ts"
+import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
 
 /** Maximum nesting, so that recursive functions do not exhaust the stack. */
 const maxDepth = 64

@@ -1,7 +1,7 @@
 /** Schemas that several parts of a project file share. */
 import { Schema } from "effect"
 import { text } from "../../api/schema/Fields.ts"
-import { isBlank } from "../../platform/UnsafeText.ts"
+import { isBlank } from "../../platform/Text.ts"
 
 /** The check of the ids that a file gives to records. */
 export const isVisible = Schema.isPattern(/^[\x21-\x7E]{1,160}$/u, {

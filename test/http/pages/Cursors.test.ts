@@ -4,7 +4,7 @@ import { Effect, Exit, Layer, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { Cursors } from "../../../src/http/pages/Cursors.ts"
-import { SecretKey } from "../../../src/secrets/SecretKey.ts"
+import { SecretKey } from "../../../src/secrets/SecretBox.ts"
 
 const newKey = () => randomBytes(32).toString("base64")
 const list = { projectId: ProjectId.make("p"), operation: "listClients", filters: {} }

@@ -9,8 +9,7 @@ import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.
 import { Sender } from "../../../src/integrations/endpoints/Sender.ts"
 import { Supervisor } from "../../../src/work/Supervisor.ts"
 import { Notifier } from "../../../src/outbox/Outbox.ts"
-import { SecretBox } from "../../../src/secrets/SecretBox.ts"
-import { SecretKey } from "../../../src/secrets/SecretKey.ts"
+import { SecretBox, SecretKey } from "../../../src/secrets/SecretBox.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 
 export const workerId = 1n

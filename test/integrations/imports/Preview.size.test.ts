@@ -1,7 +1,7 @@
 /** A batch of 20,000 records: written in portions, and compared with as many clients by a statement that is not quadratic. */
 import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Layer, Redacted } from "effect"
-import { clients, DatabaseUrl } from "../../../src/sql/Database.ts"
+import { clients, DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { applyProject } from "../../../src/project/Projects.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import type { StagedRecord } from "./Preview.model.support.ts"

@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/MoveSlots.ts"
 import { listDue, listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
 import { listWorkers } from "../../../work/Worker.ts"
-import * as Database from "../../../sql/Database.ts"
+import { clients } from "../../../sql/Connections.ts"
 import { clockDifference } from "../../../sql/DatabaseClock.ts"
 import { migrationStatus } from "../../../sql/migrations/Migrations.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
@@ -86,7 +86,7 @@ export const pooler = Effect.gen(function* () {
   if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
   if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
   const direct = yield* SqlClient.SqlClient
-  const pooled = Context.get(yield* Layer.build(Database.clients.reads), SqlClient.SqlClient)
+  const pooled = Context.get(yield* Layer.build(clients.reads), SqlClient.SqlClient)
   const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`
     SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`
   const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])

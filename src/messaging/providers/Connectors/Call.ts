@@ -5,7 +5,7 @@ import { freshConnections } from "../../../outbound/Connections.ts"
 import { inClientSpan, postAttributes } from "../../../outbound/ClientSpan.ts"
 import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../outbound/Exchange.ts"
 import { resolveName } from "../../../outbound/Names.ts"
-import { redactSecrets } from "../../../secrets/Redaction.ts"
+import { redactSecrets } from "../../../platform/Text.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"
 
 interface Call {

@@ -5,7 +5,7 @@
 import { Clock, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../../outbound/ClientSpan.ts"
 import { signedHeaders } from "../../../secrets/StandardWebhooks.ts"
-import { isUnsafe } from "../../../platform/UnsafeText.ts"
+import { isUnsafe } from "../../../platform/Text.ts"
 import { call, jsonBody, type Reply } from "./Call.ts"
 import { connector, HttpUrl, secret } from "./Connector.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"

@@ -15,7 +15,7 @@ import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Data, Duration, Effect, Layer, Predicate, Random, Result, Stream } from "effect"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { SqlClient, type SqlConnection, SqlError } from "effect/sql"
-import { clearedSettings, type Pool } from "../../platform/Pools.ts"
+import { clearedSettings, type Pool } from "../platform/Pools.ts"
 
 type Connection = PgConnection.PgConnection
 

@@ -1,4 +1,4 @@
-/** Characters that no string may contain (contract §1), and characters that are not shown to an operator. */
+/** What no text may contain (contract §1), and what of a text is not shown: characters that act on a terminal, and secrets. */
 
 /** Whether a text has U+0000 or an unpaired surrogate, which PostgreSQL can't store. */
 export const isUnsafe = (text: string): boolean => text.includes("\u0000") || !text.isWellFormed()
@@ -21,3 +21,16 @@ export const withEscapes = (text: string): string =>
       .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
       .join("")
   )
+
+/** Includes `~`, because the location of a fault (RFC 6901) contains `~1` for each `/` of a secret. */
+const secret = /((?:dk|whsec)(?:_|%5F))[A-Za-z0-9+/=_%~-]{6,}/gi
+
+/** The code in a sign-in link to the console. */
+const code = /\b(code=)[A-Za-z0-9_-]{43}/g
+
+/** The token of a bot of Telegram, which an answer of a provider may repeat. */
+const botToken = /\b(\d{4,}:)[A-Za-z0-9_-]{30,}/g
+
+/** Replaces tokens, signing secrets and codes of sign-in links, in text that is logged, traced or answered, by their first characters and `[redacted]`, for example `dk_[redacted]`. */
+export const redactSecrets = (text: string): string =>
+  [secret, code, botToken].reduce((rest, pattern) => rest.replace(pattern, "$1[redacted]"), text)
