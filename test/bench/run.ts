@@ -5,7 +5,6 @@
 import { NodeRuntime, NodeServices } from "@effect/platform-node"
 import { Console, Effect } from "effect"
 import { Command } from "effect/cli"
-import * as Campaigns from "./campaigns.ts"
 import * as Deliveries from "./deliveries.ts"
 import * as Memory from "./memory.ts"
 import * as Requests from "./requests.ts"
@@ -13,13 +12,12 @@ import * as Requests from "./requests.ts"
 const all = Effect.fnUntraced(function* () {
   yield* Console.log(yield* Requests.measure(Requests.usual))
   yield* Console.log(`\n${yield* Deliveries.measure(Deliveries.usual)}`)
-  yield* Console.log(`\n${yield* Campaigns.measure(Campaigns.usual)}`)
   yield* Console.log(`\n${yield* Memory.measure(Memory.usual)}`)
 })
 
 Command.make("bench", {}, all).pipe(
   Command.withDescription("Measure the service beside others; everything, as it is usual, if no subcommand is given"),
-  Command.withSubcommands([Requests.command, Deliveries.command, Campaigns.command, Memory.command]),
+  Command.withSubcommands([Requests.command, Deliveries.command, Memory.command]),
   Command.run({ version: "1" }),
   Effect.provide(NodeServices.layer),
   NodeRuntime.runMain

@@ -4,7 +4,6 @@ import { Effect, Struct } from "effect"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { advance } from "../../src/campaigns/Runner.ts"
-import { collect } from "../../src/campaigns/Runner/Recipients.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/project/Waiting.ts"
 import { settle } from "../../src/messaging/Messages.ts"
@@ -67,16 +66,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       }
     }
   )
-
-  it.effect("gives a recipient the outcome of a message that no longer waits, without another attempt", function* () {
-    const { claimed, claims, projectId, record, recipientState, sql } = yield* scene()
-    yield* record(yield* claimed(0), postponed)
-    yield* sql`UPDATE messages SET status = 'sent', available_at = NULL WHERE project_id = ${projectId}`
-    assert.deepStrictEqual(yield* claims(hour), [])
-    assert.include(yield* recipientState, "sending")
-    yield* collect(sql)
-    assert.include(yield* recipientState, "sent")
-  })
 
   it.effect("gives a recipient the outcome of its call after it was cancelled and deleted", function* () {
     const { claimed, projectId, record, recipientState, sql } = yield* scene()
@@ -267,12 +256,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("claims of a c
     )
     assert.strictEqual(new Set(all.map(({ messageId }) => messageId)).size, all.length)
     assert.isAtLeast(all.length, 30)
-  })
-
-  it.effect("return no more recipients than free slots", function* () {
-    const claimAt = yield* claims(10)
-    assert.deepStrictEqual(times(yield* claimAt(0, 2)), [0, gap])
-    assert.deepStrictEqual(times(yield* claimAt(0)), [2 * gap, 3 * gap])
   })
 
   it.effect("skip a campaign whose recipients all wait for a retry, even with one slot", function* () {

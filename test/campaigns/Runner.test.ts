@@ -75,21 +75,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
     assert.strictEqual((yield* campaign).version, 5)
   })
 
-  it.effect("was never changed before a change that a process whose clock is ahead has made", function* () {
-    const { url } = yield* provider()
-    const plan = { recipients: 1, primary: url, status: "scheduled", scheduledIn: 60 * minute } as const
-    const { projectId, settled, sql } = yield* campaignOf(yield* TestServer, plan)
-    const ahead = new Date(Date.now() + minute)
-    yield* Effect.orDie(sql`
-      UPDATE campaigns SET updated_at = ${ahead}, scheduled_for = now() WHERE project_id = ${projectId}`)
-    yield* settled("completed")
-    assert.deepStrictEqual(
-      yield* Effect.orDie(sql`
-        SELECT started_at AS started, ended_at AS ended, updated_at AS updated FROM campaigns WHERE project_id = ${projectId}`),
-      [{ started: ahead, ended: ahead, updated: ahead }]
-    )
-  })
-
   it.effect("sends nothing while it is paused, and sends the remaining messages when it is resumed", function* () {
     const { campaign, command, countWhenIdle, hits, projectId, settled, sql } = yield* underWay
     yield* command("pause")

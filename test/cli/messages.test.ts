@@ -142,17 +142,4 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages sett
     }
     assert.deepStrictEqual(yield* everything, before)
   })
-
-  it.effect("was never changed before a change that a process whose clock is ahead has recorded", function* () {
-    const { sql } = yield* TestServer
-    const { lost, projectId, settle } = yield* start(reset)
-    const { id } = yield* lost("telegram")
-    const ahead = new Date(Date.now() + hour)
-    yield* Effect.orDie(sql`UPDATE messages SET updated_at = ${ahead} WHERE project_id = ${projectId} AND id = ${id}`)
-    assert.strictEqual((yield* settle(id, "sent")).status, 0)
-    assert.deepStrictEqual(
-      yield* Effect.orDie(sql`SELECT updated_at FROM messages WHERE project_id = ${projectId} AND id = ${id}`),
-      [{ updated_at: ahead }]
-    )
-  })
 })

@@ -3,7 +3,6 @@ import { assert } from "../support/Vitest.ts"
 import { Effect, Redacted, Schema } from "effect"
 import {
   type Answering,
-  bodyOf,
   hang,
   inTurn,
   ok,
@@ -12,8 +11,7 @@ import {
   type Receiver,
   reset,
   layerOf,
-  status,
-  verifies
+  status
 } from "../integrations/deliveries/Deliveries.support.ts"
 import { subscribe } from "../support/Events.ts"
 import { secretKey, TestServer } from "../support/TestServer.ts"
@@ -220,42 +218,6 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
       lastSuccessAt: null,
       version: 1
     })
-  })
-
-  it.effect("are unproven until an attempt succeeds, and again when their URL changes", function* () {
-    const to = yield* receiver()
-    const { command, configure, created, finished } = yield* start(to)
-    const state = Effect.map(command("webhooks", "list"), (ended) => decodeWebhooks(documentOf(ended)).items[0]?.state)
-    assert.strictEqual(yield* state, "unproven")
-    yield* created()
-    yield* finished
-    assert.strictEqual(yield* state, "healthy")
-    yield* configure("shop", (yield* receiver()).url, 1)
-    assert.strictEqual(yield* state, "unproven")
-  })
-
-  it.effect("get a signed test event at once, of which nothing is stored", function* () {
-    const to = yield* receiver(inTurn(ok, status(503), hang))
-    const { deliveries, events, health, secret, switched, webhooks } = yield* start(to)
-    const before = yield* health()
-    const first = documentOf(yield* webhooks("test"))
-    // Any other answer is printed, too, and the command fails.
-    const refused = Effect.map(webhooks("test"), ({ status, stderr, stdout }) => {
-      assert.deepStrictEqual([status, stderr.split("\n").length], [1, 2])
-      const answer: unknown = JSON.parse(stdout)
-      return answer
-    })
-    assert.deepInclude(first, { status: 200, errorCode: null })
-    const [hit = assert.fail("nothing came")] = to.hits
-    assert.isTrue(verifies(secret, hit))
-    assert.match(String(hit.headers["webhook-id"]), /^tst_[0-9a-f]{32}$/)
-    assert.deepInclude(bodyOf(hit), { type: "webhook.test.v1", installationId: "shop", data: {} })
-
-    yield* switched("disable")
-    assert.deepInclude(yield* refused, { status: 503, errorCode: null })
-    assert.deepInclude(yield* refused, { status: null, errorCode: "timeout" })
-    assert.deepStrictEqual([yield* events, yield* deliveries()], [[], []])
-    assert.deepStrictEqual(yield* health(), before)
   })
 
   it.effect(

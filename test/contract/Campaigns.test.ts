@@ -1,12 +1,10 @@
 /** The effects of each command on a campaign, its conflicts, and what `Walk.fields` does not reach of its body (contract §2, §5, §9). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { operations } from "../../src/api/campaigns/States.ts"
 import { campaignOf } from "../support/CampaignAnswers.ts"
 import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { callsOf, everybody, open, otherRoute, path, route } from "./Campaigns.support.ts"
-import { commands } from "./Fields.ts"
+import { everybody, open, otherRoute, path, route } from "./Campaigns.support.ts"
 
 const schedule = (scheduledForLocal: string | null, sendsPerMinute = 60) => ({
   operation: "schedule",
@@ -17,17 +15,6 @@ const schedule = (scheduledForLocal: string | null, sendsPerMinute = 60) => ({
 const inZone = (timeZone: string) => open({ project: { timeZone } })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign command", (it) => {
-  it.effect("answers campaign_not_found for a missing, foreign or deleted campaign", function* () {
-    const { command, done } = yield* open()
-    yield* open({ campaigns: [{ id: "theirs", name: "Theirs" }] })
-    yield* done("spring", { operation: "delete", expectedVersion: 1 })
-    for (const id of ["none", "theirs", "spring", "audience-segments", "__proto__"]) {
-      for (const operation of operations) {
-        problemOf(yield* command(id, { operation, ...commands[operation] }), 404, "campaign_not_found")
-      }
-    }
-  })
-
   it.effect("checks the state before the version, and the version before everything else", function* () {
     const { command, done, force, ready } = yield* open()
     yield* ready("spring")
@@ -179,36 +166,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
     )
   })
 
-  it.effect("checks the time before the readiness", function* () {
-    const { command, read } = yield* open()
-    problemOf(yield* command("spring", schedule("2000-01-01T00:00")), 400, "schedule_invalid")
-    problemOf(yield* command("spring", schedule("2999-01-01T00:00")), 409, "campaign_not_ready")
-    assert.deepInclude(yield* read("spring"), { status: "draft", version: 1 })
-  })
-
-  it.effect("refuses times that are past, skipped or not in the calendar, with a reason", function* () {
-    const { command, read, ready } = yield* inZone("Europe/Berlin")
-    yield* ready("spring")
-    const before = yield* read("spring")
-    for (const [local, word] of [
-      ["2020-05-05T10:00", "past"],
-      ["2998-02-29T10:00", "calendar"],
-      ["2030-03-31T02:30", "skip"]
-    ] as const) {
-      const { detail } = problemOf(yield* command("spring", schedule(local)), 400, "schedule_invalid")
-      assert.include(detail, word, local)
-    }
-    assert.deepStrictEqual(yield* read("spring"), before)
-  })
-
-  // `campaigns/Schedule` tests the instants of local times.
-  it.effect("reads local times in the project's zone, in every year that they can have", function* () {
-    const { done, read, ready } = yield* inZone("America/New_York")
-    yield* ready("spring")
-    yield* done("spring", schedule("9999-12-31T23:59"))
-    assert.strictEqual((yield* read("spring")).scheduledFor?.toISOString(), "+010000-01-01T04:59:00.000Z")
-  })
-
   it.effect("uses the project's current time zone, whatever the cached credential has", function* () {
     const { apply, audience, command, done, freeze, read, server, token } = yield* inZone("Europe/Berlin")
     const get = (id: string) => Effect.map(server.send({ path: `${path}/${id}`, token }), campaignOf)
@@ -249,44 +206,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the campaign 
     yield* apply({ project: { timeZone: "UTC" } })
     yield* done("spring", schedule("2030-03-31T02:30"))
   })
-
-  it.effect("replays its outcome after the time is past and the zone has changed", function* () {
-    const server = yield* TestServer
-    const calls = yield* inZone("UTC")
-    yield* calls.ready("spring")
-    const body = schedule("2030-01-01T00:00")
-    const first = yield* calls.command("spring", body, "scheduled-once")
-    assert.strictEqual(first.status, 200)
-    yield* calls.apply({ project: { timeZone: "Europe/Berlin" } })
-    yield* calls.force("spring", "completed")
-    // Another token of the project.
-    const other = callsOf(server, { projectId: calls.projectId, token: yield* server.issue(calls.projectId) })
-    const again = yield* other.command("spring", body, "scheduled-once")
-    assert.deepStrictEqual(
-      [again.status, again.text, again.headers["etag"], again.headers["idempotent-replayed"]],
-      [200, first.text, first.headers["etag"], "true"]
-    )
-  })
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a campaign command", (it) => {
-  it.effect("reports only the operation when that is unknown", function* () {
-    const { command } = yield* open()
-    assert.deepStrictEqual(Object.keys(commands).toSorted(), operations.toSorted())
-    for (const operation of ["", "Rename", "rename ", "toString", "__proto__", 1, null, ["rename"], {}]) {
-      for (const rest of [{}, { expectedVersion: "x", surprise: 1, filter: 5 }]) {
-        const { errors } = problemOf(yield* command("spring", { ...rest, operation }), 400, "validation_failed")
-        assert.deepStrictEqual(Object.keys(errors ?? {}), ["body/operation"], JSON.stringify(operation))
-        assert.strictEqual(errors?.["body/operation"]?.length, 1)
-        for (const known of operations) assert.include(errors?.["body/operation"]?.[0], known)
-      }
-    }
-    for (const body of [{}, { expectedVersion: "x", name: 1, surprise: 1 }]) {
-      const { errors } = problemOf(yield* command("spring", body), 400, "validation_failed")
-      assert.deepStrictEqual(errors, { "body/operation": ["is required"] })
-    }
-  })
-
   it.effect("is refused at its locations inside a filter", function* () {
     const { command } = yield* open()
     const faults = (filter: object, more: object = {}) =>

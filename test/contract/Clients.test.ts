@@ -8,16 +8,6 @@ import { callsOf, open, path } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 
 layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
-  it.effect("gets ids that sort by age", function* () {
-    const { created } = yield* open()
-    const ids: Array<string> = []
-    for (let i = 0; i < 5; i++) {
-      ids.push(yield* created())
-      yield* Effect.sleep(2)
-    }
-    assert.deepStrictEqual(ids, ids.toSorted())
-  })
-
   it.effect("keeps an organization that is archived later, can leave it, and cannot come back", function* () {
     const { apply, created, patch, read } = yield* open({ organizations: [{ id: "o", name: "O" }] })
     const id = yield* created()
@@ -31,30 +21,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
     // The refused command has left its key free.
     yield* apply({ organizations: [{ id: "o", name: "O", archived: false }] })
     assert.isFalse(receiptOf(yield* patch(id, { organizationId: "o" }, key), 200).replayed)
-  })
-
-  it.effect("is found under any id that a project file gave it", function* () {
-    const ids = ["a/b", "/", "a//b", "100%", "%41", "..", ".", "a;b#c?d=e&f", ":clientId", "a+b", "*"].concat([
-      "'\"\\",
-      "constructor",
-      "__proto__",
-      "a".repeat(160)
-    ])
-    const { patch, read, walk } = yield* open({ clients: ids.map((id) => ({ id, displayName: "A" })) })
-    for (const id of ids) {
-      assert.strictEqual(receiptOf(yield* patch(id, { displayName: "Found" }), 200).resourceId, id)
-      assert.deepInclude(yield* read(id), { id, displayName: "Found" })
-    }
-    assert.deepStrictEqual((yield* walk("limit=1")).flat().toSorted(), ids.toSorted())
-  })
-
-  it.effect("is created under keys that differ in letter case or length alone", function* () {
-    const { create, page } = yield* open()
-    const key = newKey()
-    for (const other of [key, key.toUpperCase(), `${key}0`, `${key}.`, key.padEnd(159, "x"), key.padEnd(160, "x")]) {
-      assert.isFalse(receiptOf(yield* create({ displayName: "A" }, other), 201).replayed)
-    }
-    assert.strictEqual((yield* page()).items.length, 6)
   })
 })
 

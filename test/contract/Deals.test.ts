@@ -5,11 +5,9 @@ import { type DealShape, problemOf, receiptOf } from "../support/ContractAnswers
 import { enable, eventsOf, subscribe } from "../support/Events.ts"
 import { untilBlocking } from "../support/Locks.ts"
 import { put } from "../support/Rows.ts"
-import { startServer } from "../support/TestServer.ts"
 import { atOnce } from "./Clients.support.ts"
-import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
-import { callsOf, dealPath, open, path, pipelines } from "./Deals.support.ts"
-import { newKey } from "./Requests.ts"
+import { api, created, eventsOfChanges, openSubscribed, updated } from "./Deals.events.support.ts"
+import { open } from "./Deals.support.ts"
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
 
@@ -84,39 +82,6 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
     assert.deepStrictEqual(deliveries, ["shop 1", "later 2", "shop 2", "later 3", "shop 5"])
   })
 
-  it.effect("carry the trace of the request, or a new one", function* () {
-    const { projectId, server, sql, token } = yield* openSubscribed()
-    const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
-    const tracesOf = Effect.fnUntraced(function* (...traceparents: ReadonlyArray<string>) {
-      const before = new Set((yield* eventsOf(sql, projectId)).map(({ id }) => id))
-      const headers = Object.fromEntries(traceparents.map((traceparent) => ["traceparent", traceparent]))
-      const made = yield* server.send({ method: "POST", path, token, key: newKey(), headers, json: { title: "A" } })
-      const { resourceId } = receiptOf(made, 201)
-      const json = { stageId: "agreed" }
-      const request = { method: "PATCH", path: dealPath(resourceId), token, key: newKey(), headers, json }
-      receiptOf(yield* server.send(request), 200)
-      return (yield* eventsOf(sql, projectId)).flatMap(({ id, traceparent }) => {
-        if (before.has(id)) return []
-        assert.match(traceparent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/)
-        assert.notMatch(traceparent, /^00-0{32}|-0{16}-/)
-        return [traceparent.slice(3, 35)]
-      })
-    })
-    for (const flags of ["01", "00"]) {
-      assert.deepStrictEqual(yield* tracesOf(`00-${traceId}-00f067aa0ba902b7-${flags}`), [traceId, traceId, traceId])
-    }
-    // Each request has one trace; the two events of the patch share theirs.
-    const seen = new Set([traceId])
-    for (const none of [[], [`00-${"0".repeat(32)}-00f067aa0ba902b7-01`], ["nonsense"]]) {
-      const [one, two, three] = yield* tracesOf(...none)
-      assert.strictEqual(two, three)
-      for (const trace of [one ?? "", two ?? ""]) {
-        assert.isFalse(seen.has(trace))
-        seen.add(trace)
-      }
-    }
-  })
-
   it.effect("are made for concurrent patches in the order of versions, and the deal keeps every change", function* () {
     const { created: made, patch, read, received } = yield* openSubscribed()
     // Each sets other members, and must not write back values that it read before another patch.
@@ -158,42 +123,5 @@ layer(api, { excludeTestServices: true })("deliveries of deal events", (it) => {
       if (changes === members) assert.deepInclude(last, Object.assign({}, ...members))
       assert.sameDeepMembers(events, [{ type: created, data: { deal: first } }, ...eventsOfChanges(records)])
     }
-  })
-
-  it.effect("are not made for a change that the database refuses", function* () {
-    const server = yield* startServer({}, "api")
-    const { sql } = server
-    const seeded = yield* server.seed({ pipelines, project: { defaultPipelineId: "sales" } })
-    const { create, created: made, page, patch, projectId, read } = callsOf(server, seeded)
-    yield* subscribe(sql, projectId, "shop")
-    const deal = yield* made()
-    const before = yield* eventsOf(sql, projectId)
-    const keys = [newKey(), newKey()] as const
-    const commands = [create({ title: "A" }, keys[0]), patch(deal.id, { stageId: "agreed" }, keys[1])]
-    yield* sql`ALTER TABLE deliveries ADD CONSTRAINT broken CHECK (false) NOT VALID`
-    for (const command of commands) problemOf(yield* command, 500, "internal")
-    assert.deepStrictEqual((yield* page()).items, [deal])
-    assert.deepStrictEqual(yield* eventsOf(sql, projectId), before)
-
-    yield* sql`ALTER TABLE deliveries DROP CONSTRAINT broken`
-    for (const command of commands) {
-      const answer = yield* command
-      assert.deepInclude(receiptOf(answer, answer.status === 201 ? 201 : 200), { changed: true, replayed: false })
-    }
-    assert.deepInclude(yield* read(deal.id), { stageId: "agreed", version: 2 })
-    assert.strictEqual((yield* eventsOf(sql, projectId)).length, before.length + 3)
-  })
-
-  it.effect("are not appended for a project file, whose stage is the previous one of the next patch", function* () {
-    const { apply, patched, received } = yield* openSubscribed()
-    yield* apply({ deals: [{ id: "d", title: "A", status: "won" }] })
-    yield* apply({ pipelines: pipelines.map((pipeline) => ({ ...pipeline, name: "Other" })) })
-    yield* apply({ deals: [{ id: "d", title: "B", status: "open", stageId: "closing", lifecycle: "archived" }] })
-    assert.deepStrictEqual(yield* received, [])
-    const deal = yield* patched("d", { stageId: "agreed" })
-    assert.deepStrictEqual(yield* received, [
-      { type: updated, data: { deal, previous: { stageId: "closing" } } },
-      { type: stageChanged, data: { deal, previousStageId: "closing", previous: { stageId: "closing" } } }
-    ])
   })
 })

@@ -84,36 +84,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("an external id", (it) 
       yield* created({ externalId: "A" })
     })
 
-    it.effect(
-      `of ${kind} is given to one of many records that are created and patched at once on two replicas`,
-      function* () {
-        const { create, patch, projectId, server } = yield* open()
-        for (const externalId of ["one", "two", "three"]) {
-          const ids = yield* Effect.forEach(
-            [0, 1, 2, 3, 4, 5],
-            () => Effect.map(create({}), (answer) => receiptOf(answer, 201).resourceId),
-            { concurrency: "unbounded" }
-          )
-          // Commands with other external ids share groups with them.
-          const answers = yield* atOnce(48, (index) => {
-            const json = { externalId: index % 4 === 3 ? `${externalId} ${index}` : externalId }
-            const id = ids[index % 12]
-            return id === undefined ? create(json, index) : patch(id, json, index)
-          })
-          const holders = yield* server.sql<{ readonly id: string }>`
-            SELECT id FROM ${server.sql(kind)} WHERE project_id = ${projectId} AND external_id = ${externalId}`
-          // A patch of the same record by a later request may have replaced the id since.
-          assert.isAtMost(holders.length, 1)
-          for (const answer of answers) {
-            if (answer.status !== 409) receiptOf(answer, answer.status === 201 ? 201 : 200)
-            else assert.isString(problemOf(answer, 409, "external_id_taken").resourceId)
-          }
-          assert.isAbove(answers.filter(({ status }) => status === 409).length, 10)
-        }
-        assert.strictEqual(yield* deadlocks(server.sql), 0)
-      }
-    )
-
     it.effect(`of ${kind} names the record of an upsert, which creates it once and then changes it`, function* () {
       const { patch, read, upsert } = yield* open()
       const [member, message] = required

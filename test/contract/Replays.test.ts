@@ -17,7 +17,7 @@ import {
 import { assertJson, decodes, problemOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { until, untilRows } from "../support/Waiting.ts"
+import { until } from "../support/Waiting.ts"
 import { newKey } from "./Requests.ts"
 import { callsOf, created, stageChanged, updated } from "./Webhooks.support.ts"
 
@@ -52,48 +52,9 @@ const operationsOf = (
     test: send({ method: "POST", path: `${path}/test`, token }),
     /** Starts a replay with success, and reads it. */
     started: (json: object) =>
-      Effect.flatMap(replay(json), (answer) => Effect.map(get(unversionedReceiptOf(answer, 201).resourceId), replayOf)),
-    ended: (id: string) =>
-      Effect.map(
-        untilRows(
-          Effect.map(get(id), (answer) => [replayOf(answer)]),
-          ([replay]) => replay?.state !== "running"
-        ),
-        ([replay]) => replay ?? assert.fail()
-      )
+      Effect.flatMap(replay(json), (answer) => Effect.map(get(unversionedReceiptOf(answer, 201).resourceId), replayOf))
   }
 }
-
-layerOf()("a replay of a caller", (it) => {
-  it.effect("sends the events of its period again, and shows its progress", function* () {
-    const server = yield* TestServer
-    const shop = yield* openShop(server)
-    for (let n = 0; n < 3; n++) yield* shop.created()
-    yield* shop.finished
-    const first = shop.to.hits.map(({ headers }) => headers["webhook-id"]).toSorted()
-    const { ended, replay, started } = operationsOf(server, shop)
-
-    const { id } = yield* started({ status: "delivered", eventTypes: [created] })
-    const done = yield* ended(id)
-    assert.deepInclude(done, { id, state: "completed", status: "delivered", eventTypes: [created], made: 3 })
-    assert.strictEqual(done.since, "2026-01-01T00:00:00.000Z")
-    assert.isAtMost(Date.parse(done.until), Date.parse(done.createdAt) + 10_000)
-    yield* until(() => shop.to.hits.length === 6)
-    const again = shop.to.hits.slice(3)
-    assert.deepStrictEqual(again.map(({ headers }) => headers["webhook-id"]).toSorted(), first)
-    for (const hit of again) assert.isTrue(verifies(shop.secret, hit))
-
-    // A repeated command gets the replay that it has started, and starts no other.
-    const key = newKey()
-    const receipt = unversionedReceiptOf(yield* replay({ status: "dead" }, key), 201)
-    assert.deepStrictEqual(unversionedReceiptOf(yield* replay({ status: "dead" }, key), 201), {
-      ...receipt,
-      replayed: true
-    })
-    const rows = yield* server.sql`SELECT FROM replays WHERE project_id = ${shop.projectId}`
-    assert.lengthOf(rows, 2)
-  })
-})
 
 layerOf({}, "api")("a replay", (it) => {
   it.effect("has the types to which the webhook subscribes, and ends now at the latest", function* () {

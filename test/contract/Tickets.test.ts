@@ -99,31 +99,6 @@ const slow = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowDow
 )
 
 layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", (it) => {
-  it.effect("takes 30 different ratings in sequence, and keeps the last one whole", function* () {
-    const { rate, read } = yield* open()
-    // All ratings differ, so each changes the ticket.
-    const ratings = Array.from({ length: 30 }, (_, index) => ({
-      score: 1 + (index % 5),
-      comment: `Comment ${index}`
-    }))
-    const answers = yield* atOnce(30, (index) => rate("t", ratings[index]))
-    const versions = answers.map((answer) => receiptOf(answer, 200).version)
-    assert.deepStrictEqual(
-      versions.toSorted((left, right) => left - right),
-      Array.from({ length: 30 }, (_, index) => index + 2)
-    )
-    const last = ratings[versions.indexOf(31)] ?? assert.fail()
-    assert.deepStrictEqual(yield* read("t"), { ...last, by: "operator", version: 31 })
-  })
-
-  it.effect("is changed once by 30 equal ratings", function* () {
-    const { rate, read } = yield* open()
-    const receipts = (yield* atOnce(30, () => rate("t", { score: 4 }))).map((answer) => receiptOf(answer, 200))
-    assert.strictEqual(receipts.filter(({ changed }) => changed).length, 1)
-    for (const receipt of receipts) assert.deepInclude(receipt, { replayed: false, version: 2 })
-    assert.deepStrictEqual(yield* read("t"), { score: 4, comment: null, by: "operator", version: 2 })
-  })
-
   it.effect("refuses operators from the moment its customer rates it", function* () {
     const { apply, rate, read } = yield* open()
     const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const

@@ -124,6 +124,12 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list", 
       }
       assert.deepStrictEqual(seen, orderOf(list)(many(9)))
     }
+    // A Host that could end or change the address is no part of it: the link is relative.
+    for (const host of ["a/b?x=1", "a#b", "[::1", "x>;rel=prev", "user@host"]) {
+      const path = `${list.path}?limit=1`
+      const { link } = list.pageOf(yield* send(server.url, { path, token, headers: { host } }))
+      assert.strictEqual(String(link).replace(/[\w-]+>; rel="next"$/, ""), `<${path}&cursor=`)
+    }
   })
 
   walk("continues after every time that a record can have", function* (list) {

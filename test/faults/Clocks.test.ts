@@ -5,10 +5,7 @@ import { held, taken } from "../contract/Messages.support.ts"
 import { settings, slowly, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { startService } from "../support/Process.ts"
-import { requires } from "../support/Programs.ts"
-import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
-import { makeRedis } from "./Redis.support.ts"
-import { expectProblem, listClients } from "./Requests.support.ts"
+import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
@@ -50,21 +47,6 @@ describe("a replica whose clock is 30 s ahead", () => {
     assert.strictEqual(await shop.inState("delivered"), 20)
   })
 
-  it("has the deliveries of its events sent at once, and those that it retries", async () => {
-    const env = { WEBHOOK_RETRY_SCHEDULE: "50ms" }
-    const [api] = await Promise.all([startAhead("api", env), start("worker", env)])
-    const receiver = await listen((hit, n) => status(n < 2 ? 500 : 200)(hit, n))
-    const shop = await openShop(databaseUrl, api, receiver.url)
-    const from = performance.now()
-    await shop.create("a-replica-is-ahead-of-the-database")
-    await eventually(async () => assert.strictEqual(await shop.inState("dead"), 1))
-    const [dead] = await shop.query("SELECT id FROM deliveries WHERE status = 'dead'")
-    const path = `integrations/shop/outbound-webhook/deliveries/${String(dead?.["id"])}/retry`
-    assert.strictEqual((await shop.call(api, "POST", path, "retry-while-ahead", undefined)).status, 200)
-    await eventually(async () => assert.strictEqual(await shop.inState("delivered"), 1))
-    assert.isBelow(performance.now() - from, ahead)
-  })
-
   it("lets a replaced secret sign for the overlap by the database's clock", async () => {
     const api = await startAhead("api", { WEBHOOK_SECRET_OVERLAP: "1h" })
     const receiver = await listen(status(200))
@@ -93,29 +75,5 @@ describe("a replica whose clock is 30 s ahead", () => {
     expectSent(await first, false)
     expectSent(await repeated, true)
     assert.lengthOf(provider.hits, 1)
-  })
-})
-
-describe("a replica whose clock is 30 s ahead, and that shares rate limits in Redis,", () => {
-  requires("redis")
-
-  it("gets no tokens for the time that it is ahead", async () => {
-    const redis = await makeRedis()
-    await redis.start()
-    const env = { REDIS_URL: redis.url }
-    // All tokens come back in the time that the replica is ahead.
-    const read = { limit: 3, windowSeconds: ahead / 1_000 }
-    const [token, ...services] = await Promise.all([
-      project(databaseUrl, { project: { rateLimits: { read } } }),
-      start("api", env),
-      startAhead("api", env)
-    ])
-    const [own, replica] = services
-    const other = await project(databaseUrl)
-    for (const { url } of services) {
-      await eventually(async () => assert.strictEqual((await listClients(url, other)).status, 200))
-    }
-    for (const _ of [1, 2, 3]) assert.strictEqual((await listClients(own.url, token)).status, 200)
-    expectProblem(await listClients(replica.url, token), 429, "rate_limit_exceeded")
   })
 })

@@ -91,7 +91,7 @@ describe("SECRET_KEY", () => {
     const pair = await startPair(env(old))
     const receiver = await listen(ok)
     const shop = await openShop(databaseUrl, pair.first(), receiver.url)
-    const secret = bodyOf(shop.configured.body).signingSecret
+    const secret = bodyOf(shop.configured.json).signingSecret
     for (let n = 0; n < 3; n++) await createClient(pair.first().url, shop.token, `client-${n}`, "Robin")
 
     const secrets = new Set<string | undefined>()
@@ -100,7 +100,7 @@ describe("SECRET_KEY", () => {
       async (n) => {
         // A cursor of one replica goes to the other.
         if (n % 3 === 0) {
-          const { body } = await pair.balance(n, ({ url }) => listClients(url, shop.token))
+          const { json: body } = await pair.balance(n, ({ url }) => listClients(url, shop.token))
           const path = `${clients}?limit=1&cursor=${bodyOf(body).nextCursor}`
           return pair.balance(n + 1, ({ url }) => send(url + path, { headers: bearer(shop.token) }))
         }
@@ -115,7 +115,7 @@ describe("SECRET_KEY", () => {
             expectedVersion: 1
           })
         )
-        secrets.add(bodyOf(answer.body).signingSecret)
+        secrets.add(bodyOf(answer.json).signingSecret)
         return answer
       },
       120

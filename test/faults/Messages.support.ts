@@ -6,7 +6,7 @@ import { MessageReceipt } from "../../src/api/messaging/Messaging.ts"
 import { type Service, startService } from "../support/Process.ts"
 import { untilSessionsEnd, project, serviceEnv, unlimited } from "./Projects.support.ts"
 import { channelsOf, type Entry, type Kind, kinds, startProvider } from "./Providers.support.ts"
-import { type Answer, bearer, type Call, kindOf, open, send } from "./Requests.support.ts"
+import { type Answer, bearer, type Call, kindOf, send, sendOpen } from "./Requests.support.ts"
 import { lastingSession } from "./Shop.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -37,7 +37,7 @@ export const start = (
 
 /** Returns an answer in short: `200 sent`, `503 provider_outcome_unknown`. */
 export const resultOf = (answer: Answer): string =>
-  isReceipt(answer.body) ? `${answer.status} ${answer.body.deliveryStatus}` : kindOf(answer)
+  isReceipt(answer.json) ? `${answer.status} ${answer.json.deliveryStatus}` : kindOf(answer)
 
 const isReceipt = Schema.is(MessageReceipt)
 
@@ -86,7 +86,7 @@ export const openScene = async (databaseUrl: string) => {
 
   const recordAnswer = (testMessage: TestMessage, answer: Answer) => {
     if (answer.status === 200) {
-      receipts.push({ testMessage, receipt: Schema.decodeUnknownSync(MessageReceipt)(answer.body) })
+      receipts.push({ testMessage, receipt: Schema.decodeUnknownSync(MessageReceipt)(answer.json) })
     }
     return answer
   }
@@ -120,9 +120,7 @@ export const openScene = async (databaseUrl: string) => {
     post,
     /** Sends it as a caller who can disconnect. */
     call: (service: Api, testMessage: TestMessage) => {
-      const call = callOf(testMessage)
-      const { answer, request } = open(`${service.url}${pathOf(testMessage)}`, call)
-      request.end(JSON.stringify(call.json))
+      const { answer, request } = sendOpen(`${service.url}${pathOf(testMessage)}`, callOf(testMessage))
       return { answer, disconnect: () => void request.destroy() }
     },
     /** Sends it; returns the answer in short, or `cut` if the connection was cut. */

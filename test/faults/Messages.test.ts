@@ -154,7 +154,7 @@ const killAt = async (scene: Scene, { batches, trap }: Step) => {
   return batches.flat()
 }
 
-const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, body: { deliveryStatus: "sent" } }
+const sentAgain = { status: 200, headers: { "idempotent-replayed": "true" }, json: { deliveryStatus: "sent" } }
 
 /** Starts the service that continues after a process was killed. */
 const goOn = () => startHere(databaseUrl, { PROVIDER_TIMEOUT: "60s" }, "all")
@@ -197,7 +197,7 @@ describe.each(Object.entries(steps))("a process that is killed %s", { timeout: 1
         expectProblem(answer, 503, "provider_outcome_unknown")
         assertMatches(answer, {
           headers: { "idempotent-replayed": "true", "retry-after": /^[1-9]\d?$/ },
-          body: { messageId: /^msg_/ }
+          json: { messageId: /^msg_/ }
         })
       }
       await eventually(async () => {
@@ -294,7 +294,7 @@ describe("a PostgreSQL behind sends of messages", () => {
     // If only connections are lost, the outcome can be recorded over a new one.
     assert.include(fault === "cuts its connections" && step.calls > 0 ? [unknown, sent] : [unknown], first)
     // Once the message is committed, the answer has its id.
-    if (first === unknown && step.calls > 0) assertMatches(asked.body, { messageId: /^msg_/ })
+    if (first === unknown && step.calls > 0) assertMatches(asked.json, { messageId: /^msg_/ })
     await heal()
 
     if (isLeaseAlone(step)) {

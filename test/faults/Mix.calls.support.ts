@@ -50,7 +50,7 @@ const decodeResults = Schema.decodeUnknownSync(
   })
 )
 
-const receiptOf = ({ body, headers }: Answer): ParsedReceipt => {
+const receiptOf = ({ headers, json: body }: Answer): ParsedReceipt => {
   const { changed, resourceId, signingSecret } = decodeBody(body)
   const etag = headers["etag"]
   return {
@@ -145,7 +145,7 @@ export const makeCalls = (
       const records = new Array<string>()
       while (done.size < items.length) {
         const answer = await until(name, key, { json: { items } }, ({ status }) => status === 200)
-        for (const [index, result] of decodeResults(answer.body).results.entries()) {
+        for (const [index, result] of decodeResults(answer.json).results.entries()) {
           if ("problem" in result) {
             assert.isFalse(done.has(index), answer.text)
             assert.include(unanswered, `503 ${result.problem.code}`)

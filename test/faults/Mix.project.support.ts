@@ -139,9 +139,9 @@ export const openProject = async (databaseUrl: string, apply: typeof applied = a
         "sendMessage",
         text.replaceAll(" ", "-"),
         ask,
-        (answer) => [200, 503].includes(answer.status) && decodeMessage(answer.body)._tag === "Some"
+        (answer) => [200, 503].includes(answer.status) && decodeMessage(answer.json)._tag === "Some"
       )
-      const message = decodeMessage(answer.body)
+      const message = decodeMessage(answer.json)
       return { answer, messageId: message._tag === "Some" ? message.value.messageId : assert.fail("no message") }
     }
   }

@@ -52,7 +52,7 @@ export const load = async (project: Project, apis: ReadonlyArray<Api>, size: num
         const answer = await createClient(at.url, token, key, "Works")
         assert.strictEqual(answer.status, 201)
         calls.note("createClient", answer)
-        const { body } = answer
+        const { json: body } = answer
         const created = typeof body === "object" && body !== null && "resourceId" in body ? String(body.resourceId) : ""
         ledger.clients.set(created, clientState("Works", "active", 1))
       }),

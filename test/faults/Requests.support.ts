@@ -1,79 +1,23 @@
-/** HTTP without a client library: connections, headers and bodies exactly as the test sets them. */
-import * as Http from "node:http"
+/** Requests of fault tests: promises, by the whole URL. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
+import * as Http from "../support/ContractHttp.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { eventually } from "../support/Waiting.ts"
 
-export interface Answer {
-  readonly status: number
-  readonly headers: Http.IncomingHttpHeaders
-  readonly text: string
-  /** The parsed body if it is JSON. */
-  readonly body: unknown
-  /** Time from the start of the request to the end of its answer. */
-  readonly millis: number
-  /** Whether the request used a connection that had been used before. */
-  readonly reused: boolean
-}
-
-export interface Call {
-  readonly method?: string
-  readonly headers?: Readonly<Record<string, string>>
-  /** Sent as JSON. */
-  readonly json?: unknown
-  /** If unset, the request has its own connection. */
-  readonly agent?: Http.Agent
-}
-
-const jsonHeaders = { "content-type": "application/json" }
-
-/** A request whose body is not written yet. */
-interface OpenRequest {
-  readonly request: Http.ClientRequest
-  readonly answer: Promise<Answer>
-}
+export type Answer = Awaited<ReturnType<typeof Http.open>["answer"]>
+export type Call = Omit<Http.Request, "path">
 
 /** Sends the head of a request; the caller writes and ends the body. */
-export const open = (url: string, call: Call = {}): OpenRequest => {
-  const started = performance.now()
-  const request = Http.request(url, {
-    method: call.method ?? "GET",
-    agent: call.agent ?? false,
-    headers: { ...(call.json === undefined ? {} : jsonHeaders), ...call.headers }
-  })
-  const answer = new Promise<Answer>((resolve, reject) => {
-    request.once("error", reject)
-    request.once("response", (response) => {
-      let text = ""
-      response.setEncoding("utf8").on("data", (part: string) => (text += part))
-      response.once("error", reject)
-      response.once("end", () =>
-        resolve({
-          status: response.statusCode ?? 0,
-          headers: response.headers,
-          text,
-          body: parse(response.headers["content-type"], text),
-          millis: performance.now() - started,
-          reused: request.reusedSocket
-        })
-      )
-    })
-  })
-  // A test may end before the answer; a failure of the answer is then ignored.
-  answer.catch(() => undefined)
-  return { request, answer }
-}
+export const open = (url: string, call: Call = {}) => Http.open(url, { ...call, path: pathOf(url) })
 
-const parse = (contentType: string | undefined, text: string): unknown =>
-  /[/+]json\b/.test(contentType ?? "") && text !== "" ? JSON.parse(text) : undefined
+/** Sends a request, whose connection can be ended, and waits for its answer. */
+export const sendOpen = (url: string, call: Call = {}) => Http.sendOpen(url, { ...call, path: pathOf(url) })
 
 /** Sends a request and waits for its answer. */
-export const send = (url: string, call: Call = {}): Promise<Answer> => {
-  const { answer, request } = open(url, call)
-  request.end(call.json === undefined ? undefined : JSON.stringify(call.json))
-  return answer
-}
+export const send = (url: string, call?: Call): Promise<Answer> => sendOpen(url, call).answer
+
+const pathOf = (url: string) => new URL(url).href.slice(new URL(url).origin.length)
 
 /** The path that most tests request. */
 export const clients = "/api/v1/developer/crm/clients"
@@ -109,7 +53,7 @@ export const createClient = (
 export const expectProblem = (answer: Answer, status: number, code: string): void => {
   assertMatches(answer, {
     status,
-    body: {
+    json: {
       type: `urn:developer-api:problem:${code}`,
       title: /./,
       status,
@@ -121,8 +65,8 @@ export const expectProblem = (answer: Answer, status: number, code: string): voi
 }
 
 /** Returns the status and problem code of an answer, such as `200` or `503 service_unavailable`. */
-export const kindOf = ({ body, status }: Answer): string =>
-  typeof body === "object" && body !== null && "code" in body ? `${status} ${String(body.code)}` : String(status)
+export const kindOf = ({ json, status }: Answer): string =>
+  typeof json === "object" && json !== null && "code" in json ? `${status} ${String(json.code)}` : String(status)
 
 /**
  * Sends requests, `concurrency` at a time, until it is stopped; then returns all answers. Each caller pauses between two

@@ -29,13 +29,13 @@ export const expectUnknown = (answer: Answer): string | null => {
   expectProblem(answer, 503, "provider_outcome_unknown")
   assert.isAtLeast(Number(answer.headers["retry-after"]), 1)
   assert.notInclude(answer.text, botToken)
-  const { body } = answer
+  const { json: body } = answer
   const id = typeof body === "object" && body !== null && "messageId" in body ? body.messageId : undefined
   assert.isTrue(id === null || (typeof id === "string" && id.startsWith("msg_")))
   return typeof id === "string" ? id : null
 }
 
 export const expectSent = (answer: Answer, replayed: boolean) => {
-  assertMatches({ status: answer.status, body: answer.body }, { status: 200, body: { deliveryStatus: "sent" } })
+  assertMatches({ status: answer.status, body: answer.json }, { status: 200, body: { deliveryStatus: "sent" } })
   assert.strictEqual(answer.headers["idempotent-replayed"], replayed ? "true" : undefined)
 }

@@ -1,10 +1,8 @@
-/** Sends while Redis, PostgreSQL or a process fails: 503 has one meaning (contract §4, §8, §15). */
+/** Sends while Redis is away or a process ends (contract §4, §8, §15); `Messages` has them while PostgreSQL is away. */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { held, taken } from "../contract/Messages.support.ts"
 import { ended, inGoodOrder, type Service, startService } from "../support/Process.ts"
-import { assertMatches } from "../support/Matches.ts"
-import { type Cluster, startCluster } from "./Cluster.support.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
@@ -73,61 +71,7 @@ describe("sends without Redis", () => {
       expectProblem(await sendMessage(service.url, lost.token, "none-left"), 429, "rate_limit_exceeded")
     }
   })
-
-  it("are limited in each process before Redis was ever reached and while it hangs", async () => {
-    const late = await makeRedis()
-    const never = await openProject(databaseUrl, taken, bucket(2))
-    await expectBucket(await startOn(late), never.token, 2)
-
-    const redis = await makeRedis()
-    await redis.start()
-    const service = await startOn(redis)
-    const { token } = await openProject(databaseUrl, taken, bucket(2))
-    await isLimited(token)(service)
-    redis.signal("SIGSTOP")
-    await expectBucket(service, token, 2)
-    redis.signal("SIGCONT")
-  })
 })
-
-describe("sends without PostgreSQL", () => {
-  let cluster: Cluster
-  beforeAll(async () => {
-    cluster = await startCluster()
-  })
-  const start = () => startHere(cluster.url, { PROVIDER_TIMEOUT: "60s" }, "all")
-
-  it("answer provider_outcome_unknown within the limit, and the same key sends once it is back", async () => {
-    const { provider, token } = await openProject(cluster.url, taken)
-    const other = await openProject(cluster.url, taken)
-    const service = await start()
-    expectSent(await sendMessage(service.url, token, "before"), false)
-    await cluster.kill()
-    // A known token with a new and with a used key, a token that was never used; below, an invalid token.
-    const answers = await Promise.all([
-      sendMessage(service.url, token, "while-it-is-away"),
-      sendMessage(service.url, token, "before"),
-      sendMessage(service.url, other.token, "while-it-is-away")
-    ])
-    for (const answer of answers) {
-      expectUnknown(answer)
-      assert.isBelow(answer.millis, 5_000)
-    }
-    expectProblem(await sendMessage(service.url, "nonsense", "k"), 401, "credential_invalid")
-    await cluster.start()
-    expectSent(await eventually(() => whenSent(service, token, "while-it-is-away")), false)
-    expectSent(await sendMessage(service.url, token, "before"), true)
-    assert.lengthOf(provider.hits, 2)
-  })
-})
-
-/** Sends a message; fails unless it was sent. */
-const whenSent = async ({ url }: Api, token: string, key: string) => {
-  const answer = await sendMessage(url, token, key)
-  if (answer.status !== 200) expectUnknown(answer)
-  assertMatches(answer.body, { deliveryStatus: "sent" })
-  return answer
-}
 
 it("a send during SIGTERM finishes, and new ones answer provider_outcome_unknown", async () => {
   const databaseUrl = await database()

@@ -63,7 +63,7 @@ describe("the first start on an empty DATA_DIR", () => {
       assertMatches({ code, stdout }, { code: 0, stdout: /^HTTP\/1\.1 20[01] / })
     }
     const demo = await listClients(first.url, key)
-    assertMatches(demo.body, { items: [{ displayName: "Robin Example" }] })
+    assertMatches(demo.json, { items: [{ displayName: "Robin Example" }] })
 
     // The line for the tour of the README sets its two variables.
     const tour = /^export .*$/m.exec(printed)?.[0] ?? ""

@@ -126,7 +126,7 @@ const play = async () => {
   })
   const metrics = (await send(`http://127.0.0.1:${admin}/metrics`)).text
   for (const process of [api, worker]) assert.deepStrictEqual(await process.stop(), inGoodOrder)
-  const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.body)
+  const { signingSecret } = Schema.decodeUnknownSync(Configured)(shop.configured.json)
   const printed = [api, worker].map((process) => process.stderr()).join("\n")
   return { calls, collector, deal, message, metrics, printed, receiver, scene, shop, signingSecret }
 }

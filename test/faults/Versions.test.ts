@@ -122,7 +122,7 @@ const expectSame = async (token: string, replicas: ReadonlyArray<Service>) => {
     assert.lengthOf(replayed, replicas.length - 1)
   }
   const pages = await Promise.all(replicas.map(({ url }) => listClients(url, token)))
-  const cursors = pages.map(({ body }) => cursorOf(body).nextCursor)
+  const cursors = pages.map(({ json }) => cursorOf(json).nextCursor)
   for (const { url } of replicas) {
     for (const cursor of cursors) {
       const { status, text } = await send(`${url}${clients}?limit=1&cursor=${cursor}`, { headers: bearer(token) })
@@ -171,7 +171,7 @@ describe("the version before and this one", () => {
       if (answer.status >= 500 && !isDrain(answer)) failed.push(`${answer.status} ${answer.text}`)
     }
     const calls = makeCalls({ api: nextReplica }, project.token, onAnswer)
-    const known = operationsOf((await send(`${old.url}/openapi.json`)).body)
+    const known = operationsOf((await send(`${old.url}/openapi.json`)).json)
     const both = mutations.filter((name) => known.has(name))
     const scene: Scene = { env, project, calls, ledger: makeLedger(), mutations: both }
     const { others, retries } = await openCallers(scene)

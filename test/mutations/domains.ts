@@ -3,11 +3,7 @@ import { hanging, mutating } from "./Mutation.ts"
 
 const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
-const evaluation = mutating(
-  "integrations/imports/StagedBatches/Evaluation.ts",
-  "integrations/imports/Preview",
-  "integrations/imports/Preview.properties"
-)
+const evaluation = mutating("integrations/imports/StagedBatches/Evaluation.ts", "integrations/imports/Preview")
 const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")

@@ -51,23 +51,6 @@ describe("the settings", () => {
     }
   })
 
-  it.effect("include the settings of webhook deliveries", function* () {
-    const { webhooks } = yield* read({
-      WEBHOOK_TIMEOUT: "500ms",
-      WEBHOOK_SECRET_OVERLAP: "2d",
-      WEBHOOK_DISABLE_AFTER: "3d",
-      WEBHOOK_RETRY_SCHEDULE: "250ms, 5s,2m ,24h",
-      WEBHOOK_ENDPOINT_CONCURRENCY: "16"
-    })
-    assert.strictEqual(Duration.toMillis(webhooks.timeout), 500)
-    assert.strictEqual(Duration.toMillis(webhooks.secretOverlap), 2 * 86_400_000)
-    assert.strictEqual(Duration.toMillis(webhooks.disableAfter), 3 * 86_400_000)
-    assert.deepStrictEqual(webhooks.retrySchedule.map(Duration.toMillis), [250, 5_000, 120_000, 86_400_000])
-    assert.strictEqual(webhooks.endpointConcurrency, 16)
-    const { webhooks: once } = yield* read({ WEBHOOK_RETRY_SCHEDULE: "1s" })
-    assert.deepStrictEqual(once.retrySchedule.map(Duration.toMillis), [1_000])
-  })
-
   for (const [name, values] of [
     ["PROVIDER_TIMEOUT", ["10", "0s", "-1s", "1.5s", "s", "5 s", "1w"]],
     ["WEBHOOK_TIMEOUT", ["15", "0ms", "-1s", "1.5s", "s", "5 s", "1w"]],
@@ -100,12 +83,6 @@ describe("the settings", () => {
       }
     })
   }
-
-  it.effect("treat an empty variable as unset", function* () {
-    const settings = yield* read({ PORT: "", DATABASE_URL: "", REDIS_URL: "" })
-    assert.strictEqual(settings.port, 3000)
-    assert.deepStrictEqual(settings.databaseUrl, Option.none())
-  })
 
   it.effect("parse durations and redact secrets", function* () {
     const secret = Buffer.alloc(32, 7).toString("base64")
@@ -164,26 +141,5 @@ describe("the settings", () => {
     const { faults } = yield* Effect.flip(read({ DATABASE_DIRECT_URL: "postgres://user:hunter2@db/app" }))
     assert.match(faults.join(), /^DATABASE_DIRECT_URL is only for use beside DATABASE_URL/)
     assert.notInclude(faults.join(), "hunter2")
-  })
-
-  it.effect("include OpenTelemetry's variables", function* () {
-    const { telemetry } = yield* read({
-      OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318/",
-      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment=test,team=a%20b",
-      OTEL_TRACES_SAMPLER: "traceidratio",
-      OTEL_TRACES_SAMPLER_ARG: "0.25",
-      TRACE_SQL_TEXT: "true"
-    })
-    assert.deepStrictEqual(
-      telemetry,
-      Option.some({
-        endpoint: "http://127.0.0.1:4318",
-        serviceName: "developer-api",
-        resourceAttributes: { "deployment.environment": "test", team: "a b" },
-        sampler: "traceidratio" as const,
-        samplerArgument: 0.25,
-        sqlText: true
-      })
-    )
   })
 })

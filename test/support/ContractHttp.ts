@@ -3,7 +3,7 @@
  * unchanged.
  */
 import { Effect } from "effect"
-import { type Agent, type IncomingHttpHeaders, request as open } from "node:http"
+import { type Agent, type ClientRequest, type IncomingHttpHeaders, request as startRequest } from "node:http"
 import { connect } from "node:net"
 
 export interface Request {
@@ -35,36 +35,72 @@ export interface Answer {
   readonly json: unknown
 }
 
-/** Sends a request to `base` and reads the whole answer. */
-export const send = (base: string, request: Request): Effect.Effect<Answer> =>
-  Effect.callback<Answer, Error>((resume) => {
-    const { hostname, port } = new URL(base)
-    const { chunked = false, json, key, method = "GET", path, token } = request
-    const text = request.body ?? (json === undefined ? undefined : JSON.stringify(json))
-    const body = text === undefined ? undefined : Buffer.from(text)
-    const headers = {
+/** A request whose head is sent, and the answer to come. */
+interface OpenRequest {
+  readonly request: ClientRequest
+  readonly answer: Promise<Answer & { /** From the start to the end of the answer. */ readonly millis: number }>
+}
+
+const textOf = ({ body, json }: Omit<Request, "path">) =>
+  body ?? (json === undefined ? undefined : JSON.stringify(json))
+
+/** Sends the head of a request to `base`; the caller ends the request. */
+export const open = (base: string, { chunked, headers, ...request }: Request): OpenRequest => {
+  const started = performance.now()
+  const { hostname, port } = new URL(base)
+  const { agent = false, json, key, method = "GET", path, token } = request
+  const text = textOf(request)
+  const outgoing = startRequest({
+    hostname,
+    port,
+    method,
+    path,
+    agent,
+    headers: {
       ...(json === undefined ? {} : { "content-type": "application/json" }),
       ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
       ...(key === undefined ? {} : { "idempotency-key": key }),
-      ...(body === undefined
+      ...(text === undefined
         ? {}
-        : chunked
+        : chunked === true
           ? { "transfer-encoding": "chunked" }
-          : { "content-length": String(body.byteLength) }),
-      ...request.headers
+          : { "content-length": String(Buffer.byteLength(text)) }),
+      ...headers
     }
-    const outgoing = open({ hostname, port, method, path, headers, agent: request.agent ?? false })
+  })
+  const answer = new Promise<Awaited<OpenRequest["answer"]>>((resolve, reject) => {
+    outgoing.on("error", reject)
     outgoing.on("response", (incoming) => {
       const chunks: Array<Buffer> = []
       incoming.on("data", (chunk: Buffer) => chunks.push(chunk))
-      incoming.on("error", (error) => resume(Effect.fail(error)))
+      incoming.on("error", reject)
       incoming.on("end", () => {
         const text = Buffer.concat(chunks).toString("utf8")
-        resume(Effect.succeed({ status: incoming.statusCode ?? 0, headers: incoming.headers, text, json: parse(text) }))
+        const { headers, statusCode: status = 0 } = incoming
+        resolve({ status, headers, text, json: parse(text), millis: performance.now() - started })
       })
     })
-    outgoing.on("error", (error) => resume(Effect.fail(error)))
-    outgoing.end(body)
+  })
+  // A test may end before the answer; a failure of the answer is then ignored.
+  answer.catch(() => undefined)
+  return { request: outgoing, answer }
+}
+
+/** Sends a whole request to `base`. */
+export const sendOpen = (base: string, request: Request): OpenRequest => {
+  const opened = open(base, request)
+  opened.request.end(textOf(request))
+  return opened
+}
+
+/** Sends a request to `base` and reads the whole answer. */
+export const send = (base: string, request: Request): Effect.Effect<Answer> =>
+  Effect.callback<Answer, Error>((resume) => {
+    const { answer, request: outgoing } = sendOpen(base, request)
+    answer.then(
+      (answer) => resume(Effect.succeed(answer)),
+      (error: Error) => resume(Effect.fail(error))
+    )
     return Effect.sync(() => outgoing.destroy())
   }).pipe(Effect.orDie)
 

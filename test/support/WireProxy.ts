@@ -1,6 +1,5 @@
 /**
- * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts selected ones, stops forwarding, and
- * switches to another server.
+ * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts selected ones, and stops forwarding.
  */
 import { Effect } from "effect"
 import { connect, createServer, type Socket } from "node:net"
@@ -206,7 +205,7 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
   const sockets = new Set<Socket>()
   const traffic: Traffic = { watches: new Set(), backends: new Set(), roundTrips: [] }
   let isHanging = false
-  let port = Number(url.port || 5432)
+  const port = Number(url.port || 5432)
 
   const server = createServer((client) => {
     const both = isHanging ? [client] : [client, connect({ host, port })]
@@ -258,11 +257,6 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     heal: () => {
       isHanging = false
       destroyAll()
-    },
-    /** Forwards new connections to another port. Ends the open ones unless they are kept. */
-    turnTo: (other: number, open: "ended" | "kept" = "ended") => {
-      port = other
-      if (open === "ended") destroyAll()
     }
   }
 })

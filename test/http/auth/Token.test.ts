@@ -3,7 +3,7 @@ import { assert, describe, it } from "../../support/Vitest.ts"
 import { Effect, Option, Redacted } from "effect"
 import * as fc from "fast-check"
 import { crc32 } from "node:zlib"
-import { checksum, generate, hash, present, sameHash } from "../../../src/http/auth/Token.ts"
+import { checksum, generate, hash, present } from "../../../src/http/auth/Token.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const base62 = (length: number) =>
@@ -32,10 +32,6 @@ describe("a generated token", () => {
 })
 
 describe("a presented token", () => {
-  it("contains its key id", () => {
-    fc.assert(fc.property(token, ({ keyId, text }) => read(text) === keyId))
-  })
-
   it("is refused with one character changed, left out, added or moved", () => {
     const place = fc.nat(54)
     const character = fc.oneof(fc.constantFrom(...alphabet), fc.string({ unit: "binary", minLength: 1, maxLength: 1 }))
@@ -70,12 +66,6 @@ describe("the checksum of a token", () => {
       })
     )
   })
-
-  it("is padded on the left with 0", () => {
-    assert.strictEqual(checksum(""), "000000")
-    // The check value of CRC-32/ISO-HDLC is 0xCBF43926 = 3,421,780,262.
-    assert.strictEqual(checksum("123456789"), "3jZRME")
-  })
 })
 
 describe("the hash of a token", () => {
@@ -83,10 +73,5 @@ describe("the hash of a token", () => {
     const hex = (text: string) => Buffer.from(hash(Redacted.make(text))).toString("hex")
     // FIPS 180-2, appendix B.1
     assert.strictEqual(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
-  })
-
-  it("is compared with one of any length", () => {
-    assert.isTrue(sameHash(new Uint8Array(32), new Uint8Array(32)))
-    assert.isFalse(sameHash(new Uint8Array(32), new Uint8Array(31)))
   })
 })

@@ -129,15 +129,6 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "60s" })("an endpoint", (it) => {
     assert.deepStrictEqual([(yield* project.health()).inFlight, (yield* project.health("other")).inFlight], [0, 0])
   })
 
-  it.effect("that is gone (410) disables its webhook once for many answers", function* () {
-    const project = yield* openShop(yield* TestServer, status(410), created)
-    yield* Effect.forEach(Array.from({ length: 10 }), () => project.created(), { concurrency: 10 })
-    yield* project.finished
-    assert.deepStrictEqual(yield* project.webhook(), { enabled: false, version: 2 })
-    for (const { status } of yield* project.deliveries()) assert.strictEqual(status, "dead")
-    assert.strictEqual((yield* project.health()).inFlight, 0)
-  })
-
   for (const [what, retryAfter, from, to] of [
     ["that asks for a rest longer than the delay puts off the next attempt", "120", 120_000, 130_000],
     ["that asks for a rest shorter than the delay does not advance the next attempt", "5", 48_000, 72_000]
@@ -180,25 +171,6 @@ describe("Retry-After", () => {
 })
 
 layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the schedule", (it) => {
-  it.effect("adds no attempt, and fails none that succeeded", function* () {
-    const answers = { last: status(503, { "retry-after": "1" }), taken: status(202, { "retry-after": "120" }) }
-    const project = yield* open(yield* TestServer, ["last", "taken"])
-    for (const name of ["last", "taken"] as const) {
-      yield* project.subscribe(name, (yield* receiver(answers[name])).url, created)
-    }
-    yield* project.created()
-    yield* project.finished
-    const outcomes = (yield* project.deliveries()).map(({ attempts, installation, status }) => [
-      installation,
-      status,
-      attempts
-    ])
-    assert.sameDeepMembers(outcomes, [
-      ["last", "dead", 2],
-      ["taken", "delivered", 1]
-    ])
-  })
-
   it.effect("pauses the whole endpoint, and then its deliveries are sent", function* () {
     const answer: Answering = (hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n)
     const project = yield* openShop(yield* TestServer, answer, created)

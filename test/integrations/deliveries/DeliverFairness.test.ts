@@ -1,7 +1,6 @@
 /** Fairness: no endpoint gets more than its share, and none waits for another (contract §10). */
 import { assert, describe, it } from "../../support/Vitest.ts"
 import { Effect } from "effect"
-import { sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
 import { hang, open, receiver, serve, slowly } from "./Deliveries.support.ts"
 import { until } from "../../support/Waiting.ts"
 
@@ -67,23 +66,6 @@ describe("an endpoint that hangs", () => {
     assert.strictEqual(stuck.hits.length, 4)
     assert.strictEqual((yield* project.health("stuck")).inFlight, 4)
     assert.strictEqual((yield* project.health("healthy")).inFlight, 0)
-  })
-
-  it.live("together with 399 more of its project leaves slots to other projects", function* () {
-    const server = yield* serve(longTimeout)
-    const [stuck, healthy] = [yield* receiver(hang), yield* receiver()]
-    const names = Array.from({ length: 400 }, (_, n) => `stuck${n}`)
-    const [project, neighbour] = [yield* open(server, names), yield* open(server)]
-    yield* Effect.forEach(names, (name) => project.subscribe(name, stuck.url, created), { concurrency: 20 })
-    yield* many(4, () => project.create({ title: "Queued" }))
-    const share = (sizes.healthy * 3) / 4
-    yield* until(() => stuck.hits.length === share)
-    yield* neighbour.subscribe("shop", healthy.url, created)
-    for (let n = 1; n <= 10; n++) {
-      yield* neighbour.created()
-      yield* until(() => healthy.hits.length === n)
-    }
-    assert.strictEqual(stuck.hits.length, share)
   })
 
   it.live("together with 99 more delays no other endpoint through timeouts, retries and parking", function* () {

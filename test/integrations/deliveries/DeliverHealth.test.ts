@@ -239,19 +239,6 @@ layerOf({}, "api")("an endpoint", (it) => {
     assert.strictEqual((yield* shop.health()).inFlight, 0)
   })
 
-  it.effect("is probed for as long as it has deliveries, weeks of failed probes included", function* () {
-    const shop = yield* openAt(1)
-    for (let n = 0; n < 10; n++) {
-      yield* shop.failed()
-      yield* shop.wait(minute)
-    }
-    // A month of probes, 15 minutes apart.
-    yield* shop.setHealth("failed_probes = 2880")
-    yield* shop.wait(day)
-    yield* shop.failed()
-    assert.strictEqual(yield* shop.pause, 15 * 60)
-  })
-
   it.effect("is not parked by Retry-After", function* () {
     const shop = yield* openAt(5)
     yield* shop.failed(answered(503, 1))

@@ -66,15 +66,6 @@ describe("a connection to an endpoint", () => {
     }
   })
 
-  test("that breaks at any moment after its answer is replaced", function* () {
-    for (const cut of ["end", "resetAndDestroy"] as const) {
-      const hook = yield* endpoint(({ earlier, socket }) =>
-        socket.write(answerOf(200), () => setTimeout(() => socket[cut](), earlier % 4))
-      )
-      for (let i = 0; i < 200; i++) assert.strictEqual(resultOf(yield* send(url(hook))), 200, `${cut} ${i}`)
-    }
-  })
-
   test("is not replaced when it is new or the answer has begun", function* () {
     const begun = yield* endpoint(({ earlier, socket }) =>
       earlier === 0 ? socket.write(answerOf(200)) : socket.write("H", () => socket.resetAndDestroy())
@@ -310,20 +301,6 @@ describe("a delivery over TLS", () => {
     assert.deepStrictEqual(serverNames.splice(0), ["hooks.test", `hooks.test.:${hook.port}`])
     assert.strictEqual(resultOf(yield* send(secureUrl(hook, "other.test"))), "tls_failed")
     assert.strictEqual(resultOf(yield* send(secureUrl(hook, "127.0.0.1"))), "tls_failed")
-  })
-
-  test("keeps and replaces connections as without TLS", function* () {
-    yield* trusted
-    for (const cut of ["end", "destroy"] as const) {
-      const hook = yield* secure(({ connection, earlier, socket }) =>
-        connection === 1 && earlier === 2 ? socket[cut]() : socket.write(answerOf(200 + earlier))
-      )
-      assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 200)
-      assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 201)
-      assert.strictEqual(hook.connections(), 1)
-      assert.strictEqual(resultOf(yield* send(secureUrl(hook))), 203, cut)
-      assert.strictEqual(hook.connections(), 2)
-    }
   })
 
   providing(sender({ timeout: "1 second" }))(

@@ -5,7 +5,7 @@ import { Preview } from "../../../src/integrations/imports/Preview.ts"
 import { applyProject } from "../../../src/project/Projects.ts"
 import { secretBox } from "../../support/SecretBox.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
-import type { Client, Profile, StagedRecord } from "./Preview.model.support.ts"
+import type { Parts } from "../../support/TestServer.ts"
 
 /** A key for applying files, which have no secrets. */
 export const key = secretBox(Buffer.alloc(32, 1).toString("base64"))
@@ -13,12 +13,10 @@ export const key = secretBox(Buffer.alloc(32, 1).toString("base64"))
 export const services = Layer.mergeAll(key, Preview.layer).pipe(Layer.provideMerge(TestDatabase.layer))
 
 /** An installation of a file; the default id is `ins`. */
-export interface Installation {
-  readonly id?: string
-  readonly status?: "active" | "disabled"
-  readonly importProfile?: Profile | null
-  readonly stagedRecords?: ReadonlyArray<StagedRecord>
-}
+export type Installation = Partial<NonNullable<Parts["installations"]>[number]>
+export type Profile = NonNullable<Installation["importProfile"]>
+type StagedRecord = NonNullable<Installation["stagedRecords"]>[number]
+type Client = NonNullable<Parts["clients"]>[number]
 
 /** Applies a file with an installation and optional clients. */
 export const apply = Effect.fnUntraced(function* (
@@ -53,7 +51,7 @@ export const usual = {
   }
 } as const satisfies Profile
 
-export const contact = (externalId: string, fields: Readonly<Record<string, unknown>> = {}): StagedRecord => ({
+export const contact = (externalId: string, fields: StagedRecord["fields"] = {}): StagedRecord => ({
   entityType: "contact",
   externalId,
   fields

@@ -1,4 +1,4 @@
-/** What the import preview reads (contract §11). Its rules are tested in `Preview.properties`. */
+/** What the import preview counts, and what it reads (contract §11). */
 import { assert, it, layer } from "../../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
@@ -8,8 +8,7 @@ import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { Preview } from "../../../src/integrations/imports/Preview.ts"
 import { migrate } from "../../../src/sql/migrations/Migrations.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
-import type { Profile } from "./Preview.model.support.ts"
-import { apply, contact, type Installation, preview, key, services, usual } from "./Preview.support.ts"
+import { apply, contact, type Installation, key, preview, type Profile, services, usual } from "./Preview.support.ts"
 
 layer(services)("a preview", (it) => {
   /** Stages a batch under the usual profile, in a separate project, and previews it. */
@@ -21,6 +20,48 @@ layer(services)("a preview", (it) => {
   ) {
     yield* apply(projectId, { importProfile, stagedRecords }, parts)
     return yield* preview(projectId)
+  })
+
+  it.effect("counts what it cannot read by its reason, and what repeats an earlier record", function* () {
+    const client = { id: "a", displayName: "Ada", email: "ada@example.org", tags: ["b", "a"] }
+    const { counts, duplicateCount, estimatedChanges, unsupportedFields } = yield* previewed(
+      "reasons",
+      [
+        contact("1", { name: "Ada", mail: " ada@example.org ", labels: ["a", "b"] }),
+        contact("2", { mail: "ADA@example.org" }),
+        contact("3", { tel: "+15550100", age: 1, secret: "x" }),
+        contact("4", { tel: "+1 (555) 01-00", age: 2, first: "x".repeat(101), mail: null }),
+        {
+          entityType: "deal",
+          externalId: "1",
+          fields: { title: "", amount: 0.5, currency: "EUR", close: "2026-02-30" }
+        },
+        { entityType: "deal", externalId: "1", fields: {} },
+        { entityType: "note", externalId: "1", fields: { text: "Hello" } }
+      ],
+      {
+        clients: [
+          { id: "z", email: "ada@example.org", createdAt: "2026-01-02T00:00:00Z" },
+          { ...client, createdAt: "2026-01-01T00:00:00Z" }
+        ]
+      }
+    )
+    assert.deepInclude(counts, { contact: 4, deal: 2, note: 1, lead: 0 })
+    assert.strictEqual(duplicateCount, 3)
+    // The first contact has what the oldest client of its email has.
+    assert.deepStrictEqual(estimatedChanges, { create: 3, update: 0, skip: 4 })
+    assert.deepStrictEqual(
+      unsupportedFields.map((field) => `${field.entityType} ${field.externalField} ${field.reason} ${field.count}`),
+      [
+        "contact age not_mapped 2",
+        "contact first unsupported_type 1",
+        "contact secret restricted 1",
+        "deal amount unsupported_type 1",
+        "deal close unsupported_type 1",
+        "deal title unsupported_type 1",
+        "note text not_mapped 1"
+      ]
+    )
   })
 
   it.effect("takes the first of several external fields of one field, by name in code units", function* () {

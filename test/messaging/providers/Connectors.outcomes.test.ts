@@ -153,23 +153,6 @@ describe("an answer of Telegram", () => {
       }
     }
   })
-
-  test("that contradicts itself or has no message id is unknown", function* () {
-    for (const status of [302, 400, 403, 429, 500, 503]) {
-      assert.deepStrictEqual(yield* outcomeOf(status, taken.telegram), unreadable, `${status}`)
-    }
-    for (const result of [
-      "",
-      `,"result":null`,
-      `,"result":true`,
-      `,"result":{}`,
-      `,"result":{"message_id":"8812"}`,
-      `,"result":{"message_id":1.5}`,
-      `,"result":{"message_id":9007199254740993}`
-    ]) {
-      assert.deepStrictEqual(yield* outcomeOf(200, `{"ok":true${result}}`), unreadable, result)
-    }
-  })
 })
 
 test("an answer of any provider is read up to 64 KiB, and a longer one is classified by its status", function* () {
@@ -295,25 +278,6 @@ describe("a provider call is postponed when it", () => {
     }
   })
 
-  test("meets an untrusted certificate or one of another host", function* () {
-    const read: Array<unknown> = []
-    const providing = (version: "TLSv1.2" | "TLSv1.3") =>
-      endpoint(() => {}, {
-        tls: { ...tls, minVersion: version, maxVersion: version },
-        connected: (socket) => socket.on("data", (chunk) => read.push(chunk))
-      })
-    const providers = [yield* providing("TLSv1.2"), yield* providing("TLSv1.3")]
-    for (const provider of providers) {
-      yield* expectOfBoth(provider, postponed("tls_failed"), { origin: secure })
-    }
-    yield* trusted
-    for (const provider of providers) {
-      yield* expectOfBoth(provider, postponed("tls_failed"), { origin: "https://127.0.0.1" })
-    }
-    yield* until(() => providers.every((provider) => provider.closed() === provider.connections()))
-    assert.deepStrictEqual(read, [])
-  })
-
   providing(connectors({}), "effect")("has no connection within its deadline", function* () {
     let hellos = 0
     const provider = yield* endpoint(() => {}, { connected: (socket) => socket.on("data", () => hellos++) })
@@ -357,29 +321,6 @@ describe("a provider call is unknown when it", () => {
         // No call is repeated over another connection.
         assert.strictEqual(provider.received.length, 2)
       }
-    }
-  })
-
-  test("is refused by TLS after the request was sent", function* () {
-    yield* trusted
-    // With TLS 1.3, the server rejects the missing client certificate only after the client's handshake has ended.
-    const provider = yield* endpoint(() => {}, {
-      tls: { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: "TLSv1.3" }
-    })
-    yield* expectOfBoth(provider, unknown("connection_lost"), { origin: secure })
-  })
-
-  test("gets an answer that is not HTTP, of ambiguous length or of another protocol", function* () {
-    const garbage = [
-      "SSH-2.0-OpenSSH_9.9\r\n",
-      "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
-      // The answer is longer than its length; the part within the length is not JSON.
-      `HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n${taken.http}`
-    ]
-    for (const text of garbage) {
-      const provider = yield* answering(text)
-      yield* expectOfBoth(provider, unreadable, { what: text.slice(0, 80) })
-      yield* until(() => provider.closed() === 2)
     }
   })
 })

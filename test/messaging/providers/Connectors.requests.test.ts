@@ -1,10 +1,8 @@
 /** Requests of the connectors (contract §8) and their spans. */
-import { assert, describe, it, providing } from "../../support/Vitest.ts"
-import { Effect, Exit, Option, References, Schema } from "effect"
+import { assert, describe, providing } from "../../support/Vitest.ts"
+import { Effect, Exit, Option, References } from "effect"
 import { Webhook } from "standardwebhooks"
 import manifest from "../../../package.json" with { type: "json" }
-import { providerTypes } from "../../../src/api/messaging/Messaging.ts"
-import { isIdempotent } from "../../../src/messaging/providers/Connectors.ts"
 import { answering, type Endpoint, endpoint, parsed } from "../../support/Endpoints.ts"
 import {
   accepted,
@@ -27,8 +25,6 @@ import {
 } from "./Connectors.support.ts"
 
 const test = providing(connectors())
-
-const json = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Unknown))
 
 /** Returns the last request of an endpoint. */
 const last = ({ received }: Endpoint) => parsed(received.at(-1)?.text ?? "")
@@ -60,17 +56,6 @@ describe("the http connector", () => {
     assert.isDefined(traceparent)
     new Webhook(secret).verify(body, headers)
     assert.throws(() => new Webhook(secret).verify(`${body} `, headers))
-  })
-
-  test("sends a campaign's message without a conversation, and any text", function* () {
-    const provider = yield* answering(reply(200, taken.http))
-    for (const text of [`"\\\n\u2028 </script>`, "x".repeat(4_096), "🚲".repeat(4_096)]) {
-      assert.deepStrictEqual(yield* send(http(provider), { ...message, conversationId: null, text }), accepted("8812"))
-      const { body, headers } = last(provider)
-      const { messageId, recipient } = message
-      assert.deepStrictEqual(json(body), { messageId, conversationId: null, recipient, text })
-      new Webhook(secret).verify(body, headers)
-    }
   })
 
   test("sends traceparent when there is a span", function* () {
@@ -118,17 +103,6 @@ providing(connectors(), "effect")(
   }
 )
 
-it("connectors declare whether a send may be repeated", () => {
-  assert.deepStrictEqual(
-    providerTypes.map((type) => [type, isIdempotent(type)]),
-    [
-      ["http", true],
-      ["telegram", false],
-      ["sandbox", true]
-    ]
-  )
-})
-
 describe("the span of a provider call", () => {
   test("is a client span with the target, the message and the outcome", function* () {
     const refusing = yield* answering(reply(403, `{"ok":false,"error_code":403}`))
@@ -166,16 +140,6 @@ describe("the span of a provider call", () => {
         { name: "POST", kind: "client", parent, failed: "error.type" in attributes, attributes }
       ])
     }
-  })
-
-  test("has the caller's attributes and the server's name and default port", function* () {
-    const attributesOf = (url: string) =>
-      Effect.map(recorded(send(httpTo(url)).pipe(Effect.annotateSpans("project.id", "prj_1"))), ({ spans }) =>
-        ["server.address", "server.port", "project.id"].map((name) => spans[0]?.attributes.get(name))
-      )
-    assert.deepStrictEqual(yield* attributesOf("http://provider.invalid/x"), ["provider.invalid", 80, "prj_1"])
-    assert.deepStrictEqual(yield* attributesOf("https://provider.invalid/x"), ["provider.invalid", 443, "prj_1"])
-    assert.deepStrictEqual(yield* attributesOf("http://[::1]:1/x"), ["::1", 1, "prj_1"])
   })
 
   test("contains nothing of a request that the provider repeats in its answer", function* () {
