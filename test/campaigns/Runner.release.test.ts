@@ -3,11 +3,9 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
-import { advance } from "../../src/campaigns/Runner.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/project/Waiting.ts"
 import { settle } from "../../src/messaging/Messages.ts"
-import { timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, releasedBy, scene, termsOf, unclear } from "./Runner.scene.support.ts"
 import { addressOf, campaignOf, cancelAll, clientId } from "./Runner.support.ts"
@@ -173,27 +171,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       claims.map((claim) => claim.projectId),
       projectId
     )
-  })
-
-  it.effect("separates projects whose ids are all the same", function* () {
-    const server = yield* TestServer
-    const { sql } = server
-    yield* cancelAll(server)
-    const plan = { recipients: 2, primary: nowhere, sendsPerMinute: 600 }
-    const one = yield* campaignOf(server, plan)
-    const other = yield* campaignOf(server, { ...plan, primaryType: "telegram" })
-    const now = Date.now()
-    const claims = yield* releasedBy(sql, termsOf(sql, now, now + 300, 10))
-    const of = ({ projectId }: { readonly projectId: string }) =>
-      claims
-        .filter((claim) => claim.projectId === projectId)
-        .map(({ delayMillis, providerType }) => `${providerType} after ${delayMillis} ms`)
-    assert.deepStrictEqual(of(one), ["http after 0 ms", "http after 100 ms"])
-    assert.deepStrictEqual(of(other), ["telegram after 0 ms", "telegram after 100 ms"])
-
-    yield* sql`UPDATE campaign_recipients SET status = 'sent' WHERE project_id = ${one.projectId}`
-    yield* advance(sql, timeOf(sql, new Date(now)))
-    assert.deepStrictEqual([(yield* one.campaign).status, (yield* other.campaign).status], ["completed", "running"])
   })
 })
 

@@ -2,7 +2,6 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Redacted, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import fc from "fast-check"
 import { eventTypes } from "../../src/api/integrations/Events.ts"
 import { KeyUnknown } from "../../src/http/auth/ApiKeys.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -13,8 +12,6 @@ type Sql = SqlClient.SqlClient
 const installations = ["ins_0", "ins_1", "ins_2"]
 const states = ["pending", "dead", "delivered"]
 const statuses = ["retrying", "unknown", "sent"]
-const start = Date.UTC(2026, 0, 1)
-const second = 1_000
 
 /** Several records have one time. */
 const time = "timestamptz '2026-01-01' + n / 3 * interval '1 second'"
@@ -163,15 +160,6 @@ const openList = Effect.fnUntraced(function* (name: string, count: number) {
   }
 })
 
-const deliveryFilter = fc.record({
-  installation: fc.option(fc.constantFrom(...installations)),
-  status: fc.option(fc.constantFrom(...states)),
-  type: fc.option(fc.constantFrom(...eventTypes)),
-  since: fc.option(fc.nat(25)),
-  until: fc.option(fc.nat(25)),
-  limit: fc.integer({ min: 4, max: 30 })
-})
-
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list of the commands", (it) => {
   for (const name of Object.keys(lists)) {
     it.effect(`shows ${name} in pages of every size, each once, and the first 100 without a limit`, function* () {
@@ -199,28 +187,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("every list of
     assert.include(stderr, 'has no message "msg_none"')
     const keys = yield* openList("tokens", 1)
     assert.deepStrictEqual(yield* keys.list(["--before", "none"]), failure(1, new KeyUnknown().message))
-  })
-
-  it.effect("filters deliveries like the model, in pages of any size", function* () {
-    const { page, walk } = yield* openList("deliveries", 70)
-    const all = (yield* page("--limit", "1000")).items
-    for (const filter of fc.sample(deliveryFilter, 25)) {
-      const { installation, limit, since, status, type, until } = filter
-      const instant = (seconds: number) => new Date(start + seconds * second).toISOString()
-      const bounds = { since: since === null ? null : instant(since), until: until === null ? null : instant(until) }
-      const flags = Object.entries({ installation, status, type, ...bounds }).flatMap(([name, value]) =>
-        value === null ? [] : [`--${name}`, value]
-      )
-      const expected = all.filter(
-        (item) =>
-          (installation === null || item["installationId"] === installation) &&
-          (status === null || item["status"] === status) &&
-          (type === null || item["eventType"] === type) &&
-          (bounds.since === null || String(item["createdAt"]) >= bounds.since) &&
-          (bounds.until === null || String(item["createdAt"]) < bounds.until)
-      )
-      assert.deepStrictEqual(yield* walk(limit, ...flags), expected, flags.join(" "))
-    }
   })
 
   it.effect("finds what matches far behind what does not, and the end", function* () {

@@ -74,27 +74,6 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
     assert.deepStrictEqual(yield* eventsIn("neighbour"), [])
   })
 
-  it.effect("creates a task with a title alone, and prints its id", function* () {
-    yield* open("bare")
-    const title = "😀".repeat(160)
-    const ended = yield* cli(["task", "create", "--project", "bare", "--title", title])
-    const [event] = yield* eventsIn("bare")
-    const [, id] = /^Task (task_\w+) is/.exec(ended.stdout) ?? []
-    assert.deepStrictEqual(ended, { status: 0, stdout: `Task ${id} is created\n`, stderr: "" })
-    assert.deepStrictEqual(event?.data, {
-      task: {
-        id,
-        title,
-        dealId: null,
-        clientId: null,
-        assigneeId: null,
-        dueAt: null,
-        completedAt: null,
-        createdAt: event?.occurredAt.toISOString()
-      }
-    })
-  })
-
   it.effect("completes a task, and appends its event for subscribed webhooks", function* () {
     yield* open("complete")
     yield* open("elsewhere")

@@ -4,7 +4,6 @@ import { Effect } from "effect"
 import { inspect } from "node:util"
 import { inReadTransaction } from "../../src/console/Page.ts"
 import { actions } from "../../src/project/Actions.ts"
-import { run } from "../cli/Cli.support.ts"
 import { untilRows } from "../support/Waiting.ts"
 import {
   type Console,
@@ -236,14 +235,6 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     }
   })
 
-  it.effect("has no link without ADMIN_PORT", function* () {
-    const server = yield* Shared
-    const { status, stderr, stdout } = yield* run(["console"], {
-      env: { DATABASE_URL: server.databaseUrl, SECRET_KEY: Buffer.alloc(32).toString("base64") }
-    })
-    assert.deepStrictEqual([status, stdout, stderr.startsWith("ADMIN_PORT is not set")], [1, "", true])
-  })
-
   it.effect("starts one replay, whose events are sent once, and refuses ids that it did not make", function* () {
     const server = yield* Shared
     const { finished, projectId, to } = yield* fillProject(server)
@@ -305,22 +296,6 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     assert.notInclude((yield* request(server, page, { headers: { cookie: forged } })).text, 'class="notice"')
     assert.lengthOf(to.hits, before + 1)
   })
-
-  it.effect(
-    "disables a webhook with so many pending deliveries that to count them takes longer than a read may",
-    function* () {
-      const server = yield* Shared
-      const { projectId } = yield* fillProject(server)
-      const { post } = yield* sessionOf(server, projectId)
-      yield* Effect.orDie(server.sql`
-      CREATE FUNCTION count_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(4); RETURN NEW; END $$`)
-      yield* Effect.orDie(server.sql`
-      CREATE TRIGGER count_long BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION count_long()`)
-      const form = confirmedOf((yield* post("webhook.disable", { installation: "shop" })).text)
-      assert.strictEqual((yield* post("webhook.disable", form)).status, 303)
-      yield* server.sql`DROP FUNCTION count_long CASCADE`
-    }
-  )
 
   it.effect("names every invalid field of a form, and a record that does not exist", function* () {
     const server = yield* Shared

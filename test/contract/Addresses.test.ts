@@ -2,11 +2,11 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { addressesOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import { deadlocks, untilBlocking } from "../support/Locks.ts"
+import { untilBlocking } from "../support/Locks.ts"
 import { subscribe } from "../support/Events.ts"
-import { type Parts, startServer, TestServer } from "../support/TestServer.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
 import { callsOf as campaignsOf } from "./Campaigns.support.ts"
-import { atOnce, callsOf, path } from "./Clients.support.ts"
+import { callsOf, path } from "./Clients.support.ts"
 import { newKey } from "./Requests.ts"
 
 const channels: Parts["channels"] = [
@@ -110,25 +110,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the addresses of a cli
     )
     assert.deepInclude(receiptOf(yield* Fiber.join(waiting), 200), { changed: true, version: 3 })
     assert.deepStrictEqual(yield* addresses(id), { addresses: [], version: 3 })
-  })
-
-  it.effect("are those of one request, however many replace them and patch the client on two replicas", function* () {
-    const { addresses, created, patch, put, server } = yield* open()
-    const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
-    const id = yield* created()
-    const lists = Array.from({ length: 24 }, (_, index) =>
-      on(index % 2 === 0 ? "chat" : "mail", ...Array.from({ length: index % 6 }, (_, item) => `${index} ${item}`))
-    )
-    const answers = yield* atOnce(lists.length, (index) =>
-      index % 4 === 3
-        ? patch(id, { lastName: `${index}` })
-        : put(id, lists[index] ?? [], index % 4 === 0 ? server.send : replica.send)
-    )
-    const changes = answers.filter((answer) => receiptOf(answer, 200).changed)
-    const { addresses: last, version } = yield* addresses(id)
-    assert.strictEqual(version, changes.length + 1)
-    assert.deepInclude(lists, last)
-    assert.strictEqual(yield* deadlocks(server.sql), 0)
   })
 
   it.effect("bring a client that the API has made with consent into the audience of a campaign", function* () {

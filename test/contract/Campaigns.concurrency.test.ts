@@ -1,7 +1,6 @@
 /** Concurrent commands on one campaign (contract §5, §9). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
-import { exclusions } from "../../src/api/campaigns/Audience.ts"
 import { codeOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { everybody, open } from "./Campaigns.support.ts"
@@ -39,42 +38,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign un
         assert.include([undefined, "version_conflict", "campaign_not_found"], codeOf(answer), answer.text)
       }
       assert.strictEqual(yield* kept, 1 - deleted)
-    }
-  })
-
-  it.effect("is frozen either before or after a project file", function* () {
-    const { apply, audience, command, recipients } = yield* open({
-      clients: thousand,
-      segments: [{ id: "s", name: "S", clientIds: thousand.map(({ id }) => id) }]
-    })
-    const filter = { ...everybody, segmentId: "s" }
-    // On a slow machine the file may take longer than a command waits for it.
-    const freeze = () =>
-      Effect.repeat(command("spring", { operation: "freeze_audience", filter }), {
-        while: ({ status }) => status === 503
-      })
-    for (let round = 0; round < 4; round++) {
-      const half = thousand.filter((_, index) => index % 2 === round % 2)
-      // The segment's clients and their consent change together.
-      const file = apply({
-        clients: thousand.map((client, index) => ({ ...client, marketingConsent: index % 2 === round % 2 })),
-        segments: [{ id: "s", name: `S ${round}`, clientIds: half.map(({ id }) => id) }]
-      })
-      const freezes = Effect.forEach(
-        Array.from({ length: 4 }),
-        () =>
-          Effect.gen(function* () {
-            receiptOf(yield* freeze(), 200)
-            const { audience: numbers } = yield* audience("spring")
-            const duplicate = round === 0 && numbers?.candidateCount === 1_000 ? 500 : 0
-            const none = Object.fromEntries(exclusions.map((exclusion) => [exclusion, 0]))
-            assert.deepStrictEqual<object | undefined>(numbers?.exclusions, { ...none, duplicate })
-          }),
-        { discard: true }
-      )
-      yield* Effect.all([file, freezes], { concurrency: 2 })
-      yield* freezes
-      assert.strictEqual((yield* recipients("spring")).length, 500)
     }
   })
 

@@ -2,11 +2,10 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { segmentPageOf } from "../support/CampaignAnswers.ts"
-import { codeOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
-import type { Answer } from "../support/ContractHttp.ts"
-import { deadlocks, untilBlocking } from "../support/Locks.ts"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import { untilBlocking } from "../support/Locks.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
-import { type Parts, startServer, TestServer } from "../support/TestServer.ts"
+import { type Parts, TestServer } from "../support/TestServer.ts"
 import * as Clients from "./Clients.support.ts"
 import * as Deals from "./Deals.support.ts"
 import { messagesPath } from "./Messages.support.ts"
@@ -225,56 +224,5 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the erase of 
     assert.deepStrictEqual(yield* sql`SELECT data FROM events WHERE project_id = ${projectId} AND id = 'late'`, [
       { data: { client: { id: "b", externalId: null } } }
     ])
-  })
-
-  it.effect("is exact among patches, upserts, deals and addresses of the client on two replicas", function* () {
-    const { clients, count, deals, erase, projectId, server, token } = yield* open({
-      ...both,
-      project: { defaultPipelineId: "sales" }
-    })
-    yield* subscribe(server.sql, projectId, "shop")
-    const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
-    for (let round = 0; round < 6; round++) {
-      const externalId = `round-${round}`
-      const id = yield* clients.created({ externalId, lastName: "Person" })
-      const put = (at: string, json: object, index: number) =>
-        (index % 2 === 0 ? server : replica).send({
-          method: "PUT",
-          path: `${Clients.path}/${at}`,
-          token,
-          key: newKey(),
-          json
-        })
-      const calls: ReadonlyArray<(index: number) => Effect.Effect<Answer>> = [
-        (index) => clients.patch(id, { lastName: `Person ${index}` }),
-        () => deals.create({ title: "Deal", clientId: id }),
-        (index) => put(`by-external-id/${externalId}`, { displayName: "Person", lastName: `${index}` }, index),
-        (index) => put(`${id}/addresses`, { addresses: [{ channelId: "chat", address: `Person ${index}` }] }, index),
-        () => deals.patch("open_b", { clientId: id }),
-        (index) => deals.patch("open_b", { clientId: index % 12 === 5 ? "b" : null }),
-        (index) => (index > 18 ? erase(id, newKey(), (index % 2 === 0 ? server : replica).send) : clients.get(id))
-      ]
-      const answers = yield* Clients.atOnce(calls.length * 6, (index) =>
-        (calls[index % calls.length] ?? assert.fail())(index)
-      )
-      for (const answer of answers) {
-        if (answer.status >= 400)
-          assert.include(["client_not_found", "deal_reference_not_found"], codeOf(answer), answer.text)
-      }
-      const erased = answers.filter(
-        (answer, index) => index % calls.length === 6 && index > 18 && answer.status === 200
-      )
-      assert.lengthOf(erased, 1)
-      problemOf(yield* clients.get(id), 404, "client_not_found")
-      for (const table of ["deals", "client_addresses"]) assert.strictEqual(yield* count(table, id), 0)
-      // An upsert after the erase has made another client.
-      yield* Effect.forEach((yield* clients.page(`externalId=${externalId}`)).items, ({ id }) => erase(id))
-      for (const { id: other } of (yield* clients.page()).items) if (other !== "a" && other !== "b") yield* erase(other)
-      assert.deepStrictEqual(
-        yield* server.sql`SELECT data FROM events WHERE project_id = ${projectId} AND data::text LIKE '%Person%'`,
-        []
-      )
-    }
-    assert.strictEqual(yield* deadlocks(server.sql), 0)
   })
 })

@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing"
 import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilLive } from "../support/Waiting.ts"
 import { messageReceiptOf, unknownOf } from "../support/MessagingAnswers.ts"
-import { startServer, TestServer } from "../support/TestServer.ts"
+import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 import { type Conversation, open } from "./Messages.support.ts"
 
@@ -97,29 +97,6 @@ layer(TestServer.layer({}, "api"))("a message whose process died during the call
       assert.deepInclude(unknownOf(yield* send(to, key)), { messageId, replayed: true })
       assert.strictEqual((yield* row(messageId)).status, "pending")
       assert.strictEqual(provider.hits.length, calls)
-    }
-  })
-
-  it.effect("is leased from its insertion until 5 s after the deadline of its call", function* () {
-    const { databaseUrl } = yield* TestServer
-    for (const [timeout, lease] of [
-      ["10s", 15_000],
-      ["2s", 7_000]
-    ] as const) {
-      const server = yield* startServer({ DATABASE_URL: databaseUrl, PROVIDER_TIMEOUT: timeout }, "api")
-      const { provider, rows, send } = yield* open(server, hang)
-      const now = yield* Clock.currentTimeMillis
-      const first = yield* Effect.forkChild(send("http"))
-      yield* untilLive(() => provider.hits.length === 1)
-      const [row] = yield* rows
-      // The message is committed before its provider is called.
-      assert.deepInclude(row, {
-        status: "pending",
-        attempts: 1,
-        attempting: true,
-        availableAt: new Date(now + lease)
-      })
-      yield* Fiber.interrupt(first)
     }
   })
 })

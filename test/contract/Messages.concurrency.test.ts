@@ -8,7 +8,7 @@ import type { Answer } from "../support/ContractHttp.ts"
 import { sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
-import { callsOf, conversations, held, open, reset, taken } from "./Messages.support.ts"
+import { callsOf, held, open, reset, taken } from "./Messages.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const outcomes: ReadonlyArray<readonly [kind: string, Answering]> = [
@@ -52,22 +52,6 @@ layer(longTimeout, { excludeTestServices: true })("concurrent sends under one ke
         assert.lengthOf(yield* rows, 1)
       }
     }
-  })
-
-  it.effect("with different texts or conversations send one message, and the others are refused", function* () {
-    const { ask, provider, rows } = yield* open(yield* TestServer)
-    const key = newKey()
-    const bodies = ["One", "Two"].flatMap((text) =>
-      [conversations.http, conversations.telegram].map((id) => [id, text] as const)
-    )
-    const sends = Array.from({ length: 10 }, () => bodies.map(([id, text]) => ask(id, { text }, key))).flat()
-    const answers = yield* together(sends)
-    const sent = answers.filter(({ status }) => status === 200)
-    assert.lengthOf(sent, 10)
-    assertOne(sent, "sent")
-    for (const answer of answers) if (answer.status !== 200) problemOf(answer, 409, "idempotency_key_reused")
-    assert.strictEqual(provider.hits.length, 1)
-    assert.lengthOf(yield* rows, 1)
   })
 })
 

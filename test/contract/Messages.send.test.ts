@@ -157,25 +157,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a send of a m
     assert.strictEqual(provider.hits.length, 2 * texts.length)
   })
 
-  it.effect("gives its provider the text of its own conversation under concurrency", function* () {
-    const server = yield* TestServer
-    const projects = [yield* open(server), yield* open(server)]
-    const sends = projects.flatMap(({ ask, projectId }) =>
-      Array.from({ length: 20 }, (_, n) => ask(conversations.http, { text: `${projectId} ${n}` }))
-    )
-    const answers = yield* Effect.all(sends, { concurrency: "unbounded" })
-    const ids = answers.map((answer) => messageReceiptOf(answer).messageId)
-    for (const [index, { projectId, provider }] of projects.entries()) {
-      const seen = provider.hits.map((hit) => {
-        const body = sentBodyOf(hit)
-        assert.strictEqual(hit.headers["idempotency-key"], "messageId" in body ? body.messageId : "")
-        return `${"messageId" in body ? body.messageId : ""} ${body.text}`
-      })
-      const expected = Array.from({ length: 20 }, (_, n) => `${ids[index * 20 + n] ?? ""} ${projectId} ${n}`)
-      assert.deepStrictEqual(seen.toSorted(), expected.toSorted())
-    }
-  })
-
   it.effect("uses the conversation's current address", function* () {
     const { apply, provider, send } = yield* open(yield* TestServer)
     yield* apply({ conversations: [{ id: conversations.http, channelId: "http", address: "somewhere else" }] })

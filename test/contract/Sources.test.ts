@@ -1,4 +1,4 @@
-/** The catalog of sources, and the source of one conversation (contract §6, §8). `Projects.properties` tests their times. */
+/** The catalog of sources, and the source of one conversation (contract §6, §8). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { sourcePageOf } from "../support/MessagingAnswers.ts"

@@ -1,7 +1,8 @@
 /** Providers that a test controls, and a record of all calls to them (contract §8). */
 import { Schema } from "effect"
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http"
-import { defer } from "../support/Finalizers.ts"
+import type { IncomingHttpHeaders, ServerResponse } from "node:http"
+import { receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { opened } from "../support/Finalizers.ts"
 import type { Trap } from "../support/WireProxy.ts"
 
 /** `http` sends idempotently, `telegram` does not. */
@@ -93,22 +94,10 @@ export const startProvider = async () => {
     answer(call)
   }
 
-  const server = createServer((request, response) => {
-    let json = ""
-    request.setEncoding("utf8").on("data", (part: string) => (json += part))
-    request.on("error", () => undefined)
-    request.on("end", () => received(request.url ?? "", request.headers, json, response))
-  })
-  const url = await new Promise<string>((resolve) =>
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      resolve(`http://127.0.0.1:${typeof address === "object" ? address?.port : address}`)
-    })
+  const { port } = await opened(
+    receiver(({ body, headers, path, response }) => received(path, headers, body, response))
   )
-  defer(() => {
-    server.close()
-    server.closeAllConnections()
-  })
+  const url = `http://127.0.0.1:${port}`
 
   const of = (text: string) => calls.filter((call) => call.text === text)
   return {

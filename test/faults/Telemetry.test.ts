@@ -244,33 +244,6 @@ describe("one scene", () => {
     )
   })
 
-  it("counts attempts by outcome, in the text of Prometheus and in what the collector gets", () => {
-    const counted = (name: string, ...labels: ReadonlyArray<string>) => {
-      const lines = metrics.split("\n").filter((line) => line.startsWith(`${name}{`))
-      return Number(
-        lines
-          .find((line) => labels.every((label) => line.includes(label)))
-          ?.split(" ")
-          .at(-1)
-      )
-    }
-    const outcomes = ["succeeded", "failed"].map((of) => counted("webhook_deliveries_total", `outcome="${of}"`))
-    assert.deepStrictEqual(outcomes, [1, 2])
-    for (const kind of ["http", "telegram"])
-      assert.isAtLeast(counted("message_attempts_total", `provider="${kind}"`, 'outcome="accepted"'), 1)
-    assert.match(metrics, /^# TYPE webhook_attempt_duration_seconds histogram$/m)
-    // The collector gets the names and units of the semantic conventions.
-    const exported = collector.metrics()
-    const names = new Set(exported.map(({ name }) => name))
-    for (const name of ["webhook_deliveries", "message_attempts", "db.client.connection.count", "process.cpu.time"])
-      assert.include(names, name)
-    const requests = exported.filter(({ name }) => name === "http.server.request.duration")
-    assert.deepStrictEqual(new Set(requests.map(({ unit }) => unit)), new Set(["s"]))
-    const routes = requests.flatMap(({ points }) => points.map(({ attributes }) => attributesOf(attributes)))
-    assert.isTrue(routes.some((of) => of["http.route"] === clients && of["http.response.status_code"] === "200"))
-    assert.notMatch([...names].join("\n"), /_(seconds|bytes|total)$/m)
-  })
-
   it("tells its processes apart by service.instance.id, on every signal", () => {
     const ids = collector.resources().map((resource) => resource["service.instance.id"])
     assert.lengthOf([...new Set(ids)], 2)

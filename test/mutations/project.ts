@@ -1,11 +1,11 @@
 /** Mutations of `src/project`. */
 import { mutating } from "./Mutation.ts"
 
-const upsert = mutating("project/Projects/Upsert.ts", "project/Projects.properties")
+const upsert = mutating("project/Projects/Upsert.ts", "project/Projects")
 const references = mutating("project/Projects/References.ts", "project/Projects.references")
-const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects.properties")
-const channels = mutating("project/Projects/Channels.ts", "project/Projects.properties")
-const deals = mutating("project/Projects/Deals.ts", "project/Projects.properties")
+const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects")
+const channels = mutating("project/Projects/Channels.ts", "project/Projects")
+const deals = mutating("project/Projects/Deals.ts", "project/Projects")
 const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 
@@ -37,7 +37,7 @@ export const project = [
   mutating("project/Projects/References.ts", "project/Projects.references")(
     "AND id <> ALL(${changing}::text[])",
     "",
-    "project/Projects.properties"
+    "project/Projects"
   ),
   upsert('sql`(${columns(givenColumns, "old.")}) IS DISTINCT FROM (${sql.csv(next)})`', "sql`true`"),
   upsert("ELSE ${otherwise} END", "ELSE NULL END"),

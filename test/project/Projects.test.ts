@@ -1,13 +1,166 @@
-/** What an apply writes besides the values of the model, and the import profiles and staged records of project files. */
+/** Project files in sequence, their exports, what an apply writes besides, and import profiles with their staged records. */
 import { assert, layer } from "../support/Vitest.ts"
 import { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { assertMatches } from "../support/Matches.ts"
 import { demoText } from "../support/Projects.ts"
 import { applyProject } from "../../src/project/Projects.ts"
 import { subscribe } from "../support/Events.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
-import { anHourLater, apply, projectRow, rowsOf, services, stagedOf } from "./Projects.support.ts"
+import {
+  anHourLater,
+  apply,
+  configOf,
+  exported,
+  faultsOf,
+  type File,
+  projectRow,
+  rowsOf,
+  services,
+  stagedOf,
+  textOf
+} from "./Projects.support.ts"
+
+const demo: File = JSON.parse(demoText)
+const http = { url: "https://chat.example/", signingSecret: "whsec_c2VjcmV0" }
+
+/** The demo with what it lacks. */
+const whole = {
+  ...demo,
+  loyaltyLevels: [{ id: "gold", name: "Gold" }],
+  stampOffers: [{ id: "cake", name: "Cake" }],
+  channels: [
+    ...(demo.channels ?? []),
+    { id: "http", providerType: "http" as const, displayName: "Chat", config: http },
+    { id: "bot", providerType: "telegram" as const, displayName: "Bot", config: { token: "1:a" } }
+  ],
+  clients: (demo.clients ?? []).map((client) => ({
+    ...client,
+    loyalty: { cardNumber: client.id, levelId: "gold", balance: 5, readyStampOfferIds: ["cake"] }
+  })),
+  tickets: [
+    ...(demo.tickets ?? []),
+    {
+      id: "rated",
+      subject: "Rated",
+      status: "closed" as const,
+      rating: { score: 5, comment: "Good", by: "customer" as const }
+    }
+  ]
+}
+
+/** Sorts lists of texts and of records, whose order an export determines itself, and leaves out the configs of channels. */
+const sorted = (value: unknown): unknown =>
+  JSON.parse(JSON.stringify(value), (member, of: unknown) =>
+    member === "config"
+      ? undefined
+      : Array.isArray(of)
+        ? of.toSorted((one: unknown, other: unknown) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1))
+        : of
+  )
+
+const shownOf = (projectId: string) =>
+  Effect.map(exported(ProjectId.make(projectId)), ({ text }): File => JSON.parse(text))
+
+layer(services)("a project file", (it) => {
+  it.effect(
+    "is stored, changes nothing the second time, and is exported so that it makes the same project",
+    function* () {
+      const id = "whole"
+      const { created } = yield* apply(id, whole)
+      for (const [part, records] of Object.entries(whole)) {
+        if (Array.isArray(records)) assert.strictEqual(created[part], records.length, part)
+      }
+      const rows = yield* rowsOf("clients", id)
+      assert.deepStrictEqual((yield* apply(id, whole)).unchanged, created)
+      assert.deepStrictEqual(yield* rowsOf("clients", id), rows)
+      assert.deepStrictEqual(yield* configOf(id, "bot"), { token: "1:a", apiBaseUrl: "https://api.telegram.org" })
+
+      const { records, text } = yield* exported(ProjectId.make(id))
+      const staged = yield* stagedOf(id)
+      assert.deepStrictEqual((yield* applyProject(text)).unchanged, records)
+      assert.deepStrictEqual(yield* stagedOf(id), staged)
+      const file: File = JSON.parse(text)
+      for (const [part, given] of Object.entries(sorted({ ...whole, project: undefined }) ?? {})) {
+        assertMatches(Reflect.get(Object(sorted(file)), part), given)
+      }
+      const copy = { ...file, project: { ...file.project, id: "copy" } }
+      const missing = (file.channels ?? []).flatMap(({ providerType }, index) =>
+        providerType === "sandbox" ? [] : [`channels/${index}/config: is required for a new channel`]
+      )
+      assert.deepStrictEqual(yield* faultsOf(JSON.stringify(copy)), missing)
+      const made = yield* applyProject(JSON.stringify({ ...copy, channels: whole.channels }))
+      assert.deepStrictEqual(made.created, records)
+      assert.deepStrictEqual({ ...(yield* shownOf("copy")), project: file.project }, file)
+    }
+  )
+
+  it.effect("keeps what the next one leaves out, and changes what that gives", function* () {
+    const id = "next"
+    yield* apply(id, whole)
+    const before = yield* shownOf(id)
+    const next: Omit<File, "project"> = {
+      members: [{ id: "mem_tom", name: "Thomas" }],
+      organizations: [{ id: "org_harbour", name: "Harbour" }],
+      channels: [{ id: "http", providerType: "http", displayName: "Other" }],
+      clients: [{ id: "cli_mara", displayName: "Mara" }],
+      deals: [{ id: "deal_espresso", title: "Machines" }],
+      tickets: [{ id: "rated", subject: "Rated well", status: "closed" }],
+      segments: [{ id: "seg_tasting", name: "Tasting", clientIds: ["cli_ines", "cli_peter"] }],
+      templates: [{ id: "tpl_tasting", version: 1, name: "Invitation", body: "Come" }],
+      campaigns: [{ id: "cmp_tasting", name: "Tasting" }],
+      installations: [{ id: "ins_shop", name: "Shop" }],
+      tasks: [{ id: "task_call", title: "Call" }]
+    }
+    const { created, updated } = yield* apply(id, next)
+    const after = yield* shownOf(id)
+    for (const [part, changes] of Object.entries(next)) {
+      const change = changes[0] ?? assert.fail(part)
+      assert.deepStrictEqual([created[part], updated[part]], [0, 1], part)
+      const records = (file: File): ReadonlyArray<{ readonly id: string }> => Reflect.get(file, part)
+      assert.deepStrictEqual(
+        sorted(records(after)),
+        sorted(records(before).map((record) => (record.id === change.id ? { ...record, ...change } : record))),
+        part
+      )
+    }
+    assert.deepStrictEqual(yield* configOf(id, "http"), http)
+  })
+
+  it.effect("places its deals by their status and their pipeline, and moves stages between pipelines", function* () {
+    const id = "placed"
+    const pipeline = (id: string, ...stages: ReadonlyArray<string>) => ({
+      id,
+      name: id,
+      stages: stages.map((id) => ({ id, name: id }))
+    })
+    yield* apply(id, { pipelines: [pipeline("sales", "new", "offer"), pipeline("service", "intake", "spare")] })
+    for (const [given, stage_id, lost_reason, isClosed] of [
+      [{ pipelineId: "sales", stageId: "offer", status: "lost", lostReason: "Late" }, "offer", "Late", true],
+      [{}, "offer", "Late", true],
+      [{ status: "won" }, "offer", null, true],
+      [{ status: "open" }, "offer", null, false],
+      [{ pipelineId: "service" }, "intake", null, false]
+    ] as const) {
+      yield* apply(id, { deals: [{ id: "d", title: "D", ...given }] })
+      const [row] = yield* rowsOf("deals", id)
+      assert.deepInclude(row, { stage_id, lost_reason })
+      assert.strictEqual(row?.["closed_at"] !== null, isClosed)
+    }
+    const closed = [{ id: "d", title: "D", closedAt: "2026-01-01T00:00:00Z" }]
+    assert.deepStrictEqual(yield* faultsOf(textOf(id, { deals: closed })), [
+      "deals/0/closedAt: must be null while the deal is open"
+    ])
+    const sales = pipeline("sales", "new", "offer", "spare")
+    assert.deepStrictEqual(yield* faultsOf(textOf(id, { pipelines: [sales] })), [
+      "pipelines/0/stages/2/id: belongs to the pipeline service, which the file doesn't replace"
+    ])
+    const moved = yield* apply(id, { pipelines: [sales, pipeline("service", "intake")] })
+    assert.strictEqual(moved.updated["pipelines"], 2)
+  })
+})
 
 layer(services)("an apply", (it) => {
   it.effect("appends no event", function* () {

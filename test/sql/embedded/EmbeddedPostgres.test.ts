@@ -333,11 +333,4 @@ describe("the supervision of the embedded PostgreSQL", () => {
     )
     assert.isUndefined(lockOf(directory))
   })
-
-  it.live("treats a zombie process as dead", function* () {
-    const parent = yield* unrelatedProcess("sleep 0.2 & echo $!; exec sleep 60")
-    const zombie = Number(parent.first)
-    yield* untilEnded(zombie, "20 millis").pipe(Effect.timeout("5 seconds"))
-    assert.isTrue(process.kill(zombie, 0))
-  })
 })

@@ -3,13 +3,13 @@ import { PgClient } from "@effect/sql-pg"
 import { assert, type Body, describe, effectOf, it } from "../../support/Vitest.ts"
 import { Effect, Fiber, Layer, Record, type Scope } from "effect"
 import type { SqlClient } from "effect/sql"
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises"
+import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { assertMigrated, migrate, migrateFrom } from "../../../src/sql/migrations/Migrations.ts"
 import { faultLines } from "../../../src/cli/Runner.ts"
 import { isBaseline } from "../../../src/sql/migrations/Adoption.ts"
 import { makeProject } from "../../support/Projects.ts"
-import { checkout, runToEnd, temporaryDirectory } from "../../support/Process.ts"
+import { checkout } from "../../support/Process.ts"
 import { requires } from "../../support/Programs.ts"
 import { put } from "../../support/Rows.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
@@ -23,39 +23,6 @@ describe("a migration after the baseline", () => {
   it("locks no table for long", () => {
     for (const [name, text] of texts) if (!isBaseline({ name })) assert.deepStrictEqual(faultsOf(text), [], name)
   })
-
-  it.for([
-    "CREATE INDEX a ON clients (project_id)",
-    "CREATE INDEX CONCURRENTLY a ON clients (project_id)",
-    "DROP INDEX clients_by_age",
-    "ALTER TABLE clients ADD CONSTRAINT c CHECK (id <> '')",
-    "ALTER TABLE clients ADD FOREIGN KEY (project_id, a) REFERENCES other (project_id, id)",
-    "ALTER TABLE clients ADD UNIQUE (project_id, email)",
-    "ALTER TABLE clients ADD COLUMN a text REFERENCES other",
-    "ALTER TABLE clients ADD COLUMN a text CHECK (a IN ('b', 'c'))",
-    "ALTER TABLE clients ADD COLUMN a int GENERATED ALWAYS AS (1) STORED",
-    "ALTER TABLE clients ADD COLUMN a uuid DEFAULT gen_random_uuid()",
-    "ALTER TABLE clients ADD COLUMN a text NOT NULL",
-    "ALTER TABLE clients ALTER COLUMN version TYPE bigint",
-    "ALTER TABLE clients ALTER COLUMN email SET NOT NULL",
-    "ALTER TABLE clients VALIDATE CONSTRAINT c",
-    "ALTER TABLE clients DROP COLUMN email",
-    "ALTER TABLE clients RENAME COLUMN email TO mail",
-    "UPDATE clients SET version = version + 1",
-    "DROP TABLE clients",
-    "LOCK TABLE clients"
-  ])("is refused with: %s", (sql) => {
-    assert.isAbove(faultsOf(`export default Effect.gen(function* () { yield* sql\`${sql}\` })`).length, 0)
-  })
-
-  it.for([
-    "ALTER TABLE clients ADD COLUMN a text",
-    "ALTER TABLE clients ADD COLUMN a integer NOT NULL DEFAULT 0",
-    "ALTER TABLE clients ADD CONSTRAINT c CHECK (id <> '') NOT VALID",
-    "CREATE TABLE other (project_id text)"
-  ])("is accepted with: %s", (sql) => {
-    assert.deepStrictEqual(faultsOf(`export default Effect.gen(function* () { yield* sql\`${sql}\` })`), [])
-  })
 })
 
 describe("released migrations", () => {
@@ -63,36 +30,6 @@ describe("released migrations", () => {
 
   it("are in this version as the last tag has them, and all others come after them", async () => {
     assert.deepStrictEqual(contradictions((await releasedIn(checkout)) ?? new Map<string, string>(), texts), [])
-  })
-
-  it("are the ones of the last tag before the current commit", async () => {
-    const repository = await temporaryDirectory()
-    const run = async (...args: ReadonlyArray<string>) =>
-      assert.strictEqual(
-        (await runToEnd("git", ["-C", repository, "-c", "user.name=a", "-c", "user.email=a@b", ...args])).code,
-        0
-      )
-    const write = (name: string, text: string) => writeFile(Path.join(repository, "migrations", name), text)
-    await mkdir(Path.join(repository, "migrations"))
-    await run("init", "--quiet")
-    await write("0001_one.ts", "one")
-    await write("0002_two.ts", "two")
-    await run("add", ".")
-    await run("commit", "--quiet", "-m", "one")
-    assert.isUndefined(await releasedIn(repository))
-    await run("tag", "v1")
-    const released = (await releasedIn(repository)) ?? assert.fail("The tag is not found")
-    assert.deepStrictEqual([...released], [...(await migrationsIn(Path.join(repository, "migrations")))])
-    const changed = new Map([
-      ["0001_other.ts", "other"],
-      ["0002_two.ts", "changed"],
-      ["0003_three.ts", "three"]
-    ])
-    assert.deepStrictEqual(contradictions(released, changed), [
-      "0001_one.ts is released, and was removed or renamed",
-      "0002_two.ts is released, and was changed",
-      "0001_other.ts has to come after 0002_two.ts"
-    ])
   })
 })
 
