@@ -1,9 +1,10 @@
 /** The erase of a client beside a campaign, sends and a project file (contract §7): nothing is left of it, and nothing is half done. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect, Exit, Fiber } from "effect"
+import { Deferred, Effect, Exit, Fiber } from "effect"
 import { eraseTexts } from "../../src/campaigns/ErasedTexts.ts"
 import { type Answering, receiver, settings } from "../integrations/deliveries/Deliveries.support.ts"
-import { receiptOf } from "../support/ContractAnswers.ts"
+import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
+import type { Answer } from "../support/ContractHttp.ts"
 import { holding } from "../support/Locks.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
@@ -135,8 +136,8 @@ const open = Effect.fnUntraced(function* (answering: Answering) {
   }
 })
 
-/** Lets the changes of messages wait for the gate of their project, for longer than a statement waits for a lock. */
-const gated = Effect.gen(function* () {
+/** Lets the changes of a table wait for the gate of their project, for longer than a statement waits for a lock. */
+const gated = Effect.fnUntraced(function* (table: "messages" | "tickets") {
   const { sql } = yield* TestServer
   yield* sql`
     CREATE OR REPLACE FUNCTION wait_for_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -146,8 +147,8 @@ const gated = Effect.gen(function* () {
       END LOOP;
       RETURN NEW;
     END $$`
-  yield* sql`CREATE TRIGGER gate BEFORE INSERT OR UPDATE ON messages FOR EACH ROW EXECUTE FUNCTION wait_for_gate()`
-  yield* Effect.addFinalizer(() => Effect.orDie(sql`DROP TRIGGER gate ON messages`))
+  yield* sql`CREATE TRIGGER gate BEFORE INSERT OR UPDATE ON ${sql(table)} FOR EACH ROW EXECUTE FUNCTION wait_for_gate()`
+  yield* Effect.addFinalizer(() => Effect.orDie(sql`DROP TRIGGER gate ON ${sql(table)}`))
 })
 
 layer(TestServer.layer(settings), { excludeTestServices: true })("the erase of a client", (it) => {
@@ -177,7 +178,7 @@ layer(TestServer.layer(settings), { excludeTestServices: true })("the erase of a
 
   it.effect("leaves nothing of messages whose statements began before it and end after it", function* () {
     const at = yield* open(taken)
-    yield* gated
+    yield* gated("messages")
     yield* at.routed
     yield* at.frozen
     yield* at.during(
@@ -214,6 +215,26 @@ layer(TestServer.layer(settings), { excludeTestServices: true })("the erase of a
     assert.deepStrictEqual(yield* at.recipients, ["skipped", "sent"])
     assert.strictEqual(at.hits(), 4)
     receiptOf(yield* at.erase, 200)
+    yield* at.lastPass
+    assert.deepStrictEqual(yield* at.marked, [])
+  })
+
+  it.effect("comes before or after a project file with the client, as a whole", function* () {
+    const at = yield* open(taken)
+    yield* gated("tickets")
+    const done = yield* Deferred.make<Answer>()
+    // The file waits for the gate, and the erase for the file.
+    yield* at.during(at.gate, at.applied, Effect.forkScoped(Deferred.complete(done, at.erase)))
+    receiptOf(yield* Deferred.await(done), 200)
+    yield* at.lastPass
+    assert.deepStrictEqual(yield* at.marked, [])
+
+    yield* at.applied
+    yield* at.during(at.gate, at.erase, Effect.forkScoped(at.applied))
+    yield* untilRows(Effect.orDie(at.clients.get("a")), ({ status }) => status === 200)
+    assert.deepInclude(yield* at.clients.read("a"), { version: 1, externalId: "shop-1", displayName: `${mark} A` })
+    receiptOf(yield* at.erase, 200)
+    problemOf(yield* at.erase, 404, "client_not_found")
     yield* at.lastPass
     assert.deepStrictEqual(yield* at.marked, [])
   })
