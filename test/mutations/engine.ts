@@ -22,7 +22,7 @@ const lockedResults = mutating(
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
 const replaying = mutating("integrations/deliveries/Replayer.ts", "integrations/deliveries/Replays")
 
-const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliveryMetrics")
+const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliverBacklog")
 
 export const engine = [
   due("greatest(due, parked_until, resting_until)", "due"),

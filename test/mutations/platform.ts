@@ -8,7 +8,7 @@ const bearer = mutating("http/auth/Bearer.ts", "contract/Walk")
 const credentials = mutating("http/auth/Credentials.ts", "http/auth/Credentials")
 const batches = mutating("sql/Batches.ts", "sql/Database/Timeouts")
 const ending = mutating("http/auth/EndingKeys.ts", "http/auth/EndingKeys")
-const keyReads = mutating("http/auth/KeyReads.ts", "http/auth/KeyReads")
+const keyReads = mutating("http/auth/KeyReads.ts", "http/auth/Credentials")
 const embedded = mutating("sql/embedded/EmbeddedPostgres.ts", "sql/embedded/EmbeddedPostgres")
 const keys = mutating("http/auth/ApiKeys.ts", "http/auth/ApiKeys", "cli/token")
 const limits = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
@@ -18,7 +18,7 @@ const listening = mutating("cli/commands/listen.ts", "cli/listen")
 const outbox = mutating("outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
 const preconditions = mutating("commands/Command.ts", "contract/Walk.conditions")
 const conditions = mutating("http/answers/Handlers.ts", "contract/Walk.conditions")
-const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/StandardWebhooks")
+const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/SecretBox")
 
 export const platform = [
   cursors("[projectId, operation, filters]", "[operation, filters]"),

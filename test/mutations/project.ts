@@ -12,7 +12,7 @@ const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 const history = mutating("project/History.ts", "console/History")
 const origin = mutating("commands/Kind.ts", "console/History")
 
-const refusals = mutating("http/answers/Refusals.ts", "service/Refusals")
+const refusals = mutating("http/answers/Refusals.ts", "service/Health")
 
 export const project = [
   mutating("project/Credential.ts", "project/Credential")(
@@ -24,7 +24,7 @@ export const project = [
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),
   refusals("THEN old.count ELSE 0 END", "THEN old.count ELSE old.count END"),
-  mutating("project/Actions.ts", "service/Refusals")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
+  mutating("project/Actions.ts", "service/Health")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
   mutating("project/IdSearch.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
   history('client: ["clients", "created_at, updated_at"],\n  deal: ["deals", "created_at, updated_at"],', ""),
   history('WHERE ${kind !== "event"} OR events.id = ${id}', ""),

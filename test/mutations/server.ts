@@ -36,8 +36,8 @@ export const server = [
   mutating("http/edge/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
   mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
   mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
-  mutating("http/edge/Unread.ts", "http/edge/Unread")("if (total > bounds.project) bound(project)", ""),
-  mutating("http/edge/Unread.ts", "http/edge/Unread")("b.since < a.since", "b.since > a.since"),
+  mutating("http/edge/Unread.ts", "http/edge/Loopback")("if (total > bounds.project) bound(project)", ""),
+  mutating("http/edge/Unread.ts", "http/edge/Loopback")("b.since < a.since", "b.since > a.since"),
   lifecycle('isEncoded(pathOf(target)) ? "query" : "path"', '"path"'),
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
@@ -110,5 +110,5 @@ export const server = [
   toolList("refusalOf(credential, access) === undefined", "credential !== access"),
   toolList("end.length + 2 > maxLength", "2 > maxLength"),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
-  mutating("platform/Text.ts", "secrets/Redaction")("/=_%~-]{6,}", "/=_-]{6,}")
+  mutating("platform/Text.ts", "secrets/SecretBox")("/=_%~-]{6,}", "/=_-]{6,}")
 ]

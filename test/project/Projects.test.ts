@@ -29,6 +29,7 @@ const http = { url: "https://chat.example/", signingSecret: "whsec_c2VjcmV0" }
 /** The demo with what it lacks. */
 const whole = {
   ...demo,
+  project: { defaultPipelineId: "pipe_sales", contactCapacity: 1_000 },
   loyaltyLevels: [{ id: "gold", name: "Gold" }],
   stampOffers: [{ id: "cake", name: "Cake" }],
   channels: [

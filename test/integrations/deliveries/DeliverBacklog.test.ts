@@ -1,5 +1,4 @@
 /** Long queues of disabled webhooks and of expired deliveries, which are dead-lettered in batches (contract §10). */
-import { assert } from "@effect/vitest"
 import { Duration, Effect, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
@@ -8,9 +7,14 @@ import { disable } from "../../../src/integrations/deliveries/Disabling.ts"
 import { maxAge } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { at, documentOf, run } from "../../cli/Cli.support.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { layerOf, openShop, status } from "./Deliveries.support.ts"
+import { layerOf, open, openShop, receiver, settings, status } from "./Deliveries.support.ts"
 import { created, openDue } from "./Due.support.ts"
 import { untilRows } from "../../support/Waiting.ts"
+import { assert, it, layer } from "../../support/Vitest.ts"
+import { countPending } from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
+import { listDue } from "../../../src/integrations/endpoints/WebhookList.ts"
+import { bucketOf, endOf, read, retentionDays } from "../../../src/integrations/deliveries/AttemptMinutes.ts"
+import { retentions } from "../../../src/service/Retentions.ts"
 
 const countOf = (sql: SqlClient.SqlClient, projectId: string, where: string) =>
   Effect.map(
@@ -100,4 +104,137 @@ layerOf(soonDisabled)("a webhook whose attempts have all failed for WEBHOOK_DISA
     assert.strictEqual((yield* project.configure("shop", project.to.url, 2, created)).status, 200)
     assert.deepStrictEqual(yield* why, [{ disabled_reason: null }])
   })
+})
+
+layerOf({}, "api")("the queue of deliveries", (it) => {
+  it.effect("has its length, and the wait of the oldest due delivery, whatever its endpoint does", function* () {
+    const { created, deliveries, projectId, setHealth, sql, subscribe } = yield* open(yield* TestServer)
+    yield* subscribe("shop", (yield* receiver()).url)
+    for (const _ of [1, 2, 3, 4]) yield* created()
+    const oldest = Effect.map(Effect.orDie(listDue(sql, 1)), ([first]) => ({
+      hours: Math.round((first?.oldestSeconds ?? 0) / 3_600),
+      behind: first?.behind ?? 0,
+      condition: first?.condition
+    }))
+    const changes = [
+      sql`available_at = NULL, finished_at = now(), status = 'delivered'`,
+      sql`available_at = now() - interval '2 hours'`,
+      sql`available_at = now() - interval '5 minutes'`,
+      sql`available_at = now() + interval '2 hours'`
+    ]
+    for (const [n, { id }] of (yield* deliveries()).entries())
+      yield* Effect.orDie(
+        sql`UPDATE deliveries SET ${changes[n] ?? assert.fail()} WHERE project_id = ${projectId} AND id = ${id}`
+      )
+    assert.deepStrictEqual(yield* Effect.orDie(countPending(sql, 100)), [{ pending: 3 }])
+
+    // No worker has marked the endpoint as due; a slow one has its concurrency in flight; a pause explains a wait while it lasts.
+    const late = { hours: 2, behind: 1, condition: "behind" } as const
+    const cases = [
+      ["next_due_at = NULL", late],
+      ["next_due_at = now(), saturated = true, last_success_at = now()", late],
+      ["failures = 1, strikes = 1, saturated = false", late],
+      ["failures = 10, parked_until = now() + interval '1 hour'", { ...late, behind: 0, condition: "parked" }],
+      ["parked_until = now() - interval '2 minutes'", late],
+      ["parked_until = NULL, resting_until = now() + interval '1 hour'", { ...late, behind: 0, condition: "resting" }],
+      ["resting_until = now() - interval '2 minutes'", late]
+    ] as const
+    for (const [health, expected] of cases) {
+      yield* setHealth(health)
+      assert.deepStrictEqual(yield* oldest, expected, health)
+    }
+    yield* Effect.orDie(sql`
+      UPDATE deliveries SET available_at = now() + interval '1 hour'
+      WHERE project_id = ${projectId} AND available_at IS NOT NULL`)
+    assert.deepStrictEqual(yield* oldest, { hours: 0, behind: 0, condition: undefined })
+  })
+
+  it.effect("is led by the endpoints that are behind, however long others have waited", function* () {
+    const { created, projectId, sql, subscribe } = yield* open(yield* TestServer, ["away", "slow"])
+    const { url } = yield* receiver()
+    for (const name of ["away", "slow"]) yield* subscribe(name, url)
+    yield* created()
+    for (const [name, since] of [
+      ["away", "2 hours"],
+      ["slow", "1 hour"]
+    ] as const)
+      yield* Effect.orDie(sql`
+        UPDATE deliveries SET available_at = now() - ${since}::interval
+        WHERE project_id = ${projectId} AND installation_id = ${name}`)
+    yield* Effect.orDie(sql`
+      UPDATE endpoint_health SET failures = 10, parked_until = now() + interval '1 hour'
+      WHERE project_id = ${projectId} AND installation_id = 'away'`)
+    const found = yield* Effect.orDie(listDue(sql, 10))
+    assert.deepStrictEqual(
+      found.map(({ behind, condition, dueSeconds, name, oldestSeconds }) => [
+        name,
+        condition,
+        behind,
+        Math.round(dueSeconds / 3_600),
+        Math.round(oldestSeconds / 3_600)
+      ]),
+      [
+        ["slow", "behind", 1, 1, 2],
+        ["away", "parked", 1, 2, 2]
+      ]
+    )
+  })
+})
+
+const api = TestServer.layer({ ...settings, WEBHOOK_RETRY_SCHEDULE: "50ms,100ms" })
+
+layer(api, { excludeTestServices: true })("the counts of attempts", (it) => {
+  it.effect("are those of the attempt logs, for a project and for all, and are kept for 8 days", function* () {
+    const server = yield* TestServer
+    const working = yield* receiver()
+    const failing = yield* receiver(status(500))
+    const project = yield* open(server, ["works", "fails"])
+    yield* project.subscribe("works", working.url, ["crm.deal.created.v1"])
+    yield* project.subscribe("fails", failing.url, ["crm.deal.created.v1"])
+    yield* Effect.forEach([1, 2, 3], () => project.created())
+    yield* project.finished
+    const { sql } = server
+    const counts = (id: string) => sql<{ delivered: boolean; attempts: number }>`
+      SELECT delivered, sum(attempts)::int AS attempts FROM attempt_minutes WHERE project_id = ${id}
+      GROUP BY 1 ORDER BY 1`
+    const expected = [
+      { delivered: false, attempts: 9 },
+      { delivered: true, attempts: 3 }
+    ]
+    const logged = yield* sql<{ count: number }>`
+      SELECT sum(jsonb_array_length(attempt_log))::int AS count FROM deliveries WHERE project_id = ${project.projectId}`
+    assert.deepStrictEqual(logged, [{ count: 12 }])
+    assert.deepStrictEqual(
+      yield* untilRows(Effect.orDie(counts(project.projectId)), (rows) => rows.length === 2),
+      expected
+    )
+    assert.deepStrictEqual(yield* counts(""), expected)
+    const counted = yield* read(sql, ProjectId.make(project.projectId), { slices: 60, minutes: 1 })
+    assert.strictEqual(
+      counted.reduce((sum, { attempts }) => sum + attempts, 0),
+      12
+    )
+
+    yield* sql`
+      INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
+      SELECT project_id, minute - interval '8 days' - interval '1 minute', worker_id, delivered, bucket, attempts
+      FROM attempt_minutes`
+    yield* sql`
+      INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
+      VALUES (${project.projectId}, now() - interval '7 days 23 hours', 1, true, 0, 5)`
+    const pruner = retentions.find(({ name }) => name === "attempt minutes retention") ?? assert.fail()
+    assert.isFalse(yield* pruner.step(sql, new Date(Date.now() - Duration.toMillis(Duration.days(retentionDays)))))
+    assert.deepStrictEqual(yield* counts(project.projectId), [
+      { delivered: false, attempts: 9 },
+      { delivered: true, attempts: 8 }
+    ])
+    assert.deepStrictEqual(yield* counts(""), expected)
+  })
+})
+
+it("the range of a duration has the duration in it, and ends at most 19 % above its start", () => {
+  for (const millis of [1, 2, 17, 250, 3_000, 60_000]) {
+    const end = endOf(bucketOf(millis))
+    assert.isTrue(millis < end && end <= millis * 1.19, `${millis}: ${end}`)
+  }
 })
