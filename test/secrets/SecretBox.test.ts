@@ -4,7 +4,7 @@ import { Effect, Exit, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { SecretBox } from "../../src/secrets/SecretBox.ts"
 import { secretBox } from "../support/SecretBox.ts"
-import { redactSecrets } from "../../src/secrets/Redaction.ts"
+import { redactSecrets } from "../../src/platform/Text.ts"
 import { Webhook } from "standardwebhooks"
 import { newSecret, signatures, signedHeaders } from "../../src/secrets/StandardWebhooks.ts"
 
