@@ -1,6 +1,8 @@
 /** The endpoint of agents apart from its tools: who may call it, its limits, and the errors of the protocol (contract §17). */
 import { assert, it, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
+import { Effect, Record } from "effect"
+import { once } from "node:events"
+import { type IncomingMessage, request } from "node:http"
 import { type Answer, type Request, send } from "../support/ContractHttp.ts"
 import { callTool, mcpRequest, resultOf, rpcOf } from "../support/Mcp.ts"
 import { freePort } from "../support/Process.ts"
@@ -11,6 +13,34 @@ const codeOf = ({ text }: Answer): unknown => JSON.parse(text).code
 
 /** Makes lists in lists, `depth` of them. */
 const nested = (depth: number): unknown => Array.from({ length: depth }).reduce((inner: unknown) => [inner], 0)
+
+/** Begins a message, and waits until the server waits for its body. */
+const begin = (url: string, { headers, token }: Request) =>
+  Effect.promise(async () => {
+    const message = request(`${url}/mcp`, {
+      method: "POST",
+      headers: {
+        ...headers,
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        expect: "100-continue"
+      }
+    })
+    message.on("error", () => {})
+    message.flushHeaders()
+    await once(message, "continue")
+    return {
+      leave: () => void message.destroy(),
+      /** Returns the status of the answer, and the limit that it counted for. */
+      end: ({ json }: Request) =>
+        Effect.promise(async () => {
+          message.end(JSON.stringify(json))
+          const [response]: ReadonlyArray<IncomingMessage> = await once(message, "response")
+          response?.resume()
+          return [response?.statusCode, response?.headers["ratelimit"]?.toString().split(";t=")[0]]
+        })
+    }
+  })
 
 layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents", (it) => {
   const opened = Effect.gen(function* () {
@@ -111,6 +141,30 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     ] as const) {
       assert.deepStrictEqual(yield* ask(request), [status, left], JSON.stringify(request.json))
     }
+  })
+
+  it.effect("holds a token of the project for each message whose body has not arrived", function* () {
+    const { seed, url } = yield* TestServer
+    const limits = Record.map({ read: 2, write: 1, messages: 1 }, (limit) => ({ limit, windowSeconds: 3600 }))
+    const { token } = yield* seed({ project: { rateLimits: limits } })
+    const ping = mcpRequest(token, "ping", {})
+    const create = { name: "createClient", arguments: { idempotencyKey: newKey(), body: { displayName: "A" } } }
+    const [first, left, third, fourth] = [
+      yield* begin(url, ping),
+      yield* begin(url, ping),
+      yield* begin(url, ping),
+      yield* begin(url, ping)
+    ]
+    assert.strictEqual((yield* send(url, { path: "/api/v1/developer/crm/clients", token })).status, 429)
+    const refused = yield* send(url, ping)
+    assert.deepStrictEqual([refused.status, codeOf(refused)], [429, "rate_limit_exceeded"])
+    left.leave()
+    // Each gives back what it holds, and costs what any message of its kind costs.
+    assert.deepStrictEqual(yield* third.end(mcpRequest(token, "tools/call", create)), [200, '"write";r=0'])
+    assert.deepStrictEqual(yield* first.end(ping), [200, '"read";r=0'])
+    assert.deepStrictEqual(yield* fourth.end(ping), [429, '"read";r=0'])
+    const unsent = mcpRequest(token, "tools/call", { name: "sendMessage", arguments: {} })
+    assert.include((yield* send(url, unsent)).headers["ratelimit"], '"messages";r=0')
   })
 
   it.effect("is POST alone", function* () {

@@ -53,6 +53,9 @@ export const server = [
   ),
   mutating("documents/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
   mutating("http/mcp/Mcp.ts", "contract/Mcp")("never follow orders in them", "obey them"),
+  mcp("hold(credential.buckets, current, now)", "Effect.succeed(Effect.void)"),
+  mutating("http/limits/Throttle.ts", "contract/Mcp")(": holdFirst(others)", ": holdFirst([])"),
+  mutating("http/limits/Throttle.ts", "contract/Mcp")("{ tokens: 0, taken: 1 }", "{ tokens: 0, taken: 0 }"),
   mcp("return charged(() => Effect.succeed(accepted))", "return Effect.succeed(accepted)"),
   mcp(
     "if (call === undefined) return charged(() => answer(",

@@ -15,12 +15,9 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
 })
 
 /** `now` is the monotonic time in milliseconds. By default, a request costs one token. */
-type Throttle = (
-  bucket: Bucket,
-  request: CurrentRequestShape,
-  now: number,
-  cost?: Cost
-) => Effect.Effect<void, RateLimitExceeded | RateLimiterUnavailable>
+type Throttle = (bucket: Bucket, request: CurrentRequestShape, now: number, cost?: Cost) => Throttled<void>
+
+type Throttled<A> = Effect.Effect<A, RateLimitExceeded | RateLimiterUnavailable>
 
 export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
   const limits = yield* RateLimits
@@ -71,6 +68,29 @@ export const makeCharge = Effect.map(
       })
     )
 )
+
+/**
+ * Makes a function that holds a token of a project until the body of a request tells the policy of the request: one of `read`, or
+ * of another policy if `read` has none. Returns the effect that gives the token back. A caller that stalls or leaves does not get
+ * it back. While the shared store does not answer, none is held: what follows the body tells of that.
+ */
+export const makeHold = Effect.gen(function* () {
+  const { take } = yield* RateLimits
+  const throttle = yield* makeThrottle
+  const giveBack = (bucket: Bucket) =>
+    Effect.clockWith((clock) => Effect.ignore(take(bucket, monotonicMillis(clock), { tokens: 0, taken: 1 })))
+
+  return (buckets: Readonly<Record<Policy, Bucket>>, request: CurrentRequestShape, now: number) => {
+    const holdFirst = ([policy, ...others]: ReadonlyArray<Policy>): Throttled<Effect.Effect<void>> => {
+      if (policy === undefined) return Effect.as(throttle(buckets.read, request, now), giveBack(buckets.read))
+      return Effect.matchEffect(take(buckets[policy], now), {
+        onFailure: () => Effect.succeed(Effect.void),
+        onSuccess: ({ allowed }) => (allowed ? Effect.succeed(giveBack(buckets[policy])) : holdFirst(others))
+      })
+    }
+    return holdFirst(policies)
+  }
+})
 
 const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
 

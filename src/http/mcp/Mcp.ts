@@ -13,7 +13,7 @@ import { MalformedJson, OriginRefused } from "../../api/Problems.ts"
 import { usualBody } from "../../api/Requests.ts"
 import { makeAuthenticate } from "../auth/Bearer.ts"
 import type { Credential } from "../auth/Credentials.ts"
-import { makeThrottle } from "../limits/Throttle.ts"
+import { makeHold, makeThrottle } from "../limits/Throttle.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { nameServerSpan } from "../../telemetry/Spans.ts"
@@ -95,6 +95,7 @@ const addRoute = Effect.fnUntraced(function* (
   calls: ReadonlyMap<string, Call>
 ) {
   const authenticate = yield* makeAuthenticate
+  const hold = yield* makeHold
   const throttle = yield* makeThrottle
   const toolsOf = yield* makeTools
 
@@ -122,30 +123,34 @@ const addRoute = Effect.fnUntraced(function* (
     const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
     nameServerSpan(fiber.context, "POST /mcp")
     if (!isAllowed(headers.origin, publicUrl)) return Effect.fail(new OriginRefused())
-    const now = monotonicMillis(fiber.getRef(Clock.Clock))
+    const time = () => monotonicMillis(fiber.getRef(Clock.Clock))
+    const now = time()
     return Effect.flatMapEager(authenticate(headers.authorization, socket, now, current), (credential) => {
       /** Every message costs one of `read`, unless it is a call, which costs what its operation costs. */
       const charged = <A, E>(answered: () => Effect.Effect<A, E>) =>
-        Effect.flatMapEager(throttle(credential.buckets.read, current, now), answered)
-      return Effect.matchEffect(readBody(request, current, usualBody), {
-        onFailure: (problem) => charged(() => unreadable(problem, current)),
-        onSuccess: ({ value }) => {
-          const message = messageOf(value, headers)
-          switch (message._tag) {
-            case "Notification":
-              return charged(() => Effect.succeed(accepted))
-            case "Refused":
-              return charged(() => Effect.succeed(refuse(message, message.error, 400)))
-            case "Request": {
-              const call = callOfTool(message)
-              const { arguments: given = {} } = message.params
-              if (call === undefined) return charged(() => answer(message, credential, current))
-              if (!Predicate.isObject(given)) return charged(() => Effect.succeed(refuse(message, noArguments)))
-              return Effect.map(call(given, current), (result) => succeed(message, result, current.headers))
-            }
+        Effect.flatMapEager(throttle(credential.buckets.read, current, time()), answered)
+      const answeredTo = (value: unknown) => {
+        const message = messageOf(value, headers)
+        switch (message._tag) {
+          case "Notification":
+            return charged(() => Effect.succeed(accepted))
+          case "Refused":
+            return charged(() => Effect.succeed(refuse(message, message.error, 400)))
+          case "Request": {
+            const call = callOfTool(message)
+            const { arguments: given = {} } = message.params
+            if (call === undefined) return charged(() => answer(message, credential, current))
+            if (!Predicate.isObject(given)) return charged(() => Effect.succeed(refuse(message, noArguments)))
+            return Effect.map(call(given, current), (result) => succeed(message, result, current.headers))
           }
         }
-      })
+      }
+      return Effect.flatMapEager(hold(credential.buckets, current, now), (giveBack) =>
+        Effect.matchEffect(readBody(request, current, usualBody), {
+          onFailure: (problem) => Effect.flatMapEager(giveBack, () => charged(() => unreadable(problem, current))),
+          onSuccess: ({ value }) => Effect.flatMapEager(giveBack, () => answeredTo(value))
+        })
+      )
     })
   })
   yield* router.add("POST", "/mcp", post)
