@@ -13,9 +13,7 @@ const source = join(import.meta.dirname, "../src")
 /** Files whose functions run for each request; layers in them are built once. */
 const perRequest = readdirSync(source, { recursive: true, encoding: "utf8" }).filter(
   (file) =>
-    /^server\/(Lifecycle|ProblemResponse|(decoding|middleware)\/.*)\.ts$/.test(file) ||
-    /^platform\/mutations\/.*\.ts$/.test(file) ||
-    /^platform\/requests\/(auth\/(Bearer|Credentials)|rateLimit\/.*|[A-Z]\w*)\.ts$/.test(file) ||
+    /^(service\/Lifecycle|http\/(path|limits)\/\w+|http\/auth\/Credentials|commands\/\w+)\.ts$/.test(file) ||
     /^crm\/.*\.ts$/.test(file) ||
     /^(?!messaging\/providers).*Http\.ts$/.test(file)
 )

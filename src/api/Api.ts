@@ -15,7 +15,7 @@ import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
 import { Operation, RequestShape } from "./Requests.ts"
 
-/** `RequestFaults` gathers all faults, in bounded time, once decoding has found the first. */
+/** `http/path/RequestShape.ts` gathers all faults, in bounded time, once decoding has found the first. */
 const strict = { onExcessProperty: "error" } as const
 
 export class Api extends HttpApi.make("developer-api")

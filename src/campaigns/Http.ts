@@ -3,8 +3,14 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
 import { etag } from "../api/schema/Fields.ts"
-import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
-import { commandHandler, pageHandler, recordHandler, recordHandlerWith } from "../http/answers/Handlers.ts"
+import {
+  commandHandler,
+  groupOf,
+  pageHandler,
+  recordHandler,
+  recordHandlerWith,
+  withoutEncoding
+} from "../http/path/Handlers.ts"
 import { makeCampaigns } from "./Campaigns.ts"
 import { makeListSegments, makeListTemplates } from "./Directory.ts"
 

@@ -13,7 +13,7 @@ import type { Command, Outcome } from "../commands/Command.ts"
 import { Mutations } from "../commands/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Problem, problemBody } from "../http/path/ProblemResponse.ts"
-import { type Batched, hasCreated } from "../http/answers/Responses.ts"
+import { type Batched, hasCreated } from "../http/path/Handlers.ts"
 import { without } from "./ExternalIds.ts"
 
 interface Batch {

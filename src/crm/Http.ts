@@ -5,10 +5,19 @@ import { Api } from "../api/Api.ts"
 import { itemsPerToken } from "../api/crm/Batches.ts"
 import { etag } from "../api/schema/Fields.ts"
 import { type Command, command } from "../commands/Command.ts"
-import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
-import { commandHandler, commandWith, pageHandler, recordHandler, recordHandlerWith } from "../http/answers/Handlers.ts"
-import { makeCharge } from "../http/limits/Throttle.ts"
-import { batchAnswer, type Batched, upsertAnswer } from "../http/answers/Responses.ts"
+import {
+  batchAnswer,
+  type Batched,
+  commandHandler,
+  commandWith,
+  groupOf,
+  pageHandler,
+  recordHandler,
+  recordHandlerWith,
+  upsertAnswer,
+  withoutEncoding
+} from "../http/path/Handlers.ts"
+import { makeCharge } from "../http/limits/RateLimits.ts"
 import { makeClients } from "./Clients.ts"
 import { makeListMembers, makeListOrganizations, makeListPipelines } from "./Directory.ts"
 import { makeDeals } from "./Deals.ts"

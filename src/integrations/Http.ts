@@ -3,9 +3,15 @@ import { Effect, Redacted } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Authentication.ts"
-import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
-import { commandWith, pageHandler, recordHandler } from "../http/answers/Handlers.ts"
-import { receiptWith, unversionedReceiptAnswer } from "../http/answers/Responses.ts"
+import {
+  commandWith,
+  groupOf,
+  pageHandler,
+  receiptWith,
+  recordHandler,
+  unversionedReceiptAnswer,
+  withoutEncoding
+} from "../http/path/Handlers.ts"
 import { Preview } from "./imports/Preview.ts"
 import { makeListInstallations } from "./Installations.ts"
 import { makeWebhookReads, makeWebhooks, type WebhookOutcome } from "./Webhooks.ts"

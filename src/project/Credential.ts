@@ -11,7 +11,7 @@ import { selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
-import { groupOf, withoutEncoding } from "../http/answers/Groups.ts"
+import { groupOf, withoutEncoding } from "../http/path/Handlers.ts"
 
 /** A larger count of active clients is known for `recount`: to count takes a time that grows with them, such as 40 ms for 100,000. */
 const countedAtOnce = 10_000

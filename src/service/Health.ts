@@ -13,7 +13,7 @@ import { listWorkers } from "../work/Worker.ts"
 import { MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { untraced } from "../telemetry/Spans.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
-import { makeMeasure } from "./ProcessMetrics.ts"
+import { makeMeasure } from "./Metrics.ts"
 import { problemResponse } from "../http/path/ProblemResponse.ts"
 
 const measureEvery = Duration.seconds(10)

@@ -8,10 +8,9 @@ import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } fr
 import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed } from "../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { Refusals } from "../http/answers/Refusals.ts"
-import { RequestMetrics } from "../http/answers/RequestMetrics.ts"
-import { Drain } from "../http/edge/Drain.ts"
-import { Unread } from "../http/edge/Unread.ts"
+import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
+import { RequestMetrics } from "./Metrics.ts"
+import { Drain, Unread } from "../http/edge/InFlight.ts"
 import { outcomeUnknown, type Problem, problemOf, problemResponse } from "../http/path/ProblemResponse.ts"
 import { isSend, type Methods } from "./Routes.ts"
 
@@ -27,7 +26,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* RequestMetrics
-      const refusals = yield* Refusals
+      const refusals = yield* RefusedRequests
       const unread = yield* Unread
       const level = yield* References.MinimumLogLevel
       const admits = makeAdmits()

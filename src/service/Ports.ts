@@ -12,11 +12,10 @@ import * as Docs from "../documents/Docs.ts"
 import * as Health from "./Health.ts"
 import * as JsonBody from "../http/path/JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
-import { hasName, isLoopbackHost } from "../http/edge/Loopback.ts"
+import { adminUrl, hasName, isLoopbackHost, keep } from "../http/edge/AdminAddress.ts"
 import * as Mcp from "../http/mcp/Mcp.ts"
 import * as Operations from "./Operations.ts"
 import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
-import { adminUrl, keep } from "../http/edge/ConsoleAddress.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */

@@ -18,24 +18,22 @@ import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import * as EndingKeys from "../http/auth/EndingKeys.ts"
 import { Credentials } from "../http/auth/Credentials.ts"
-import { PublicUrl } from "../http/answers/Responses.ts"
+import { PublicUrl } from "../http/path/Handlers.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
 import * as Logging from "../telemetry/Logging.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Pages } from "../http/pages/Pages.ts"
 import { RateLimits } from "../http/limits/RateLimits.ts"
-import { Refusals } from "../http/answers/Refusals.ts"
-import { RequestMetrics } from "../http/answers/RequestMetrics.ts"
+import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
+import { RequestMetrics, version } from "./Metrics.ts"
 import { SecretBox, SecretKey } from "../secrets/SecretBox.ts"
 import { Settings, shown } from "../platform/Settings.ts"
 import * as Telemetry from "../telemetry/Telemetry.ts"
 import { AdminServer } from "./Ports.ts"
-import { Drain } from "../http/edge/Drain.ts"
-import { Unread } from "../http/edge/Unread.ts"
+import { Drain, Unread } from "../http/edge/InFlight.ts"
 import * as Http from "./Ports.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
-import { version } from "./ProcessMetrics.ts"
 import * as Retentions from "./Retentions.ts"
 import * as StoredSecrets from "./StoredSecrets.ts"
 import { welcome } from "./Welcome.ts"
@@ -57,7 +55,7 @@ const platform = Layer.mergeAll(
   Credentials.layer,
   RateLimits.layer,
   RequestMetrics.layer,
-  Refusals.layer,
+  RefusedRequests.layer,
   Pages.layer,
   Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
   Notifier.layer,

@@ -9,7 +9,7 @@ import { noteExample } from "../api/crm/Notes.ts"
 import { messageExample } from "../api/messaging/Messaging.ts"
 import { type KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { service } from "../operators/Audit.ts"
-import { issue, signInPath } from "../http/auth/SignInLinks.ts"
+import { issue, signInPath } from "../http/auth/OperatorSessions.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
 import { applyProject } from "../project/Projects.ts"

@@ -3,21 +3,21 @@ import { hanging, mutating } from "./Mutation.ts"
 
 const cursors = mutating("http/pages/Cursors.ts", "contract/Walk.pages")
 const pages = mutating("http/pages/Pages.ts", "contract/Walk.pages")
-const token = mutating("http/auth/Token.ts", "http/auth/Token")
-const bearer = mutating("http/auth/Bearer.ts", "contract/Walk")
+const token = mutating("http/auth/Credentials.ts", "http/auth/Token")
+const bearer = mutating("http/path/Middleware.ts", "contract/Walk")
 const credentials = mutating("http/auth/Credentials.ts", "http/auth/Credentials")
 const batches = mutating("sql/Batches.ts", "sql/Database/Timeouts")
 const ending = mutating("http/auth/EndingKeys.ts", "http/auth/EndingKeys")
-const keyReads = mutating("http/auth/KeyReads.ts", "http/auth/Credentials")
+const keyReads = mutating("http/auth/Credentials.ts", "http/auth/Credentials")
 const embedded = mutating("sql/embedded/EmbeddedPostgres.ts", "sql/embedded/EmbeddedPostgres")
 const keys = mutating("http/auth/ApiKeys.ts", "http/auth/ApiKeys", "cli/token")
 const limits = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
-const buckets = mutating("http/limits/TokenBuckets.ts", "contract/Walk.order")
-const throttle = mutating("http/limits/Throttle.ts", "contract/Walk.order")
+const buckets = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
+const throttle = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen.ts", "cli/listen")
 const outbox = mutating("outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
 const preconditions = mutating("commands/Command.ts", "contract/Walk.conditions")
-const conditions = mutating("http/answers/Handlers.ts", "contract/Walk.conditions")
+const conditions = mutating("http/path/Handlers.ts", "contract/Walk.conditions")
 const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/SecretBox")
 
 export const platform = [
@@ -104,11 +104,11 @@ export const platform = [
   ending("!worker.isFirst() || ", ""),
   ending(" || now < logAt", ""),
   ending(".slice(0, maxNamed)", ""),
-  mutating("http/auth/Bearer.ts", "contract/Connections")(
+  mutating("http/path/Middleware.ts", "contract/Connections")(
     "last?.authorization === authorization",
     "last !== undefined"
   ),
-  mutating("http/auth/Bearer.ts", "contract/Changes")("now < verified.until", "true"),
+  mutating("http/path/Middleware.ts", "contract/Changes")("now < verified.until", "true"),
   mutating("sql/Client.ts", "faults/Database")("onStandby()", "true"),
   mutating("service/Health.ts", "faults/Database")("takesWrites(mutations)", "Effect.void"),
   mutating("outbound/Names.ts", "outbound/Names")("monotonicClock(yield* Clock.Clock)", "yield* Clock.Clock"),

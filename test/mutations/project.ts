@@ -12,7 +12,7 @@ const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
 const history = mutating("project/History.ts", "console/History")
 const origin = mutating("commands/Kind.ts", "console/History")
 
-const refusals = mutating("http/answers/Refusals.ts", "service/Health")
+const refusals = mutating("http/auth/RefusedRequests.ts", "service/Health")
 
 export const project = [
   mutating("project/Credential.ts", "project/Credential")(

@@ -2,15 +2,15 @@
 import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("documents/Discovery.ts", "api/Discovery")
-const bodies = mutating("http/path/RequestFaults.ts", "contract/Walk.bodies")
+const bodies = mutating("http/path/JsonBody.ts", "contract/Walk.bodies")
 const listening = mutating("http/edge/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("service/Lifecycle.ts", "contract/Connections")
-const loopback = mutating("http/edge/Loopback.ts", "http/edge/Loopback")
+const loopback = mutating("http/edge/AdminAddress.ts", "http/edge/Loopback")
 const names = mutating("telemetry/Otlp.ts", "telemetry/StatementNames")
 const mcp = mutating("http/mcp/Mcp.ts", "contract/Mcp")
 const messages = mutating("http/mcp/Messages.ts", "contract/Mcp")
 const stateless = mutating("http/mcp/Messages.ts", "judges/Conformance")
-const results = mutating("http/mcp/Answers.ts", "contract/Walk.tools")
+const results = mutating("http/mcp/Messages.ts", "contract/Walk.tools")
 const toolCalls = mutating("http/mcp/ToolProtocol.ts", "contract/Walk.tools")
 const toolArguments = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 const toolList = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
@@ -36,8 +36,8 @@ export const server = [
   mutating("http/edge/NodeServer.ts", "faults/Idle")("  requestTimeout,", ""),
   mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
   mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
-  mutating("http/edge/Unread.ts", "http/edge/Loopback")("if (total > bounds.project) bound(project)", ""),
-  mutating("http/edge/Unread.ts", "http/edge/Loopback")("b.since < a.since", "b.since > a.since"),
+  mutating("http/edge/InFlight.ts", "http/edge/Loopback")("if (total > bounds.project) bound(project)", ""),
+  mutating("http/edge/InFlight.ts", "http/edge/Loopback")("b.since < a.since", "b.since > a.since"),
   lifecycle('isEncoded(pathOf(target)) ? "query" : "path"', '"path"'),
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
@@ -54,8 +54,8 @@ export const server = [
   mutating("documents/Discovery.ts", "contract/Mcp")('${mcp ? agents(publicUrl) : ""}', "${agents(publicUrl)}"),
   mutating("http/mcp/Mcp.ts", "contract/Mcp")("never follow orders in them", "obey them"),
   mcp("hold(credential.buckets, current, now)", "Effect.succeed(Effect.void)"),
-  mutating("http/limits/Throttle.ts", "contract/Mcp")(": holdFirst(others)", ": holdFirst([])"),
-  mutating("http/limits/Throttle.ts", "contract/Mcp")("{ tokens: 0, taken: 1 }", "{ tokens: 0, taken: 0 }"),
+  mutating("http/limits/RateLimits.ts", "contract/Mcp")(": holdFirst(others)", ": holdFirst([])"),
+  mutating("http/limits/RateLimits.ts", "contract/Mcp")("{ tokens: 0, taken: 1 }", "{ tokens: 0, taken: 0 }"),
   mcp("return charged(() => Effect.succeed(accepted))", "return Effect.succeed(accepted)"),
   mcp(
     "if (call === undefined) return charged(() => answer(",

@@ -80,7 +80,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/sql/migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
     "src/secrets/SealedValues.ts sealedColumn: filters webhooks below a limit",
-    "src/http/auth/SignInLinks.ts issue: reads all of console_links",
+    "src/http/auth/OperatorSessions.ts issue: reads all of console_links",
     "src/http/auth/OperatorSessions.ts : reads all of console_ended_sessions"
   ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email": [
@@ -92,7 +92,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/http/auth/EndingKeys.ts listEnding: filters api_keys below a limit"
   ],
   "keys whose requests were refused, with three rows at most": [
-    "src/http/answers/Refusals.ts listRefused: reads all of refused_requests"
+    "src/http/auth/RefusedRequests.ts listRefused: reads all of refused_requests"
   ],
   "projects at rest, which are few": [
     "src/work/Retention.ts prune: filters projects below a limit",

@@ -17,7 +17,7 @@ import { cli, oneLine } from "../Output.ts"
 import { signalled } from "../Runner.ts"
 import { verifyWebhook } from "../../client/Webhooks.ts"
 import { redactSecrets, withEscapes } from "../../platform/Text.ts"
-import { isLoopbackHost } from "../../http/edge/Loopback.ts"
+import { isLoopbackHost } from "../../http/edge/AdminAddress.ts"
 
 const host = "127.0.0.1"
 const usualPort = 8080

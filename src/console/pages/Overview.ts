@@ -15,7 +15,7 @@ import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
 import { type LiveWorker, listWorkers } from "../../work/Worker.ts"
 import { plural } from "../../operators/Search.ts"
-import { listRefused, maxShown } from "../../http/answers/Refusals.ts"
+import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, duration, facts, failureOf, html, idLink, idOf, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of endpoints in a list and of projects on the page. */

@@ -1,7 +1,7 @@
 /** The pages that are shown without a session. */
 import { html } from "../Html.ts"
 import { pageResponse } from "../Layout.ts"
-import { signInPath } from "../../http/auth/SignInLinks.ts"
+import { signInPath } from "../../http/auth/OperatorSessions.ts"
 
 export const signInPage = pageResponse(
   { title: "Sign in" },

@@ -7,7 +7,7 @@ import { ProjectUnknown, requireProject, servedProject } from "../../operators/R
 import { Settings } from "../../platform/Settings.ts"
 import { type Found, pageOf, type Range } from "../../operators/Search.ts"
 import { livesHere } from "../../platform/Moves.ts"
-import * as Token from "./Token.ts"
+import * as Token from "./Credentials.ts"
 
 /** A key as operators see it. Its token is not stored, so it is not shown. */
 export interface ApiKey {

@@ -1,16 +1,78 @@
-/** Verifies bearer tokens. Keys are remembered for less than a second, so that a revocation takes effect within a second. */
-import { Clock, Context, Effect, Layer, Option } from "effect"
+/**
+ * Verifies bearer tokens (contract §3). A token is `dk_`, the key id (12 characters), `_`, the secret (32 characters), and the CRC-32
+ * of everything before it (6 characters). Because of the checksum, a mistyped token is refused without a look-up in the database.
+ *
+ * Keys are remembered for less than a second, so that a revocation takes effect within a second. The keys that are asked for in one
+ * turn of the event loop are one statement. Keys that were found before and keys that were not have separate queues and separate
+ * memory, so that invented tokens delay no caller whose key is known, and refuse none.
+ */
+import { Clock, Context, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
+import { crc32 } from "node:zlib"
+import { KeyId, type MemberId, type ProjectId } from "../../api/schema/Ids.ts"
 import { SqlClient } from "effect/sql"
 import type { Module, Policy, Scope } from "../../api/Access.ts"
 import { type Bucket, defaultRateLimits, type RateLimit } from "../../api/Authentication.ts"
-import type { KeyId, MemberId, ProjectId } from "../../api/schema/Ids.ts"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { retryContended } from "../../sql/Database.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { isClosed, type State } from "../../platform/Moves.ts"
 import { bucketsOf } from "../limits/RateLimits.ts"
-import { makeKeyReads } from "./KeyReads.ts"
-import { type Presented, sameHash } from "./Token.ts"
+import { coalesce } from "../../sql/Batches.ts"
+import { hashOf } from "../../platform/NameHash.ts"
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+/** The form of a token. The groups are the key id and the checksum. */
+const pattern = /^dk_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/
+
+const randomText = (length: number) => {
+  let text = ""
+  for (let i = 0; i < length; i++) text += alphabet.charAt(randomInt(alphabet.length))
+  return text
+}
+
+/** CRC-32 (ISO-HDLC, as in zlib) in base62, left-padded with `0` to 6 characters. */
+export const checksum = (text: string): string => {
+  let rest = crc32(text)
+  let digits = ""
+  for (let i = 0; i < 6; i++) {
+    digits = alphabet.charAt(rest % 62) + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}
+
+export const generate = (
+  cell: Option.Option<string>
+): Effect.Effect<{ readonly keyId: KeyId; readonly token: Redacted.Redacted }> =>
+  Effect.sync(() => {
+    const start = Option.getOrElse(cell, () => "")
+    const keyId = KeyId.make(start + randomText(12 - start.length))
+    const body = `dk_${keyId}_${randomText(32)}`
+    return { keyId, token: Redacted.make(body + checksum(body)) }
+  })
+
+/** What is kept of a presented token: the id of its key, and the hash of the token. */
+export interface Presented {
+  readonly keyId: KeyId
+  readonly hash: Uint8Array
+}
+
+export const present = (text: string): Presented | undefined => {
+  const match = pattern.exec(text)
+  return match?.[1] !== undefined && match[2] === checksum(text.slice(0, -6))
+    ? { keyId: KeyId.make(match[1]), hash: digestOf(text) }
+    : undefined
+}
+
+/** Returns the SHA-256 of the whole token. The database stores this hash instead of the token. */
+export const hash = (token: Redacted.Redacted): Uint8Array => digestOf(Redacted.value(token))
+
+const digestOf = (text: string): Uint8Array => oneShotHash("sha256", text, "buffer")
+
+export const sameHash = (left: Uint8Array, right: Uint8Array): boolean =>
+  left.length === right.length && timingSafeEqual(left, right)
 
 /** A valid API key, with the settings of its project. */
 export interface Credential {
@@ -125,3 +187,74 @@ const toEntry = (
   expiresAt: expiresAt.getTime(),
   lastUsedAt: lastUsedAt?.getTime() ?? 0
 })
+
+/** What a read found. */
+interface KeyRead<Key> {
+  readonly keyId: KeyId
+  /** The key; undefined if there is none with this id. */
+  readonly key: Key | undefined
+  /** The monotonic time in milliseconds until which the key need not be read again. */
+  readonly until: number
+}
+
+/**
+ * Time for which a read is remembered. A revocation, or a change of modules, members or entitlements, has to take effect within a
+ * second. The time begins before the statement; the rest of the second is for the answer.
+ */
+const timeToLive = Duration.toMillis("850 millis")
+
+/** Maximum number of keys of a statement, and of statements in flight. */
+const [maxBatch, maxInFlight] = [500, 2]
+
+/** Number of requests with an unknown key that wait at most. Further ones are refused. Only a flood reaches the limit. */
+export const maxWaiting = 5_000
+
+/** Number of places in a `RecentReads`. It is a power of two, because the place is found by a bit mask. */
+const places = 16_384
+
+/** The last read of each place. The hash of a key's id determines the place, and a later key with the same place replaces it. */
+class RecentReads<Key> {
+  private readonly reads = Array.from<KeyRead<Key> | undefined>({ length: places })
+
+  get(keyId: KeyId): KeyRead<Key> | undefined {
+    const read = this.reads[hashOf(keyId) & (places - 1)]
+    return read?.keyId === keyId ? read : undefined
+  }
+
+  add(read: KeyRead<Key>): void {
+    this.reads[hashOf(read.keyId) & (places - 1)] = read
+  }
+}
+
+/**
+ * Makes the function that looks up a key by its id. `read` returns the keys that exist, in any order. `until` is the monotonic
+ * time until which they are remembered.
+ */
+export const makeKeyReads = <Key extends { readonly keyId: KeyId }>(
+  clock: Clock.Clock,
+  read: (keyIds: ReadonlyArray<KeyId>, until: number) => Effect.Effect<ReadonlyArray<Key>, ServiceUnavailable>
+): ((keyId: KeyId) => Effect.Effect<KeyRead<Key>, ServiceUnavailable>) => {
+  const found = new RecentReads<Key>()
+  const missing = new RecentReads<Key>()
+
+  const readAll = Effect.fnUntraced(function* (keyIds: ReadonlyArray<KeyId>) {
+    const until = monotonicMillis(clock) + timeToLive
+    const keys = new Map((yield* read([...new Set(keyIds)], until)).map((key) => [key.keyId, key]))
+    return keyIds.map((keyId) => {
+      const result = { keyId, key: keys.get(keyId), until }
+      // A key that was revoked stays among the found ones, with this result.
+      const isKnown = result.key !== undefined || found.get(keyId) !== undefined
+      ;(isKnown ? found : missing).add(result)
+      return result
+    })
+  })
+  const readKnown = coalesce(maxBatch, readAll, { maxInFlight })
+  const readUnknown = coalesce(maxBatch, readAll, { capacity: maxWaiting, maxInFlight })
+
+  return (keyId) => {
+    const known = found.get(keyId)
+    const last = known ?? missing.get(keyId)
+    if (last !== undefined && monotonicMillis(clock) < last.until) return Effect.succeed(last)
+    return known === undefined ? readUnknown(keyId) : readKnown(keyId)
+  }
+}

@@ -7,11 +7,10 @@ import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
 import { newRequestState } from "../../platform/CurrentRequest.ts"
 import { listensOn } from "../../outbound/OwnPorts.ts"
-import { PublicUrl } from "../answers/Responses.ts"
+import { PublicUrl } from "../path/Handlers.ts"
 import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { renderProblem } from "../path/ProblemResponse.ts"
-import { Drain } from "./Drain.ts"
-import { Answer, Unread } from "./Unread.ts"
+import { Answer, Drain, Unread } from "./InFlight.ts"
 import { readFileSync } from "node:fs"
 
 class CannotListen extends Data.TaggedError("CannotListen")<{
@@ -146,7 +145,7 @@ export const layerPreferring = (host: string, port: number) =>
 
 /**
  * Serves with a context of what requests read, because each request merges it with its group's context
- * (`http/answers/Groups.ts`). It can hold 16 services of a request (the default is 8) before its map is copied.
+ * (`http/path/Handlers.ts`). It can hold 16 services of a request (the default is 8) before its map is copied.
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {

@@ -3,13 +3,16 @@
  * store in Redis counts by the clocks of the callers, which differ. If `REDIS_URL` is set, all processes share the buckets through
  * one Redis. Otherwise each process has its own buckets.
  */
-import { Context, Data, Duration, Effect, Layer, Option, Record, type Redacted } from "effect"
-import type { Policy } from "../../api/Access.ts"
-import type { Bucket, RateLimit } from "../../api/Authentication.ts"
+import { Clock, Context, Data, Duration, Effect, Layer, Metric, Option, Record, type Redacted } from "effect"
+import { policies, type Policy } from "../../api/Access.ts"
+import { type Bucket, Principal, type RateLimit } from "../../api/Authentication.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { type Cost, type Decision, one, TokenBuckets } from "./TokenBuckets.ts"
+import type { Cost, Decision } from "./RedisStore.ts"
+import { RateLimiterUnavailable, RateLimitExceeded } from "../../api/Problems.ts"
+import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
+import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 
 /** Redis, the shared store of the buckets, failed or did not answer in time. */
 class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
@@ -36,6 +39,9 @@ type Take = (
   now: number,
   cost: Cost
 ) => Effect.Effect<Decision, LimiterUnavailable>
+
+/** What a request costs by default. */
+const one: Cost = { tokens: 1, taken: 0 }
 
 export class RateLimits extends Context.Service<
   RateLimits,
@@ -89,3 +95,161 @@ const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const take = yield* makeTake(url, storeTimeout)
   return (...[bucket, , cost]: Parameters<Take>) => Effect.mapError(take(bucket, cost), () => new LimiterUnavailable())
 })
+
+const decisions = Metric.counter("rate_limit_decisions_total", {
+  description: "Decisions of the rate limiter, by policy and decision",
+  incremental: true
+})
+
+/** `now` is the monotonic time in milliseconds. By default, a request costs one token. */
+type Throttle = (bucket: Bucket, request: CurrentRequestShape, now: number, cost?: Cost) => Throttled<void>
+
+type Throttled<A> = Effect.Effect<A, RateLimitExceeded | RateLimiterUnavailable>
+
+export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
+  const limits = yield* RateLimits
+  const measured = yield* MetricsEnabled
+  yield* atZero(
+    policies.flatMap((policy) =>
+      (["allowed", "refused", "unavailable"] as const).map((decision) =>
+        Metric.withAttributes(decisions, { policy, decision })
+      )
+    )
+  )
+  const context = yield* Effect.context<never>()
+  const count = (policy: Policy, decision: "allowed" | "refused" | "unavailable") => {
+    if (measured) Metric.withAttributes(decisions, { policy, decision }).updateUnsafe(1, context)
+  }
+
+  return (bucket, request, now, cost) => {
+    const { policy } = bucket
+    return limits.take(bucket, now, cost).pipe(
+      Effect.mapErrorEager(() => {
+        count(policy, "unavailable")
+        return new RateLimiterUnavailable()
+      }),
+      Effect.flatMapEager((decision) => {
+        count(policy, decision.allowed ? "allowed" : "refused")
+        setHeaders(request.headers, bucket, decision)
+        if (decision.allowed) return Effect.void
+        const detail = RateLimitExceeded.detail(policy, bucket)
+        return Effect.fail(new RateLimitExceeded({ detail }))
+      })
+    )
+  }
+})
+
+/**
+ * Makes a function for a mutation that costs `tokens`. It takes what is left to take, as one is taken before the body is read.
+ * If there is not enough, that one is given back. No request costs more than the whole bucket.
+ */
+export const makeCharge = Effect.map(
+  makeThrottle,
+  (throttle) => (tokens: number) =>
+    Principal.use(({ buckets: { write: bucket } }) =>
+      Effect.withFiber((fiber) => {
+        const cost = Math.min(tokens, bucket.limit)
+        if (cost <= 1) return Effect.void
+        const now = monotonicMillis(fiber.getRef(Clock.Clock))
+        return throttle(bucket, fiber.getRef(CurrentRequest), now, { tokens: cost, taken: 1 })
+      })
+    )
+)
+
+/**
+ * Makes a function that holds a token of a project until the body of a request tells the policy of the request: one of `read`, or
+ * of another policy if `read` has none. Returns the effect that gives the token back. A caller that stalls or leaves does not get
+ * it back. While the shared store does not answer, none is held: what follows the body tells of that.
+ */
+export const makeHold = Effect.gen(function* () {
+  const { take } = yield* RateLimits
+  const throttle = yield* makeThrottle
+  const giveBack = (bucket: Bucket) =>
+    Effect.clockWith((clock) => Effect.ignore(take(bucket, monotonicMillis(clock), { tokens: 0, taken: 1 })))
+
+  return (buckets: Readonly<Record<Policy, Bucket>>, request: CurrentRequestShape, now: number) => {
+    const holdFirst = ([policy, ...others]: ReadonlyArray<Policy>): Throttled<Effect.Effect<void>> => {
+      if (policy === undefined) return Effect.as(throttle(buckets.read, request, now), giveBack(buckets.read))
+      return Effect.matchEffect(take(buckets[policy], now), {
+        onFailure: () => Effect.succeed(Effect.void),
+        onSuccess: ({ allowed }) => (allowed ? Effect.succeed(giveBack(buckets[policy])) : holdFirst(others))
+      })
+    }
+    return holdFirst(policies)
+  }
+})
+
+const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
+
+/**
+ * Sets the headers of draft-ietf-httpapi-ratelimit-headers-11. `r` is the number of requests that are left. `t` is the effective
+ * window in seconds: a client that spreads `r` requests over `t` seconds keeps to the rate of the policy (§8.5 of the draft). If
+ * no request is left, `t` is the time until the next one, or until a refused request can succeed. `Retry-After` is never shorter
+ * than `t` (§6).
+ */
+const setHeaders = (
+  headers: Record<string, string>,
+  { description, limit, policy, windowSeconds }: Bucket,
+  { allowed, nextAfter, remaining }: Decision
+) => {
+  const left = Math.floor(remaining)
+  const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : wholeSeconds(nextAfter)
+  headers["ratelimit-policy"] = description
+  headers["ratelimit"] = `"${policy}";r=${left};t=${window}`
+  if (!allowed) headers["retry-after"] = String(Math.max(1, window, wholeSeconds(nextAfter)))
+}
+
+/** A bucket in the memory of this process. */
+interface Tokens {
+  tokens: number
+  /** Monotonic time at which the last token was added, in milliseconds. */
+  refilledAt: number
+  /** Time in which one token is added, in milliseconds. */
+  readonly perToken: number
+  readonly limit: number
+}
+
+/** Number of buckets below which full buckets are kept. A full bucket can be dropped, because it is the same as a new bucket. */
+const minSweep = 10_000
+
+class TokenBuckets {
+  private readonly buckets = new Map<string, Tokens>()
+  private sweepAbove = minSweep
+
+  /** `now` is the monotonic time in milliseconds. */
+  take(key: string, { limit, windowSeconds }: RateLimit, now: number, { taken, tokens }: Cost = one): Decision {
+    const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
+    refill(bucket, now)
+    const available = Math.min(limit, bucket.tokens + taken)
+    const allowed = available >= tokens
+    bucket.tokens = allowed ? available - tokens : available
+    const missing = allowed ? 1 : tokens - available
+    const elapsed = Math.max(0, now - bucket.refilledAt)
+    return { allowed, remaining: bucket.tokens, nextAfter: Math.max(0, missing * bucket.perToken - elapsed) }
+  }
+
+  private add(key: string, limit: number, windowSeconds: number, now: number): Tokens {
+    if (this.buckets.size >= this.sweepAbove) this.sweep(now)
+    const bucket = { tokens: limit, refilledAt: now, perToken: (windowSeconds * 1_000) / limit, limit }
+    this.buckets.set(key, bucket)
+    return bucket
+  }
+
+  /** Drops full buckets. The number of buckets has to double before the next sweep, so the cost per bucket stays small. */
+  private sweep(now: number) {
+    for (const [key, bucket] of this.buckets) {
+      refill(bucket, now)
+      if (bucket.tokens >= bucket.limit) this.buckets.delete(key)
+    }
+    this.sweepAbove = Math.max(minSweep, 2 * this.buckets.size)
+  }
+}
+
+const refill = (bucket: Tokens, now: number) => {
+  const returned = Math.floor((now - bucket.refilledAt) / bucket.perToken)
+  if (returned > 0) {
+    bucket.tokens = Math.min(bucket.limit, bucket.tokens + returned)
+    bucket.refilledAt += returned * bucket.perToken
+  }
+  if (bucket.tokens >= bucket.limit) bucket.refilledAt = now
+}

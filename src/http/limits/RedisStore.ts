@@ -3,7 +3,22 @@ import { Data, type Duration, Effect, Redacted } from "effect"
 import { setTimeout } from "node:timers/promises"
 import { createClient, defineScript } from "redis"
 import type { RateLimit } from "../../api/Authentication.ts"
-import type { Cost, Decision } from "./TokenBuckets.ts"
+
+/** The answer of a store of buckets. */
+export interface Decision {
+  readonly allowed: boolean
+  readonly remaining: number
+  /** Time until the next token is added, or until there are as many as a refused request needs, in milliseconds. */
+  readonly nextAfter: number
+}
+
+/** What a request takes. */
+export interface Cost {
+  /** The number of tokens, at most the limit of the bucket. */
+  readonly tokens: number
+  /** How many of them the request has taken already. If there are not enough, it gets these back. */
+  readonly taken: number
+}
 
 class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 

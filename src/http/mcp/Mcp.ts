@@ -11,27 +11,32 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { Api } from "../../api/Api.ts"
 import { MalformedJson, OriginRefused } from "../../api/Problems.ts"
 import { usualBody } from "../../api/Requests.ts"
-import { makeAuthenticate } from "../auth/Bearer.ts"
+import { makeAuthenticate } from "../path/Middleware.ts"
 import type { Credential } from "../auth/Credentials.ts"
-import { makeHold, makeThrottle } from "../limits/Throttle.ts"
+import { makeHold, makeThrottle } from "../limits/RateLimits.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { nameServerSpan } from "../../telemetry/Spans.ts"
 import { type BodyProblem, readBody } from "../path/JsonBody.ts"
-import { isLoopbackHost } from "../edge/Loopback.ts"
-import { errorCodes, type McpRequest, messageOf, negotiate, type ProtocolError, revisions } from "./Messages.ts"
+import { isLoopbackHost } from "../edge/AdminAddress.ts"
 import {
   accepted,
+  errorCodes,
   isReplay,
+  type McpRequest,
   type McpResult,
+  messageOf,
+  negotiate,
+  type ProtocolError,
   refuse,
   resultOf,
   resultWith,
+  revisions,
   server,
   succeed,
   toolResult,
   unknownMethod
-} from "./Answers.ts"
+} from "./Messages.ts"
 import { makeTools } from "./Tools.ts"
 import { answerOf, type Arguments, partsOf } from "./ToolProtocol.ts"
 import { renderProblem } from "../path/ProblemResponse.ts"

@@ -10,7 +10,8 @@ import { membersOf, unknown } from "../../api/schema/Faults.ts"
 import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
 import { unexpectedBody } from "../../api/schema/Shape.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
-import { type Body, checkBody, excessOf, type Parts } from "../path/RequestFaults.ts"
+import { type Body, checkBody, excessOf } from "../path/JsonBody.ts"
+import type { Parts } from "../path/RequestShape.ts"
 
 export type Arguments = Readonly<Record<string, unknown>>
 

@@ -10,7 +10,7 @@ import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
 import { Api } from "../../api/Api.ts"
 import { completeDocument, withoutNull } from "../../api/Document.ts"
 import type { Credential } from "../auth/Credentials.ts"
-import { refusalOf } from "../auth/Bearer.ts"
+import { refusalOf } from "../path/Middleware.ts"
 
 /** A tool as `tools/list` shows it, with the access that its operation requires. */
 interface Tool {

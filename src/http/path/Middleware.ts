@@ -1,17 +1,29 @@
-/** The middleware of an operation around that of its shape (`RequestShape.ts`), from the outermost to the innermost. */
+/**
+ * The middleware of an operation around that of its shape (`RequestShape.ts`), from the outermost to the innermost. The
+ * `Authorization` header authenticates and authorizes a request (contract §3).
+ */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Cause, Clock, Context, Effect, Layer } from "effect"
+import { Cause, Clock, Context, Effect, Layer, Option } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { Access } from "../../api/Access.ts"
 import { Authentication, Principal } from "../../api/Authentication.ts"
-import { CurrentRequest } from "../../platform/CurrentRequest.ts"
+import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { makeAuthorize } from "../auth/Bearer.ts"
-import { makeThrottle } from "../limits/Throttle.ts"
+import { makeThrottle } from "../limits/RateLimits.ts"
 import { Operation } from "../../api/Requests.ts"
 import { nameServerSpan } from "../../telemetry/Spans.ts"
 import { GivenParts } from "./RequestShape.ts"
 import { outcomeUnknown, problemOf, problemResponse } from "./ProblemResponse.ts"
+import {
+  CredentialInvalid,
+  CredentialMissing,
+  EntitlementUnavailable,
+  MembershipUnavailable,
+  ModuleUnavailable,
+  ScopeMissing,
+  type ServiceUnavailable
+} from "../../api/Problems.ts"
+import { type Credential, Credentials, present, type Presented, type Verified } from "../auth/Credentials.ts"
 
 /** Names the route and the span of a request, and renders the problem that ends it. */
 export const operation = Layer.succeed(Operation, (operation, { endpoint }) => {
@@ -60,3 +72,111 @@ export const authentication = Layer.effect(
     })
   })
 )
+
+type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
+type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
+
+/**
+ * Verifies the token of an `Authorization` header, and notes its key as the caller of the request. `now` is the monotonic arrival
+ * time of the request, in milliseconds.
+ */
+type Authenticate = (
+  authorization: string | undefined,
+  connection: object,
+  now: number,
+  current: CurrentRequestShape
+) => Effect.Effect<Credential, Unverified>
+
+export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> = Effect.map(
+  Credentials,
+  (credentials): Authenticate =>
+    (authorization, connection, now, current) => {
+      if (authorization === undefined) return Effect.fail(missing())
+      const last = lastTokens.get(connection)
+      const presented = last?.authorization === authorization ? last : parse(authorization, connection)
+      if (presented === undefined) return Effect.fail(invalid())
+      const { verified } = presented
+      current.namedKeyId = presented.token.keyId
+      if (verified !== undefined && now < verified.until) {
+        current.caller = verified.credential
+        return Effect.succeed(verified.credential)
+      }
+      return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Unverified> => {
+        if (Option.isNone(verified)) return Effect.fail(invalid())
+        presented.verified = verified.value
+        current.caller = verified.value.credential
+        return Effect.succeed(verified.value.credential)
+      })
+    }
+)
+
+type Authorize = (
+  authorization: string | undefined,
+  connection: object,
+  access: Access["Service"],
+  now: number,
+  current: CurrentRequestShape
+) => Effect.Effect<Credential, Unverified | Refusal>
+
+const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
+  makeAuthenticate,
+  (authenticate): Authorize =>
+    (authorization, connection, access, now, current) =>
+      Effect.flatMapEager(
+        authenticate(authorization, connection, now, current),
+        (credential): Effect.Effect<Credential, Refusal> => {
+          const refusal = refusalOf(credential, access)
+          return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
+        }
+      )
+)
+
+/** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
+const bearer = /^bearer +(.*[^ ].*)$/i
+
+/** A well-formed token, and the result of its last verification. */
+interface LastToken {
+  readonly authorization: string
+  readonly token: Presented
+  verified: Verified | undefined
+}
+
+/**
+ * The last token of each connection. While the requests of a connection have the same token, only the first request parses and
+ * hashes the token. The token is verified again when its last verification has expired (`Verified.until`).
+ */
+const lastTokens = new WeakMap<object, LastToken>()
+
+const parse = (authorization: string, connection: object): LastToken | undefined => {
+  const text = bearer.exec(authorization)?.[1]
+  const token = text === undefined ? undefined : present(text)
+  if (token === undefined) return undefined
+  const last = { authorization, token, verified: undefined }
+  lastTokens.set(connection, last)
+  return last
+}
+
+const missing = () => new CredentialMissing()
+
+/** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
+const invalid = () => new CredentialInvalid()
+
+/** Returns the first problem, in the order of the contract (§3); undefined if access is allowed. */
+export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
+  if (!credential.entitlements.includes("developer_api")) {
+    return new EntitlementUnavailable()
+  }
+  if (access.module !== null && !credential.modules.includes(access.module)) {
+    return new ModuleUnavailable({ detail: ModuleUnavailable.detail(access.module) })
+  }
+  if (!credential.membership) {
+    return new MembershipUnavailable({ detail: MembershipUnavailable.detail(credential.memberId) })
+  }
+  if (access.scope !== null && !credential.scopes.includes(access.scope)) {
+    return new ScopeMissing({
+      detail: ScopeMissing.detail(access.scope),
+      requiredScope: access.scope
+    })
+  }
+  return undefined
+}

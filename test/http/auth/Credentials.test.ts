@@ -4,12 +4,10 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { KeyId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { ApiKeys } from "../../../src/http/auth/ApiKeys.ts"
-import { Credentials } from "../../../src/http/auth/Credentials.ts"
-import { present } from "../../../src/http/auth/Token.ts"
+import { Credentials, makeKeyReads, maxWaiting, present } from "../../../src/http/auth/Credentials.ts"
 import { monotonicMillis } from "../../../src/platform/MonotonicTime.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { ServiceUnavailable } from "../../../src/api/Problems.ts"
-import { makeKeyReads, maxWaiting } from "../../../src/http/auth/KeyReads.ts"
 
 const projectId = ProjectId.make("p")
 

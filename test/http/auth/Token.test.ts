@@ -3,7 +3,7 @@ import { assert, describe, it } from "../../support/Vitest.ts"
 import { Effect, Option, Redacted } from "effect"
 import * as fc from "fast-check"
 import { crc32 } from "node:zlib"
-import { checksum, generate, hash, present } from "../../../src/http/auth/Token.ts"
+import { checksum, generate, hash, present } from "../../../src/http/auth/Credentials.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const base62 = (length: number) =>

@@ -1,10 +1,43 @@
 /**
- * Bounds the answers that callers have not read (contract §1). They wait in the sockets' buffers. When those of a project, or of
- * the process, exceed their bound, the connection ends that has been read for the longest time.
+ * Requests in flight: whether the server accepts new ones (contract §15), and the bound of the answers that callers have not read
+ * (contract §1). Such answers wait in the sockets' buffers. When those of a project, or of the process, exceed their bound, the
+ * connection ends that has been read for the longest time.
  */
-import { Context, Layer } from "effect"
+import { Context, Effect, Latch, Layer } from "effect"
 import { ServerResponse } from "node:http"
 import type { Socket } from "node:net"
+
+export class Drain extends Context.Service<
+  Drain,
+  {
+    readonly draining: () => boolean
+    /** Counts a request as in flight until the returned function is called. */
+    readonly enter: () => () => void
+    /** Stops accepting requests, and waits until the requests in flight are answered. */
+    readonly drain: Effect.Effect<void>
+  }
+>()("developer-api/http/edge/Drain") {
+  static readonly layer = Layer.sync(Drain, () => {
+    let inFlight = 0
+    let draining = false
+    const idle = Latch.makeUnsafe(true)
+    return {
+      draining: () => draining,
+      enter: () => {
+        inFlight++
+        idle.closeUnsafe()
+        return () => {
+          inFlight--
+          if (inFlight === 0) idle.openUnsafe()
+        }
+      },
+      drain: Effect.suspend(() => {
+        draining = true
+        return idle.await
+      })
+    }
+  })
+}
 
 /** In bytes. */
 const bounds = { project: 32 * 1024 * 1024, process: 128 * 1024 * 1024 }

@@ -1,8 +1,9 @@
 /**
- * The address of the console. With the embedded database, a file under `DATA_DIR` contains the address, so that commands find
- * the console.
+ * The address of the admin server, and the names by which it is called. With the embedded database, a file under `DATA_DIR` contains
+ * the address of the console, so that commands find it.
  */
-import { Effect, FileSystem, Option, Path } from "effect"
+import { Effect, FileSystem, Option, Path, Result } from "effect"
+import { NetAddress } from "effect/net"
 
 /** The loopback address by which to reach a server that listens on all addresses of the host. */
 const everywhere: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" }
@@ -30,3 +31,19 @@ export const read = Effect.fnUntraced(function* (dataDir: string) {
   const fs = yield* FileSystem.FileSystem
   return yield* Effect.option(Effect.map(fs.readFileString(yield* fileUnder(dataDir)), (text) => text.trim()))
 })
+
+const authority = /^(?:\[(?<address>[^\]]*)\]|(?<name>[^:]*))(?::\d*)?$/
+
+/** Whether a `Host` header, with or without a port, has one of these names. */
+export const hasName = (host: string, names: ReadonlyArray<string>): boolean =>
+  names.includes(authority.exec(host.toLowerCase())?.groups?.["name"] ?? "")
+
+/** Whether a `Host` header, with or without a port, is a name or an address of the loopback. */
+export const isLoopbackHost = (host: string): boolean => {
+  const { address, name = "" } = authority.exec(host.toLowerCase())?.groups ?? {}
+  const plain = name.replace(/\.$/, "")
+  if (plain === "localhost" || plain.endsWith(".localhost")) return true
+  const parsed: Result.Result<NetAddress.IpAddress, unknown> =
+    address === undefined ? NetAddress.ipv4FromString(plain) : NetAddress.ipv6FromString(address)
+  return Result.isSuccess(parsed) && NetAddress.isLoopback(parsed.success)
+}

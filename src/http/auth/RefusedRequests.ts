@@ -45,11 +45,12 @@ const columns = {
   lastAt: ["last_at", "timestamptz"]
 } as const
 
-export class Refusals extends Context.Service<Refusals, { readonly count: (keyId: string, status: number) => void }>()(
-  "developer-api/http/answers/Refusals"
-) {
+export class RefusedRequests extends Context.Service<
+  RefusedRequests,
+  { readonly count: (keyId: string, status: number) => void }
+>()("developer-api/http/auth/RefusedRequests") {
   static readonly layer = Layer.effect(
-    Refusals,
+    RefusedRequests,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       let counts = new Map<string, Count>()
