@@ -38,20 +38,15 @@ export interface Running {
 
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
-/**
- * Returns the service of a checkout, by default this one. It loads the module `preload` of this folder first. When it ends, it
- * writes a CPU profile to the directory `profile`.
- */
+/** Returns the service of a checkout, by default this one. When it ends, it writes a CPU profile to the directory `profile`. */
 export const service = (
   name: string,
   {
     directory = here,
-    preload,
     profile,
     role
   }: {
     readonly directory?: string | undefined
-    readonly preload?: string | undefined
     readonly profile?: string | undefined
     readonly role?: "api" | "worker" | undefined
   } = {}
@@ -59,7 +54,6 @@ export const service = (
   name,
   directory,
   arguments: [
-    ...(preload === undefined ? [] : ["--import", new URL(preload, import.meta.url).href]),
     ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
     "src/main.ts",
     ...(role === undefined ? [] : ["--role", role])

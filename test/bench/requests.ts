@@ -8,8 +8,8 @@ import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
 import { compare, sample } from "./requests/Check.ts"
 import { type MeasuredCase, text } from "./requests/Report.ts"
 import type { Round, RoundPlan } from "./requests/Round.ts"
-import { fastify, load, make } from "./requests/Servers.ts"
-import { BenchFailed, type Running, service } from "./Stage.ts"
+import { fastify, load, make, type Server } from "./requests/Servers.ts"
+import { BenchFailed, service } from "./Stage.ts"
 
 export interface Options {
   readonly cases: ReadonlyArray<CaseName>
@@ -45,24 +45,20 @@ const flags = {
   profile
 }
 
-const parse = (json: string): Round => JSON.parse(json)
-
 /** The settings that the rounds of a case share. */
-type Rounds = Omit<RoundPlan, "url" | "pid">
+type Rounds = Omit<RoundPlan, "url" | "pid" | "promoted">
 
 /** Runs one round. A sample of answers is checked meanwhile, with requests like those of one more connection. */
-const runRound = Effect.fnUntraced(function* (contender: Running, plan: Rounds) {
-  const { pid, url } = contender
+const runRound = Effect.fnUntraced(function* (contender: Server, plan: Rounds) {
+  const { pid, promoted, url } = contender
   const of = cases[plan.case]
   const next = requestsOf(of.traffic(plan.cursors))
   const looking = Effect.suspend(() => sample(contender, plan.token, next(), of)).pipe(
     Effect.repeat(Schedule.spaced("500 millis"))
   )
-  const round = parse(
-    yield* Effect.raceFirst(
-      load(JSON.stringify({ ...plan, url, pid } satisfies RoundPlan)),
-      Effect.flatMap(looking, () => Effect.never)
-    )
+  const round = yield* Effect.raceFirst(
+    load({ ...plan, url, pid, promoted }),
+    Effect.flatMap(looking, () => Effect.never)
   )
   if (round.failures > 0) {
     return yield* new BenchFailed({ message: `${contender.name}: ${round.failures} requests of ${plan.case} failed` })
@@ -71,11 +67,7 @@ const runRound = Effect.fnUntraced(function* (contender: Running, plan: Rounds) 
 })
 
 /** Runs rounds of both contenders, whose order alternates. */
-const alternate = Effect.fnUntraced(function* (
-  [one, other]: readonly [Running, Running],
-  plan: Rounds,
-  rounds: number
-) {
+const alternate = Effect.fnUntraced(function* ([one, other]: readonly [Server, Server], plan: Rounds, rounds: number) {
   // The first round is not counted: code is compiled and connections are opened.
   for (const contender of [one, other]) yield* runRound(contender, { ...plan, seconds: Math.min(2, plan.seconds) })
   const pairs: Array<readonly [Round, Round]> = []

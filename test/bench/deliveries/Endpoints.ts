@@ -2,7 +2,7 @@
 import { Effect, type Redacted, Schedule } from "effect"
 import { randomBytes } from "node:crypto"
 import { BenchFailed, script, start } from "../Stage.ts"
-import type { Arrived, ReceiverPlan } from "./Protocol.ts"
+import type { Arrived, Lag, ReceiverPlan } from "./Protocol.ts"
 
 /** Secret of all signatures. */
 export const secret = `whsec_${randomBytes(32).toString("base64")}`
@@ -13,6 +13,7 @@ export interface Endpoints {
   readonly forget: Effect.Effect<void, BenchFailed>
   /** Waits until this many deliveries have arrived. */
   readonly received: (count: number) => Effect.Effect<Arrived, BenchFailed>
+  readonly lag: Effect.Effect<Lag, BenchFailed>
 }
 
 /** Repeats an effect until its result satisfies `holds`, for at most a minute. */
@@ -38,6 +39,7 @@ export const make = Effect.fnUntraced(function* (databaseUrl: Redacted.Redacted,
   const made: Endpoints = {
     urls: ports.map(urlOf),
     forget: ask("/forget"),
+    lag: ask("/lag"),
     received: (count) =>
       until("deliveries are missing", ask<Arrived>("/arrived"), (arrived) => arrived.count >= count).pipe(
         Effect.filterOrFail(

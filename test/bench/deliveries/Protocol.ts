@@ -12,18 +12,28 @@ export interface ReceiverPlan {
   readonly secret: string
 }
 
-/** The arrivals since the last reset of the receiver; times are in milliseconds since 1970. */
+/** The arrivals since the last reset of the receiver. */
 export interface Arrived {
   /** Number of distinct deliveries. */
   readonly count: number
+  /** Time of the first, in milliseconds since 1970. */
   readonly first: number
-  readonly last: number
-  /** Arrivals of deliveries that had already arrived. */
-  readonly repeats: number
-  /** Checked signatures, a sample; `forged` counts the invalid ones. */
-  readonly checked: number
+  /** Number of invalid signatures in a sample. */
   readonly forged: number
 }
+
+/** Quantiles of the time from a call to the arrival of its event, in milliseconds. */
+export interface Lag {
+  readonly p50: number
+  readonly p95: number
+}
+
+/** Returns the `traceparent` of a call: its trace id is the time, which the receiver reads from the delivery of the event. */
+export const traceparentNow = () => `00-${process.hrtime.bigint().toString(16).padStart(32, "0")}-b7ad6b7169203331-01`
+
+/** Returns the milliseconds since the call of a `traceparent`. The clock is the same in all processes of the machine. */
+export const millisSince = (traceparent: string) =>
+  Number(process.hrtime.bigint() - BigInt(`0x${traceparent.slice(3, 35)}`)) / 1_000_000
 
 /** A job of an opponent: URL, id and event. */
 export interface Job {

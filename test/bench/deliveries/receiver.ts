@@ -1,10 +1,11 @@
 /**
- * The endpoints, in their own process: each answers 200 at once. It records the time of each arrival, and checks
- * the signatures of a sample.
+ * The endpoints, in their own process: each answers 200 at once. It records the time from the call to the arrival, and
+ * checks the signatures of a sample.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
-import type { Arrived, ReceiverPlan } from "./Protocol.ts"
+import { quantile } from "../Figures.ts"
+import { type Arrived, type Lag, millisSince, type ReceiverPlan } from "./Protocol.ts"
 
 /** One in this many signatures is checked. */
 const sample = 50
@@ -13,19 +14,15 @@ const plan = (text: string): ReceiverPlan => JSON.parse(text)
 const { endpoints, secret } = plan(process.argv[2] ?? "{}")
 const webhook = new Webhook(secret)
 
-let seen = new Map<string, number>()
-let repeats = 0
-let checked = 0
+let seen = new Set<string>()
+let lags: Array<number> = []
+let first = 0
 let forged = 0
-/** Start of the monotonic clock in milliseconds since 1970. Wall time has no fractions of a millisecond. */
-let origin = 0
 
 const forget = () => {
-  seen = new Map()
-  repeats = checked = forged = 0
-  const before = Date.now()
-  while (Date.now() === before);
-  origin = Date.now() - performance.now()
+  seen = new Set()
+  lags = []
+  forged = 0
 }
 
 const header = ({ headers }: IncomingMessage, name: string) => String(headers[name])
@@ -36,7 +33,6 @@ const check = (request: IncomingMessage, body: string) => {
     "webhook-timestamp": header(request, "webhook-timestamp"),
     "webhook-signature": header(request, "webhook-signature")
   }
-  checked++
   try {
     webhook.verify(body, headers)
   } catch {
@@ -46,8 +42,9 @@ const check = (request: IncomingMessage, body: string) => {
 
 const take = (request: IncomingMessage, answer: () => void) => {
   const id = header(request, "webhook-id")
-  if (seen.has(id)) repeats++
-  else seen.set(id, origin + performance.now())
+  if (seen.size === 0) first = Date.now()
+  if (!seen.has(id)) lags.push(millisSince(header(request, "traceparent")))
+  seen.add(id)
   if (seen.size % sample === 0) {
     const chunks: Array<Buffer> = []
     request.on("data", (chunk: Buffer) => chunks.push(chunk))
@@ -58,10 +55,7 @@ const take = (request: IncomingMessage, answer: () => void) => {
   request.on("end", answer)
 }
 
-const arrived = (): Arrived => {
-  const times = [...seen.values()]
-  return { count: seen.size, first: times[0] ?? 0, last: times.at(-1) ?? 0, repeats, checked, forged }
-}
+const lag = (): Lag => ({ p50: quantile(lags, 0.5), p95: quantile(lags, 0.95) })
 
 const listen = (handle: (request: IncomingMessage, response: ServerResponse) => void) =>
   new Promise<number>((resolve) => {
@@ -76,16 +70,16 @@ const ports = await Promise.all(
 )
 
 /** Handlers of the benchmark's requests; a change is made before the answer is sent. */
-const control: Readonly<Record<string, () => ReadonlyArray<number> | Arrived | null>> = {
+const control: Readonly<Record<string, () => ReadonlyArray<number> | Arrived | Lag | null>> = {
   "/ports": () => ports,
-  "/arrived": arrived,
+  "/arrived": () => ({ count: seen.size, first, forged }),
+  "/lag": lag,
   "/forget": () => {
     forget()
     return null
   }
 }
 
-forget()
 const port = await listen((request, response) => {
   response.end(JSON.stringify(control[request.url ?? ""]?.() ?? null))
 })

@@ -17,9 +17,10 @@ const columns = {
   p50: ["P50 MS", 1],
   p95: ["P95 MS", 1],
   p99: ["P99 MS", 1],
-  cpuMicros: ["CPU µS/REQUEST", 0]
+  cpuMicros: ["CPU µS/REQUEST", 0],
+  promoted: ["PROMOTED B/REQUEST", 0]
 } as const
-const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros"] as const
+const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "promoted"] as const
 
 /** Returns the table, with a line for each contender of each case and their ratio below, and notes on the conditions. */
 export const text = (measured: ReadonlyArray<MeasuredCase>): string => {

@@ -6,6 +6,8 @@ export interface RoundPlan {
   readonly url: string
   /** The server's process. */
   readonly pid: number
+  /** The file in which the process counts what it promotes. */
+  readonly promoted: string
   readonly token: string
   readonly connections: number
   readonly seconds: number
@@ -21,6 +23,8 @@ export interface Round {
   readonly p99: number
   /** CPU time of the server's process per request. */
   readonly cpuMicros: number
+  /** Bytes that minor collections move to the old generation for each request. */
+  readonly promoted: number
   /** CPU use of the load generator, as a part of one core. Near 1, the load generator was the limit. */
   readonly loadBusy: number
   readonly failures: number

@@ -1,35 +1,55 @@
 /** The compared servers, on one prepared database. */
 import { Effect } from "effect"
 import { ChildProcess, ChildProcessSpawner } from "effect/process"
+import { mkdtemp, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { keepOff, onOneCore } from "../Cores.ts"
 import { connect, database, openProject, type Program, type Running, script, start } from "../Stage.ts"
+import type { Round, RoundPlan } from "./Round.ts"
 import { projectFile } from "./Seed.ts"
+
+const counter = new URL("../Promoted.ts", import.meta.url).href
 
 export const fastify = script("fastify", "requests/fastify.ts")
 
 /** PostgreSQL's defaults, with every commit flushed; only the visible length of a running statement is larger. */
 const flags = { track_activity_query_size: "16384" }
 
+/** A server that counts what it promotes in a file (`Promoted.ts`). */
+export interface Server extends Running {
+  readonly promoted: string
+}
+
 /** Starts the servers; returns them with a token that all of them accept and a session for inspection. */
-export const make = Effect.fnUntraced(function* (
-  programs: ReadonlyArray<Program>,
-  env: Readonly<Record<string, string>> = {}
-) {
+export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
   keepOff()
+  const directory = yield* Effect.acquireRelease(
+    Effect.promise(() => mkdtemp(join(tmpdir(), "developer-api-bench-"))),
+    (directory) => Effect.promise(() => rm(directory, { recursive: true }))
+  )
   const url = yield* database(flags)
   const sql = yield* connect(url)
   const token = yield* openProject(sql, projectFile())
   // Plans are made once per connection, with the statistics of that time.
   yield* sql`VACUUM ANALYZE`
-  const contenders: Array<Running> = []
-  for (const program of programs) contenders.push(yield* start(onOneCore(program), url, env))
+  const contenders: Array<Server> = []
+  for (const program of programs) {
+    const promoted = join(directory, `${program.name}.json`)
+    const counted = { ...program, arguments: ["--import", counter, ...program.arguments] }
+    contenders.push({ ...(yield* start(onOneCore(counted), url, { PROMOTED: promoted })), promoted })
+  }
   return { contenders, sql, token }
 })
 
-/** Runs a round of load in its own process; returns its output. */
-export const load = Effect.fnUntraced(function* (plan: string) {
+const parse = (json: string): Round => JSON.parse(json)
+
+/** Runs a round of load in its own process. */
+export const load = Effect.fnUntraced(function* (plan: RoundPlan) {
   const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
   const path = fileURLToPath(new URL("load.ts", import.meta.url))
-  return yield* spawner.string(ChildProcess.make(process.execPath, [path, plan], { stderr: "inherit" }))
+  return parse(
+    yield* spawner.string(ChildProcess.make(process.execPath, [path, JSON.stringify(plan)], { stderr: "inherit" }))
+  )
 })

@@ -3,15 +3,17 @@
  * between a short warm-up and the end: autocannon measures the requests, /proc has the server's CPU time.
  */
 import autocannon from "autocannon"
+import { readFileSync } from "node:fs"
 import { cpuMillis } from "../Cpu.ts"
 import { quantile } from "../Figures.ts"
+import type { Promoted } from "../Promoted.ts"
 import { cases } from "./Cases.ts"
 import type { Round, RoundPlan } from "./Round.ts"
 
 const warmUp = 500
 
 const plan = (text: string): RoundPlan => JSON.parse(text)
-const { case: name, connections, cursors, pid, seconds, token, url } = plan(process.argv[2] ?? "{}")
+const { case: name, connections, cursors, pid, promoted, seconds, token, url } = plan(process.argv[2] ?? "{}")
 
 const withToken = (request: autocannon.Request): autocannon.Request => ({
   ...request,
@@ -26,11 +28,15 @@ const requests = (): ReadonlyArray<autocannon.Request> => {
     : traffic.map(withToken)
 }
 
+const counted = (): Promoted => JSON.parse(readFileSync(promoted, "utf8"))
+
 const latencies: Array<number> = []
 let measuring = false
 let cpu = 0
 let from = 0
 let millis = 0
+let before = counted()
+let after = before
 let own = process.cpuUsage()
 
 const run = autocannon(
@@ -48,6 +54,7 @@ const run = autocannon(
       p95: quantile(latencies, 0.95),
       p99: quantile(latencies, 0.99),
       cpuMicros: (cpu * 1000) / latencies.length,
+      promoted: (after.bytes - before.bytes) / (after.answers - before.answers),
       loadBusy: (own.user + own.system) / 1000 / millis,
       failures: result.errors + result.timeouts + result.non2xx + result.resets
     }
@@ -59,11 +66,13 @@ run.on("response", (_, _status, _size, time) => {
 })
 setTimeout(() => {
   measuring = true
+  before = counted()
   from = performance.now()
   cpu = cpuMillis(pid)
   own = process.cpuUsage()
   setTimeout(() => {
     measuring = false
+    after = counted()
     cpu = cpuMillis(pid) - cpu
     own = process.cpuUsage(own)
     millis = performance.now() - from
