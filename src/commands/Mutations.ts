@@ -17,6 +17,7 @@ import {
   StatementTimeout
 } from "../sql/Database.ts"
 import { plannedOnce } from "../sql/Lookups.ts"
+import { DeliveryPace } from "../work/DeliveryPace.ts"
 import { hashOf } from "../platform/NameHash.ts"
 import { type Attempt, attempt, originOf } from "./Kind.ts"
 import type { Command, Mutation, Outcome, Problems } from "./Command.ts"
@@ -47,17 +48,21 @@ export interface MutationClient {
    * repetition.
    */
   readonly keys: RecentKeys
+  /** Waits until a command may run (`work/DeliveryPace.ts`). */
+  readonly turn: Effect.Effect<void>
 }
 
 export const makeMutationClient = (options: {
   readonly sql: SqlClient.SqlClient
   readonly reads: SqlClient.SqlClient
   readonly permits: number
+  readonly turn?: Effect.Effect<void>
 }): MutationClient => ({
   sql: options.sql,
   permits: PartitionedSemaphore.makeUnsafe({ permits: options.permits }),
   stored: storedOutcomes(options.reads),
-  keys: new RecentKeys()
+  keys: new RecentKeys(),
+  turn: options.turn ?? Effect.void
 })
 
 export class Mutations extends Context.Service<Mutations, MutationClient>()("developer-api/commands/Mutations") {
@@ -68,7 +73,8 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()("dev
       const sql = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
       // Half of the capacity is for mutations that may wait. The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
-      return makeMutationClient({ sql, reads, permits })
+      const { turn } = yield* DeliveryPace
+      return makeMutationClient({ sql, reads, permits, turn })
     })
   )
 }
@@ -136,18 +142,19 @@ export class LongRunning extends Context.Service<
 
 /**
  * Runs a mutation. If this process has recently seen the key, the stored outcome is looked up first, because a look-up costs
- * less than the mutation. A stored outcome is replayed even while the project is locked.
+ * less than the mutation. The mutation waits for its turn. A stored outcome is replayed even while the project is locked.
  */
 export const replayOrRun = <Returned, E>(
   client: MutationClient,
   command: Command,
   run: Effect.Effect<Outcome<Returned>, E>
 ): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
-  const { keys, stored } = client
+  const { keys, stored, turn } = client
+  const inTurn = Effect.andThen(turn, run)
   const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
-    first === undefined ? run : replay(command, first)
+    first === undefined ? inTurn : replay(command, first)
   return Effect.catchIf(
-    keys.has(command) ? Effect.flatMap(stored(command), known) : run,
+    keys.has(command) ? Effect.flatMap(stored(command), known) : inTurn,
     (error): error is E & ProjectLocked => error instanceof ProjectLocked,
     (locked) => replayWhileLocked<Returned>(client, command, locked)
   )

@@ -8,6 +8,7 @@ import { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 import { currentOrNewTraceparent } from "../telemetry/Spans.ts"
 import { randomUUID } from "node:crypto"
+import { DeliveryPace } from "../work/DeliveryPace.ts"
 import { Supervisor } from "../work/Supervisor.ts"
 import { PgClient } from "@effect/sql-pg"
 import { clients } from "../sql/Connections.ts"
@@ -128,6 +129,7 @@ export class Notifier extends Context.Service<
       const receivers = new Set<(notice: Notice) => void>()
       const processId = randomUUID()
       const supervisor = yield* Supervisor
+      const pace = yield* DeliveryPace
       const idle = Effect.suspend(() =>
         Queue.sizeUnsafe(notices) > 0 ? Effect.void : Effect.timeoutOption(Queue.peek(notices), idleAfter)
       )
@@ -142,6 +144,7 @@ export class Notifier extends Context.Service<
       return {
         ...notifierBy((notice) =>
           Effect.sync(() => {
+            if (notice.on === "appended") pace.appended(notice.installationIds.length)
             for (const receive of receivers) receive(notice)
             Queue.offerUnsafe(notices, notice)
           })

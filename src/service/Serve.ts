@@ -13,6 +13,7 @@ import * as MoveSlots from "../cells/MoveSlots.ts"
 import { Providers } from "../messaging/providers/Providers.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import { Supervisor } from "../work/Supervisor.ts"
+import { DeliveryPace } from "../work/DeliveryPace.ts"
 import { Worker } from "../work/Worker.ts"
 import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
@@ -111,7 +112,8 @@ const httpServer = (role: Role) =>
 export const application = (role: Role) =>
   (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background(role))).pipe(
     Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
-    Layer.provideMerge(platform)
+    Layer.provideMerge(platform),
+    Layer.provideMerge(role === "all" ? DeliveryPace.layer : Layer.empty)
   )
 
 /**

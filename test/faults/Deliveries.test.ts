@@ -6,6 +6,7 @@ import { type Answering, hang, ok, settings } from "../integrations/deliveries/D
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"
+import { load, request } from "./Load.support.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { send } from "./Requests.support.ts"
 import { listen, openShop, type Shop } from "./Shop.support.ts"
@@ -148,5 +149,23 @@ describe("a delivery worker that shuts down", () => {
     await eventually(async () => assert.strictEqual(await count(), 0))
     assert.strictEqual(await shop.inState("delivering"), 0)
     assert.strictEqual(await shop.inFlight(), 0)
+  })
+})
+
+describe("a process whose callers send as fast as they can", () => {
+  it("delivers most events while it takes the next, and refuses none", async () => {
+    const receiver = await listen(ok)
+    const service = await startService({ env: { ...serviceEnv(databaseUrl), ...settings } })
+    const shop = await openShop(databaseUrl, service, receiver.url)
+    const path = "/api/v1/developer/crm/deals"
+    const nextRequest = (n: number) => ({
+      name: "create",
+      bytes: request("POST", path, shop.token, `flood-key-${n}`, { title: "Deal" })
+    })
+    const { answers, lost } = await load({ url: service.url, nextRequest, seconds: 5, connections: 48 })
+    const arrived = receiver.hits.length
+    assert.deepStrictEqual([...answers.keys(), lost], ["create 201", 0])
+    assert.isAtLeast(arrived, 0.8 * (await shop.deals()))
+    await expectAllDelivered(shop, receiver.seen)
   })
 })

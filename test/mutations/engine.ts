@@ -5,6 +5,7 @@
 import { hanging, mutating } from "./Mutation.ts"
 
 const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
+const pace = mutating("work/DeliveryPace.ts", "work/DeliveryPace")
 const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
 const supervisor = mutating("work/Supervisor.ts", "work/Supervisor")
 const deadLetter = mutating("integrations/deliveries/DeliveryMaintenance.ts", "integrations/deliveries/DeliverBacklog")
@@ -30,6 +31,14 @@ export const engine = [
   slots("factor * free[pool] - count", "factor * free[pool]"),
   slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
+  pace("credit += commandsPerDelivery", "credit++"),
+  pace("if (isBehind) credit -= deliveries - 1", ""),
+  pace("waiting = waiting.filter((other) => other !== begin)", ""),
+  hanging(pace("setTimeout(leave, heldAtMost)", "undefined")),
+  mutating("integrations/deliveries/DeliveryLoop/EndpointQueues.ts", "integrations/deliveries/DeliveryLoop")(
+    "isFull && now < promptUntil",
+    "isFull"
+  ),
   permits("Math.floor(total * suspectShare) - suspects", "total"),
   permits("?? 0) + entry.held", "?? 0) + 1"),
   permits("if (!taken) return", ""),

@@ -25,6 +25,7 @@
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { Supervisor } from "../../work/Supervisor.ts"
+import { DeliveryPace } from "../../work/DeliveryPace.ts"
 import { Worker } from "../../work/Worker.ts"
 import { once, withTimeout } from "../../sql/Database.ts"
 import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
@@ -34,7 +35,7 @@ import { SecretBox } from "../../secrets/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../telemetry/Spans.ts"
 import { attempt, secretsOf } from "./Attempt.ts"
-import { claim, type Leased, leasesOf } from "./DeliveryLoop/Claim.ts"
+import { claim, type Leased, leasesOf, type LoopTimes } from "./DeliveryLoop/Claim.ts"
 import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
 import { lockedDeliveries, record } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
@@ -62,6 +63,17 @@ const exhaustedFor = Duration.seconds(1)
 /** Without progress for this time, the loop counts as stalled. A statement may take 4 s and be tried again. */
 const stalledAfter = Duration.seconds(30)
 
+/**
+ * Maximum number of turns of the event loop in which a prompt answer arrives. It is there when the loop looks for it next, so the
+ * attempt has waited for this process. If the loop has been idle for half of the attempt, the attempt has waited for the endpoint.
+ */
+const promptTurns = 3
+
+const loopTimes = (): LoopTimes => {
+  const { idleTime, uvMetricsInfo } = performance.nodeTiming
+  return { turns: uvMetricsInfo.loopCount, idle: idleTime }
+}
+
 export class DeliveryLoop extends Context.Service<
   DeliveryLoop,
   {
@@ -84,6 +96,7 @@ const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const supervisor = yield* Supervisor
   const worker = yield* Worker
+  const pace = yield* DeliveryPace
   const parts = { secrets: secretsOf(yield* SecretBox), sender: yield* Sender }
   const { webhooks } = yield* Settings
   const measured = yield* MetricsEnabled
@@ -142,10 +155,13 @@ const make = Effect.gen(function* () {
     slots.release(lease)
     const at = monotonicMillis(clock)
     const millis = Math.round(at - lease.beganAt)
+    const loop = loopTimes()
+    const isPrompt = loop.turns - lease.loop.turns <= promptTurns && loop.idle - lease.loop.idle < millis / 2
     const times = { startedAt: lease.startedAt, finishedAt: lease.startedAt + millis }
     const result = resultOf(lease, outcome, times, webhooks.retrySchedule, random.nextDoubleUnsafe())
     const succeeded = result.on === "succeeded" && intake === "open"
-    const { next, returned } = queues.next(lease, { succeeded, millis, now: at })
+    const { next, returned } = queues.next(lease, { succeeded, millis, now: at, isPrompt })
+    pace.ended()
     add(lease, result)
     returnAll(returned)
     return next
@@ -157,6 +173,7 @@ const make = Effect.gen(function* () {
       slots.take(lease)
       lease.startedAt = now()
       lease.beganAt = monotonicMillis(clock)
+      lease.loop = loopTimes()
       return attempt(parts, lease, lease.startedAt).pipe(
         // A defect counts as a failed attempt of this delivery, and does not stop the other deliveries of the fiber.
         Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
@@ -270,6 +287,7 @@ const make = Effect.gen(function* () {
     yield* recordResults
     if (intake === "open") yield* claimDue
     else if (results.all().length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
+    pace.setBehind(intake === "open" && queues.isBehind(monotonicMillis(clock)))
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>

@@ -80,7 +80,7 @@ const run = Effect.fnUntraced(function* (
     }
     return ""
   })
-  const server = yield* ours(onOneCore(service("ours")), databaseUrl, prepare)
+  const server = yield* ours(onOneCore(service("ours")), databaseUrl, prepare, { LOG_LEVEL: "warn" })
   const pool = yield* Effect.acquireRelease(
     Effect.sync(() => new Pool(server.url, { connections: callers, pipelining: 1 })),
     (pool) => Effect.promise(() => pool.close())

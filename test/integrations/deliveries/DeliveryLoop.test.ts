@@ -125,8 +125,8 @@ const named = (queues: EndpointQueues<Claim>, now: number) => {
 }
 
 /** Ends a delivery at a time. */
-const end = (queues: EndpointQueues<Claim>, due: number, now: number) =>
-  queues.next(claimOf(due), { succeeded: true, millis: 1, now })
+const end = (queues: EndpointQueues<Claim>, due: number, now: number, isPrompt = false) =>
+  queues.next(claimOf(due), { succeeded: true, millis: 1, now, isPrompt })
 
 describe("an endpoint that is quick", () => {
   it("has more claimed at half, though results of the last claim were not recorded yet when it was filled", () => {
@@ -150,6 +150,21 @@ describe("an endpoint that is quick", () => {
     }
     assert.isFalse(queues.isAnyNamed(60))
     assert.strictEqual(named(queues, 60)[0]?.width, 16)
+  })
+})
+
+describe("deliveries", () => {
+  it.each([
+    ["are behind while an endpoint that answers at once has the maximum number of leases", 16, true, true],
+    ["are not behind if the endpoint has fewer leases", 15, true, false],
+    ["are not behind if they wait for the endpoint", 16, false, false]
+  ] as const)("%s", (_, leased, isPrompt, isBehind) => {
+    const queues = filled(leased)
+    end(queues, 1, 50, isPrompt)
+    assert.strictEqual(queues.isBehind(60), isBehind)
+    assert.isFalse(queues.isBehind(151))
+    named(queues, 60)
+    assert.isFalse(queues.isBehind(60))
   })
 })
 

@@ -123,11 +123,21 @@ export const claim = (
   )
 }
 
+/** The number of turns of the event loop, and the milliseconds for which it has been idle. */
+export interface LoopTimes {
+  readonly turns: number
+  readonly idle: number
+}
+
+const zero: LoopTimes = { turns: 0, idle: 0 }
+
 export interface Leased extends Claim {
   /** Start of the attempt in milliseconds. Before the attempt starts: the time of the claim. */
   startedAt: number
   /** Start of the attempt by the monotonic clock, in milliseconds. 0 before the attempt starts. */
   beganAt: number
+  /** The event loop at the start of the attempt. Zero before the attempt starts. */
+  loop: LoopTimes
 }
 
 /**
@@ -146,7 +156,8 @@ export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArr
       endpointUrl: oneOf(last?.endpointUrl, claim.endpointUrl),
       secrets: oneOf(last?.secrets, claim.secrets),
       startedAt: now,
-      beganAt: 0
+      beganAt: 0,
+      loop: zero
     }
     leases.push(lease)
     last = lease

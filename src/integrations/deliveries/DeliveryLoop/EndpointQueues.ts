@@ -39,6 +39,10 @@ interface EndpointQueue<C> {
    * has named the endpoint.
    */
   more: boolean
+  /** Whether the endpoint had the maximum number of leases after the last claim, so that more deliveries may be due. */
+  isFull: boolean
+  /** The monotonic time until which the endpoint counts as prompt (see `DeliveryLoop.ts`), in milliseconds. */
+  promptUntil: number
   /** The monotonic time until which the endpoint counts as quick, in milliseconds. */
   quickUntil: number
 }
@@ -64,13 +68,15 @@ export interface EndpointQueues<C extends Claim> {
    */
   readonly next: (
     claim: C,
-    ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number }
+    ended: { readonly succeeded: boolean; readonly millis: number; readonly now: number; readonly isPrompt: boolean }
   ) => { readonly next: C | undefined; readonly returned: ReadonlyArray<C> }
   /** Removes a lease whose result is recorded or lost. */
   readonly recorded: (claim: C) => void
   /** Removes and returns the waiting deliveries of an endpoint, or of all endpoints. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
   readonly leased: () => ReadonlyArray<C>
+  /** Whether the deliveries of an endpoint wait for this process, and not for the endpoint. */
+  readonly isBehind: (now: number) => boolean
 }
 
 /** `width` is the concurrency of an endpoint; `send` starts an attempt. */
@@ -104,6 +110,8 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       waiting: [],
       wanted: width,
       more: false,
+      isFull: false,
+      promptUntil: 0,
       quickUntil: 0
     }
     queues.set(key, queue)
@@ -129,6 +137,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
         named.delete(key)
         const queue = queues.get(key)
         if (queue === undefined) return { projectId, installationId, width }
+        queue.isFull = false
         queue.wanted = now < queue.quickUntil && free >= ahead ? ahead : width
         free -= queue.wanted - width
         return { projectId, installationId, width: queue.wanted }
@@ -150,11 +159,13 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       }
       for (const queue of filled) {
         queue.more = queue.leased.size >= queue.wanted
+        queue.isFull = queue.leased.size >= ahead
         queue.wanted = width
       }
     },
-    next: (claim, { millis, now, succeeded }) => {
+    next: (claim, { isPrompt, millis, now, succeeded }) => {
       const queue = queueOf(claim)
+      if (isPrompt) queue.promptUntil = now + quickFor
       queue.quickUntil = succeeded && millis < quick ? now + quickFor : 0
       const returned = succeeded ? [] : empty(queue)
       let next = shift(queue)
@@ -173,6 +184,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       const queue = queues.get(keyOf(endpoint))
       return queue === undefined ? [] : empty(queue)
     },
+    isBehind: (now) => queues.values().some(({ isFull, promptUntil }) => isFull && now < promptUntil),
     leased: () => [...queues.values()].flatMap(({ leased }) => [...leased])
   }
 }

@@ -1,0 +1,87 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { make } from "../../src/work/DeliveryPace.ts"
+
+/** Starts `count` commands. `begun` has the numbers of those that have had their turn. */
+const started = Effect.fnUntraced(function* (pace: ReturnType<typeof make>, count: number) {
+  const begun: Array<number> = []
+  const fibers: Array<Fiber.Fiber<void>> = []
+  for (let n = 0; n < count; n++) {
+    const command = Effect.andThen(
+      pace.turn,
+      Effect.sync(() => void begun.push(n))
+    )
+    fibers.push(yield* Effect.forkChild(command, { startImmediately: true }))
+  }
+  return { begun, fibers }
+})
+
+const times = (count: number, run: () => void) => Array.from({ length: count }, run)
+
+describe("commands", () => {
+  it.effect("do not wait while deliveries are not behind", () =>
+    Effect.gen(function* () {
+      const { begun } = yield* started(make(), 3)
+      assert.deepStrictEqual(begun, [0, 1, 2])
+    })
+  )
+
+  it.effect("wait in order of arrival while deliveries are behind: three run when four deliveries have ended", () =>
+    Effect.gen(function* () {
+      const pace = make()
+      pace.setBehind(true)
+      const { begun } = yield* started(pace, 9)
+      assert.deepStrictEqual(begun, [])
+      times(4, pace.ended)
+      assert.deepStrictEqual(begun, [0, 1, 2])
+      times(4, pace.ended)
+      assert.deepStrictEqual(begun, [0, 1, 2, 3, 4, 5])
+    })
+  )
+
+  it.effect("wait for all deliveries that the commands before have appended", () =>
+    Effect.gen(function* () {
+      const pace = make()
+      pace.setBehind(true)
+      const { begun } = yield* started(pace, 2)
+      times(2, pace.ended)
+      assert.deepStrictEqual(begun, [0])
+      pace.appended(5)
+      times(5, pace.ended)
+      assert.deepStrictEqual(begun, [0])
+      pace.ended()
+      assert.deepStrictEqual(begun, [0, 1])
+    })
+  )
+
+  it.effect("are all released when deliveries have caught up", () =>
+    Effect.gen(function* () {
+      const pace = make()
+      pace.setBehind(true)
+      const { begun } = yield* started(pace, 3)
+      pace.setBehind(false)
+      assert.deepStrictEqual(begun, [0, 1, 2])
+    })
+  )
+
+  it.effect("that nobody waits for leave their place", () =>
+    Effect.gen(function* () {
+      const pace = make()
+      pace.setBehind(true)
+      const { begun, fibers } = yield* started(pace, 2)
+      yield* Effect.forEach(fibers.slice(0, 1), Fiber.interrupt)
+      times(2, pace.ended)
+      assert.deepStrictEqual(begun, [1])
+    })
+  )
+
+  it.live("run after a while if no delivery ends", () =>
+    Effect.gen(function* () {
+      const pace = make()
+      pace.setBehind(true)
+      const { begun, fibers } = yield* started(pace, 2)
+      yield* Effect.forEach(fibers, Fiber.join)
+      assert.deepStrictEqual(begun, [0, 1])
+    })
+  )
+})
