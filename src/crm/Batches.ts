@@ -14,7 +14,7 @@ import { Mutations } from "../commands/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { type Problem, problemBody } from "../http/path/ProblemResponse.ts"
 import { type Batched, hasCreated } from "../http/path/Handlers.ts"
-import { without } from "./ExternalIds.ts"
+import { without } from "./References.ts"
 
 interface Batch {
   readonly id: string

@@ -1,46 +1,66 @@
 /** Clients, the contacts of a project (contract §7). */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
-import type {
-  Client,
-  ClientBatch,
-  ClientCreate,
-  ClientFilters,
-  ClientPatch,
-  ClientStatusFilter,
-  ClientUpsert
+import {
+  type Client,
+  type ClientBatch,
+  type ClientCreate,
+  type ClientFilters,
+  type ClientPatch,
+  clientRules,
+  type ClientStatusFilter,
+  type ClientUpsert
 } from "../api/crm/Clients.ts"
 import { ClientId, type ProjectId } from "../api/schema/Ids.ts"
 import {
   ClientNotFound,
+  ContactCapacityExhausted,
+  type ExternalIdTaken,
   MemberNotFound,
   OrganizationArchived,
   OrganizationNotFound,
-  PreconditionFailed
+  PreconditionFailed,
+  ValidationFailed
 } from "../api/Problems.ts"
-import { selectList } from "../sql/Columns.ts"
+import { argumentsOf, insertedValues, insertList, selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
 import { makeGrouped } from "../commands/Grouped.ts"
-import type { Command } from "../commands/Command.ts"
+import { type Command, plain, preconditionFailed } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 import { lookup } from "../sql/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { type Appended, eventContext, Notifier, notifyingAfter } from "../outbox/Outbox.ts"
+import {
+  append,
+  type Appended,
+  appendedInstallations,
+  eventContext,
+  eventType,
+  Notifier,
+  notifyingAfter
+} from "../outbox/Outbox.ts"
 import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 import { makeAddresses } from "./Clients/Addresses.ts"
-import * as Create from "./Clients/Create.ts"
 import { erase } from "./Clients/Erase.ts"
 import { type ClientChange, patch, type Problem as PatchProblem } from "./Clients/Patch.ts"
-import { columns } from "./ClientColumns.ts"
+import {
+  addActiveClients,
+  clientReferences,
+  columns,
+  eventClient,
+  lockCapacity,
+  referenceFailures,
+  writable
+} from "./ClientColumns.ts"
 import { makeBatch } from "./Batches.ts"
-import { makeFind, OtherRecord, upsert, without } from "./ExternalIds.ts"
+import { external_id_taken, holderOf, makeFind, OtherRecord, takenBy, upsert, without } from "./References.ts"
+import type { Kind } from "../commands/Kind.ts"
 
 export const makeClients = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
   const notifyAfter = notifyingAfter(yield* Notifier)
-  const creating = makeGrouped<Create.NewClient, Create.Problem, Appended>(mutations, Create.create(sql))
+  const creating = makeGrouped<NewClient, CreateProblem, Appended>(mutations, createClients(sql))
   const patching = makeGrouped<ClientChange, PatchProblem, Appended>(mutations, patch(sql))
   const find = makeFind(sql, "clients")
   const create = Effect.fnUntraced(function* (command: Command, client: ClientPatch) {
@@ -134,3 +154,78 @@ const list = (
     statuses.map((status) => range(status, order.listed))
   )
 }
+
+/** A new client. An upsert can set all members, and may lack the name. */
+interface NewClient extends ClientPatch {
+  readonly id: ClientId
+  readonly traceparent: string
+}
+
+type CreateProblem =
+  | ContactCapacityExhausted
+  | ExternalIdTaken
+  | MemberNotFound
+  | OrganizationArchived
+  | OrganizationNotFound
+  | PreconditionFailed
+  | ValidationFailed
+
+const createdData = `json_build_object(${eventClient("created")})`
+
+const holder = holderOf("clients", "command", `"externalId"`)
+
+/** The columns that take the values of the command unchanged. The status has a default. */
+const given = Struct.omit(writable, ["status"])
+
+const status = `coalesce("status", 'active')`
+
+/**
+ * If a project has no capacity left, all its commands are refused. If less is left than the group needs, the later commands stay
+ * undecided and run again alone, because their outcome depends on the commands before them.
+ */
+const createClients = (sql: SqlClient.SqlClient): Kind<NewClient, CreateProblem> => ({
+  args: { id: "text", traceparent: "text", ...argumentsOf(writable) },
+  takes: ({ externalId }) => takenBy(externalId),
+  decided: ({ crowded, projects, rank }) => sql`
+    ${lockCapacity(sql, projects(sql`command WHERE contact_capacity IS NOT NULL`))},
+    decided AS MATERIALIZED (
+      SELECT command.*, capacity.free IS NOT NULL AND ${sql.literal(status)} = 'active' AS counted,
+        CASE
+          WHEN holder.id IS NOT NULL THEN 'external_id_taken'
+          WHEN "ifMatch" IS NOT NULL THEN 'precondition_failed'
+          WHEN "displayName" IS NULL THEN 'validation_failed'
+          ${sql.literal(referenceFailures(`"responsibleMemberId"`, `"organizationId"`))}
+          WHEN ${sql.literal(status)} = 'archived' THEN NULL
+          WHEN capacity.free <= 0 THEN 'contact_capacity_exhausted'
+          WHEN ${rank(`command.project_id, ${status}`)} > capacity.free THEN ${crowded("contact_capacity_exhausted")}
+        END AS failure, ARRAY[holder.id] AS faults,
+        command.id AS resource_id, true AS changed, CASE WHEN "ifMatch" IS NULL THEN 1 END AS version
+      FROM command
+        LEFT JOIN capacity ON capacity.project_id = command.project_id
+        LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
+        ${sql.literal(clientReferences(`"responsibleMemberId"`, `"organizationId"`))}
+    )`,
+  effect: ({ sums }) => sql`
+    ${addActiveClients(sql, sums(sql`SELECT project_id, 1 AS change FROM claim WHERE claim.counted`))},
+    created AS (
+      INSERT INTO clients (project_id, id, ${sql.literal(insertList(given))}, status, archived_at, version, created_at, updated_at)
+      SELECT project_id, id, ${sql.literal(insertedValues(given))}, ${sql.literal(status)},
+        CASE WHEN "status" = 'archived' THEN at END, 1, at, at
+      FROM claim
+      RETURNING *
+    ),
+    ${append(
+      sql,
+      sql`
+        SELECT created.project_id, ${eventType(sql, "crm.client.created.v1")}, ${sql.literal(createdData)}, created.created_at,
+          claim.traceparent
+        FROM created JOIN claim USING (project_id, id)`
+    )}`,
+  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
+  problems: {
+    ...preconditionFailed,
+    ...plain(MemberNotFound, OrganizationNotFound, OrganizationArchived, ContactCapacityExhausted),
+    validation_failed: () => new ValidationFailed({ errors: { "body/displayName": [clientRules.displayName] } }),
+    external_id_taken: external_id_taken("client")
+  }
+})

@@ -1,5 +1,5 @@
 /** Deals, which are on the stages of pipelines (contract §7). */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import {
   type Deal,
@@ -13,28 +13,60 @@ import {
   type DealUpsert
 } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
-import { DealNotFound, PreconditionFailed } from "../api/Problems.ts"
-import { selectList } from "../sql/Columns.ts"
+import {
+  DealNotFound,
+  type DealReferenceNotFound,
+  type ExternalIdTaken,
+  PreconditionFailed,
+  type ValidationFailed
+} from "../api/Problems.ts"
+import { argumentsOf, insertedValues, insertList, selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
 import { makeGrouped } from "../commands/Grouped.ts"
-import type { Command } from "../commands/Command.ts"
+import { type Command, preconditionFailed } from "../commands/Command.ts"
 import { Mutations } from "../commands/Mutations.ts"
 import { lookup } from "../sql/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
-import { type Appended, eventContext, Notifier, notifyingAfter } from "../outbox/Outbox.ts"
+import {
+  append,
+  type Appended,
+  appendedInstallations,
+  eventContext,
+  eventType,
+  Notifier,
+  notifyingAfter
+} from "../outbox/Outbox.ts"
 import { orderOf, pageOfRanges, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
-import * as Create from "./Deals/Create.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
-import { columns } from "./DealColumns.ts"
+import {
+  brokenRules,
+  columns,
+  deal_reference_not_found,
+  eventDeal,
+  pipelineExists,
+  references,
+  validation_failed,
+  writable
+} from "./DealColumns.ts"
 import { makeBatch } from "./Batches.ts"
-import { makeFind, OtherRecord, upsert, without } from "./ExternalIds.ts"
+import {
+  external_id_taken,
+  holderOf,
+  makeFind,
+  missingReferences,
+  OtherRecord,
+  takenBy,
+  upsert,
+  without
+} from "./References.ts"
+import type { Kind } from "../commands/Kind.ts"
 
 export const makeDeals = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const mutations = yield* Mutations
   const pages = yield* Pages
   const notifyAfter = notifyingAfter(yield* Notifier)
-  const creating = makeGrouped<Create.NewDeal, Create.Problem, Appended>(mutations, Create.create(sql))
+  const creating = makeGrouped<NewDeal, CreateProblem, Appended>(mutations, createDeals(sql))
   const patching = makeGrouped<DealChange, PatchProblem, Appended>(mutations, patch(sql))
   const find = makeFind(sql, "deals")
   const create = Effect.fnUntraced(function* (command: Command, deal: DealPatch) {
@@ -108,3 +140,89 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, filters: DealFilte
     lifecycles.flatMap((lifecycle) => statuses.map((status) => range(lifecycle, status)))
   )
 }
+
+/** A new deal. An upsert can set all members, and may lack the title. */
+interface NewDeal extends DealPatch {
+  readonly id: DealId
+  readonly traceparent: string
+}
+
+/** Columns that take the values of the command unchanged. The others have defaults. */
+const given = Struct.omit(writable, ["pipelineId", "stageId", "status", "lifecycle"])
+
+const holder = holderOf("deals", "next", `"externalId"`)
+
+const createdData = `json_build_object(${eventDeal("created")})`
+
+type CreateProblem = DealReferenceNotFound | ExternalIdTaken | PreconditionFailed | ValidationFailed
+
+const createDeals = (sql: SqlClient.SqlClient): Kind<NewDeal, CreateProblem> => ({
+  args: {
+    id: "text",
+    traceparent: "text",
+    ...argumentsOf(writable)
+  },
+  takes: ({ externalId }) => takenBy(externalId),
+  decided: () => sql`
+    next AS MATERIALIZED (
+      SELECT command.*, "clientId" AS client_id, "organizationId" AS organization_id,
+        "responsibleMemberId" AS responsible_member_id, given.pipeline_id, place.stage_id
+      FROM command, LATERAL (SELECT coalesce("pipelineId", default_pipeline_id) AS pipeline_id) AS given
+        LEFT JOIN LATERAL (
+          SELECT stages.id AS stage_id FROM stages
+          WHERE stages.project_id = command.project_id AND stages.pipeline_id = given.pipeline_id
+            AND ("stageId" IS NULL OR stages.id = "stageId")
+          ORDER BY stages.position LIMIT 1
+        ) AS place ON true
+    ),
+    decided AS MATERIALIZED (
+      SELECT next.*,
+        CASE
+          WHEN holder.id IS NULL AND "ifMatch" IS NOT NULL THEN 'precondition_failed'
+          WHEN invalid <> '{}' THEN 'validation_failed'
+          WHEN missing <> '{}' THEN 'deal_reference_not_found'
+          WHEN holder.id IS NOT NULL THEN 'external_id_taken'
+        END AS failure,
+        CASE WHEN invalid <> '{}' THEN invalid WHEN missing <> '{}' THEN missing ELSE ARRAY[holder.id] END AS faults,
+        next.id AS resource_id, true AS changed, CASE WHEN "ifMatch" IS NULL THEN 1 END AS version
+      FROM next LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true, LATERAL (
+        SELECT array_remove(ARRAY[
+          CASE WHEN "title" IS NULL AND holder.id IS NULL THEN 'title' END,
+          ${sql.literal(brokenRules({ amountMinor: `"amountMinor"`, currency: `"currency"`, status: `coalesce("status", 'open')`, lostReason: `"lostReason"` }))}
+        ], NULL) AS invalid,
+        array_remove(ARRAY[
+          ${sql.literal(missingReferences("next", references))},
+          CASE
+            WHEN next.stage_id IS NOT NULL THEN NULL
+            WHEN next.pipeline_id IS NULL THEN 'defaultPipeline'
+            WHEN ${sql.literal(pipelineExists)} THEN 'stageId'
+            ELSE 'pipelineId'
+          END
+        ], NULL) AS missing
+        OFFSET 0
+      ) AS reference
+    )`,
+  effect: () => sql`
+    created AS (
+      INSERT INTO deals (project_id, id, ${sql.literal(insertList(given))}, pipeline_id, stage_id, status, lifecycle,
+                         closed_at, version, created_at, updated_at)
+      SELECT project_id, id, ${sql.literal(insertedValues(given))}, pipeline_id, stage_id, coalesce("status", 'open'),
+        coalesce("lifecycle", 'active'), CASE WHEN "status" <> 'open' THEN at END, 1, at, at
+      FROM claim
+      RETURNING *
+    ),
+    ${append(
+      sql,
+      sql`
+        SELECT created.project_id, ${eventType(sql, "crm.deal.created.v1")}, ${sql.literal(createdData)}, created.created_at,
+          claim.traceparent
+        FROM created JOIN claim USING (project_id, id)`
+    )}`,
+  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
+  problems: {
+    ...preconditionFailed,
+    deal_reference_not_found,
+    validation_failed,
+    external_id_taken: external_id_taken("deal")
+  }
+})

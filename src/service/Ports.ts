@@ -14,17 +14,51 @@ import * as JsonBody from "../http/path/JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import { adminUrl, hasName, isLoopbackHost, keep } from "../http/edge/AdminAddress.ts"
 import * as Mcp from "../http/mcp/Mcp.ts"
-import * as Operations from "./Operations.ts"
 import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { Api } from "../api/Api.ts"
+import * as CampaignsHttp from "../campaigns/Http.ts"
+import * as CrmHttp from "../crm/Http.ts"
+import * as IntegrationsHttp from "../integrations/Http.ts"
+import * as MessagingHttp from "../messaging/Http.ts"
+import * as CredentialHttp from "../project/Credential.ts"
+import * as Middleware from "../http/path/Middleware.ts"
+import * as RequestShape from "../http/path/RequestShape.ts"
+
+/** The handlers of all operations. If a group is missing here, `operations` requires it. */
+const handlers = Layer.mergeAll(
+  CredentialHttp.handlers,
+  CrmHttp.clients,
+  CrmHttp.directory,
+  CrmHttp.pipelines,
+  CrmHttp.deals,
+  CrmHttp.notes,
+  CrmHttp.tickets,
+  IntegrationsHttp.installations,
+  IntegrationsHttp.webhooks,
+  IntegrationsHttp.preview,
+  MessagingHttp.handlers,
+  CampaignsHttp.handlers
+)
+
+/** The middleware that a request passes before its handler, from the outermost to the innermost; `api/Api.ts` and `api/Requests.ts` have their order. */
+const middleware = Layer.mergeAll(
+  Middleware.operation,
+  Middleware.authentication,
+  RequestShape.shape,
+  RequestShape.body
+)
+
+const operations = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
 const preview = Layer.provide(Preview.layer, clients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) => {
-  const operations = Layer.provide(Operations.layer, [preview, Sender.layerOfSettings])
-  return mcp ? Mcp.layer(publicUrl, operations) : operations
+  const provided = Layer.provide(operations, [preview, Sender.layerOfSettings])
+  return mcp ? Mcp.layer(publicUrl, provided) : provided
 }
 
 /** Matches paths exactly, slashes included. The maximum length of a parameter is large, because schemas check lengths of ids. */

@@ -14,7 +14,7 @@ const clients = mutating("crm/Clients/Patch.ts", "contract/Clients")
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
 const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
 const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
-const capacity = mutating("crm/Clients/Guards.ts", "contract/Clients")
+const capacity = mutating("crm/ClientColumns.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("commands/Mutations.ts", "contract/Walk.keys")
 const startingReplays = mutating("integrations/deliveries/Replays/Commands.ts", "contract/Replays")
@@ -158,14 +158,14 @@ export const domains = [
     'WHEN NOT ${sql.literal(matches("target.version"))}',
     "WHEN false"
   ),
-  mutating("crm/Clients/Guards.ts", "contract/Clients")("WHEN organization.archived THEN", "WHEN false THEN"),
+  mutating("crm/ClientColumns.ts", "contract/Clients")("WHEN organization.archived THEN", "WHEN false THEN"),
   clients(`AND p <> '{"status":"active"}' THEN`, "AND false THEN"),
   clients('eventPrevious("(updated.before)", "updated")', 'eventPrevious("updated", "updated")'),
   clients("clients.version + 1", "clients.version"),
   clients("WHEN holder.id <> command.id THEN", "WHEN false THEN", "contract/ExternalIds"),
-  mutating("crm/Clients/Create.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
+  mutating("crm/Clients.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
   deals("WHEN holder.id <> command.id THEN", "WHEN false THEN", "contract/ExternalIds"),
-  mutating("crm/Deals/Create.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
+  mutating("crm/Deals.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
   clientAddresses("WHEN NOT ${holds} THEN", "WHEN false THEN", "contract/Walk.conditions"),
   clientAddresses("WHEN status = 'archived' THEN", "WHEN false THEN"),
   clientAddresses("WHERE channel.id IS NULL LIMIT 1", "WHERE false LIMIT 1"),
@@ -173,10 +173,7 @@ export const domains = [
   clientAddresses("AND client_addresses.position >= jsonb_array_length(claim.addresses)", "AND false"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
   capacity("active_clients + moves.change", "active_clients"),
-  mutating("crm/ExternalIds.ts", "contract/ExternalIds")(
-    "isOutdated(error) ? Effect.delay(upsert(parts), pause) :",
-    ""
-  ),
+  mutating("crm/References.ts", "contract/ExternalIds")("isOutdated(error) ? Effect.delay(upsert(parts), pause) :", ""),
   batches("key: `${id} ${index}`", "key: `${id} ${index} ${Math.random()}`"),
   batches("&& outages.length + 1 === items.length", "&& items.length === 0"),
   batches("result.success.replayed)", "true)"),
@@ -184,7 +181,7 @@ export const domains = [
   batches("location.replace(/^body/, `body/items/${index}`)", "location"),
   mutating("api/crm/Batches.ts", "contract/Batches")("return isRepeated ?", "return seen.size < 0 ?"),
   mutating("crm/Http.ts", "contract/Batches")("Math.ceil(request.payload.items.length / itemsPerToken)", "1"),
-  mutating("crm/Clients/Create.ts", "contract/ExternalIds")("CASE WHEN \"status\" = 'archived' THEN at END", "NULL"),
+  mutating("crm/Clients.ts", "contract/ExternalIds")("CASE WHEN \"status\" = 'archived' THEN at END", "NULL"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
   mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks")(

@@ -11,7 +11,7 @@ import { matches, type Mutation, plain, preconditionFailed } from "../../command
 import { append, appendedInstallations, type EventContext, eventType } from "../../outbox/Outbox.ts"
 import * as Clients from "../ClientColumns.ts"
 import * as Deals from "../DealColumns.ts"
-import { addActiveClients, lockCapacity } from "./Guards.ts"
+import { addActiveClients, lockCapacity } from "../ClientColumns.ts"
 
 type Sql = SqlClient.SqlClient
 

@@ -14,9 +14,16 @@ import {
 import { assignmentList, differ, patchList, qualifiedList } from "../../sql/Columns.ts"
 import type { Kind } from "../../commands/Kind.ts"
 import { plain, preconditionFailed } from "../../commands/Command.ts"
-import { addActiveClients, clientReferences, lockCapacity, referenceFailures } from "./Guards.ts"
+import {
+  addActiveClients,
+  clientReferences,
+  eventClient,
+  eventPrevious,
+  lockCapacity,
+  referenceFailures,
+  writable
+} from "../ClientColumns.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
-import { eventClient, eventPrevious, writable } from "../ClientColumns.ts"
 import {
   type Expected,
   expectedArgs,
@@ -26,7 +33,7 @@ import {
   otherRecord,
   otherRecordProblem,
   takenBy
-} from "../ExternalIds.ts"
+} from "../References.ts"
 
 const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")

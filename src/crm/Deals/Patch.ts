@@ -14,19 +14,27 @@ import { assignmentList, differ, patchList, qualifiedList } from "../../sql/Colu
 import type { Form, Kind } from "../../commands/Kind.ts"
 import { plain, preconditionFailed } from "../../commands/Command.ts"
 import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
-import { missingReferences } from "../References.ts"
-import { eventDeal, eventPrevious, writable } from "../DealColumns.ts"
 import {
   type Expected,
   expectedArgs,
   external_id_taken,
   holderOf,
+  missingReferences,
   type OtherRecord,
   otherRecord,
   otherRecordProblem,
   takenBy
-} from "../ExternalIds.ts"
-import { brokenRules, deal_reference_not_found, pipelineExists, references, validation_failed } from "./Rules.ts"
+} from "../References.ts"
+import {
+  brokenRules,
+  deal_reference_not_found,
+  eventDeal,
+  eventPrevious,
+  pipelineExists,
+  references,
+  validation_failed,
+  writable
+} from "../DealColumns.ts"
 
 /** Columns that take the values of the patch. `lostReason` and `stageId` also depend on the record, so they are left out. */
 const { lostReason: _, stageId: __, ...patchable } = writable

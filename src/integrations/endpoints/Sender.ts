@@ -1,8 +1,7 @@
 /** Sends deliveries over HTTP to endpoints that are not trusted: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
 import { ConnectFailed, type FindAddresses, freshConnections, keptConnections } from "../../outbound/Connections.ts"
-import { postAttributes } from "../../outbound/ClientSpan.ts"
-import { type Answer, exchange, type ExchangeFailed, retryDelay } from "../../outbound/Exchange.ts"
+import { type Answer, exchange, type ExchangeFailed, postAttributes, retryDelay } from "../../outbound/Exchange.ts"
 import { ownNetworks, ownPorts } from "../../outbound/OwnPorts.ts"
 import { cacheAddresses, type Resolve, resolveName } from "../../outbound/Names.ts"
 import { Settings } from "../../platform/Settings.ts"

@@ -2,8 +2,14 @@
 import { Clock, type Duration, Effect, Option, Redacted, Schema } from "effect"
 import type { MessageId } from "../../../api/schema/Ids.ts"
 import { freshConnections } from "../../../outbound/Connections.ts"
-import { inClientSpan, postAttributes } from "../../../outbound/ClientSpan.ts"
-import { exchange, type ExchangeFailed, retryDelay, userAgent } from "../../../outbound/Exchange.ts"
+import {
+  exchange,
+  type ExchangeFailed,
+  inClientSpan,
+  postAttributes,
+  retryDelay,
+  userAgent
+} from "../../../outbound/Exchange.ts"
 import { resolveName } from "../../../outbound/Names.ts"
 import { redactSecrets } from "../../../platform/Text.ts"
 import { byFailure, type Failure, type Outcome } from "../Outcomes.ts"

@@ -3,7 +3,7 @@
  * idempotent by message id.
  */
 import { Clock, Effect, Option, Schema } from "effect"
-import { currentTraceparent } from "../../../outbound/ClientSpan.ts"
+import { currentTraceparent } from "../../../outbound/Exchange.ts"
 import { signedHeaders } from "../../../secrets/StandardWebhooks.ts"
 import { isUnsafe } from "../../../platform/Text.ts"
 import { call, jsonBody, type Reply } from "./Call.ts"
