@@ -4,6 +4,7 @@
  */
 import { assert, layer } from "../support/Vitest.ts"
 import { Cause, Effect, Schema } from "effect"
+import { readdirSync, readFileSync } from "node:fs"
 import { connect } from "node:net"
 import { codeOf, problemOf } from "../support/ContractAnswers.ts"
 import { type Answer, answersOf, type Request, send } from "../support/ContractHttp.ts"
@@ -11,7 +12,9 @@ import { assertDocumented } from "../support/Documented.ts"
 import { cpuMillis } from "../bench/Cpu.ts"
 import { type Service, startService } from "../support/Process.ts"
 import { TestServer } from "../support/TestServer.ts"
-import { World } from "../contract/Samples.ts"
+import { samples, World } from "../contract/Samples.ts"
+import { hostileBodies } from "../support/HostileBodies.ts"
+import { mcpRequest } from "../support/Mcp.ts"
 import { bytesOf, requestsOf } from "./Fuzz.support.ts"
 import { serviceEnv } from "./Projects.support.ts"
 
@@ -75,6 +78,13 @@ const cpuOf = Effect.fnUntraced(function* (pid: number, request: Effect.Effect<v
   }
   return least
 })
+
+/** Returns the CPU time of all threads of a process in milliseconds, finer than by ticks. */
+const cpuOfThreads = (pid: number) =>
+  readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => {
+    const [nanos] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")
+    return sum + Number(nanos) / 1e6
+  }, 0)
 
 /** Counts the answers of each status. */
 const counting = () => {
@@ -192,5 +202,37 @@ layer(World.layer, { excludeTestServices: true })("a service that gets random re
         [200, 400, 404]
       ),
     1_800_000
+  )
+
+  it.effect(
+    "refuses any body within 15 ms of CPU time, whatever its shape, by HTTP and as the body of a tool",
+    function* () {
+      const { own } = yield* World
+      const { pid, url } = yield* start
+      const { json: _, ...tool } = mcpRequest(own.token, "tools/call", {})
+      const headers = { "content-type": "application/json" }
+      const tooMuch: Array<string> = []
+      for (const { body, operation, shape } of hostileBodies) {
+        const sample = samples[operation] ?? assert.fail(operation)
+        const path = `/api${sample.path.replace(/\{\w+\}/, "a")}`
+        const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${operation}","arguments":{"idempotencyKey":"hostile-1","campaignId":"a","body":`
+        const requests = {
+          http: { method: sample.method, path, token: own.token, key: "hostile-1", body, headers },
+          mcp: { ...tool, body: `${call}${body}}}}`, headers: { ...tool.headers, ...headers } }
+        }
+        for (const [by, request] of Object.entries(requests)) {
+          let least = Number.POSITIVE_INFINITY
+          for (let round = 0; round < 8 && least > 15; round++) {
+            const before = cpuOfThreads(pid)
+            const { status, text } = yield* send(url, request)
+            least = Math.min(least, cpuOfThreads(pid) - before)
+            assert.isTrue(status >= 400 || text.includes('"isError":true'), `${shape}: ${text}`)
+          }
+          if (least > 15) tooMuch.push(`${least.toFixed(1)} ms of ${operation} by ${by}: ${shape}`)
+        }
+      }
+      assert.deepStrictEqual(tooMuch, [])
+    },
+    600_000
   )
 })

@@ -223,7 +223,9 @@ const LogLine = Schema.fromJsonString(
     time: Schema.String,
     level: Schema.String,
     message: Schema.String,
-    request_id: Schema.optionalKey(Schema.String)
+    request_id: Schema.optionalKey(Schema.String),
+    address: Schema.optionalKey(Schema.String),
+    key_id: Schema.optionalKey(Schema.String)
   })
 )
 const logLines = (service: Service) =>
@@ -240,8 +242,11 @@ it("the logs are JSON lines with the request's id, and show a successful request
   ])
   await listClients(service.url, token, { headers: { "x-request-id": "the-good-one" } })
   await send(`${service.url}/nowhere`, { headers: { "x-request-id": "the-lost-one" } })
+  await send(`${service.url}${clients}/${"x".repeat(10_000)}`, {
+    headers: { ...bearer(token), "x-request-id": "the-long-one" }
+  })
   const { headers } = await send(`${service.url}/healthz`)
-  const ids = ["the-good-one", "the-lost-one", String(headers["x-request-id"])]
+  const ids = ["the-good-one", "the-lost-one", "the-long-one", String(headers["x-request-id"])]
   await eventually(() =>
     assert.includeMembers(
       logLines(service).map((line) => line.request_id),
@@ -254,6 +259,10 @@ it("the logs are JSON lines with the request's id, and show a successful request
   }
   await eventually(() => assert.include(usual.stderr(), "a-refusal"))
   for (const each of [service, usual, silent]) assert.deepStrictEqual(await each.stop(), inGoodOrder)
+  // The line of a refused request has a bounded length, and tells who asked.
+  const long = logLines(service).find((line) => line.request_id === "the-long-one")
+  assert.match(String(long?.message), /^GET .{256}… 400 /)
+  assert.deepStrictEqual([long?.address, long?.key_id], ["127.0.0.1", token.slice(3, 15)])
   for (const { message, time } of logLines(service)) {
     assert.notStrictEqual(message, "")
     assert.strictEqual(new Date(time).toISOString(), time)

@@ -4,8 +4,9 @@
  */
 import { PgClient } from "@effect/sql-pg"
 import { assert } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect, Metric, Redacted } from "effect"
 import { firstEndpoint, reclaim, sweep } from "../../../src/integrations/deliveries/DeliveryMaintenance/Recovery.ts"
+import { gauge } from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
 import { pools } from "../../../src/platform/Pools.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
@@ -176,6 +177,11 @@ layerOf({}, "api")("a queue whose ended deliveries an old snapshot still sees", 
         for (const { rows } of [claim, takeover, again]) assert.isBelow(rows, 60)
       })
     )
+    const measures = yield* Effect.andThen(gauge(setUp), Metric.snapshot).pipe(
+      Effect.provideService(Metric.MetricRegistry, new Map())
+    )
+    const oldest = measures.find(({ id }) => id === "database_oldest_snapshot_seconds")
+    assert.isAbove(oldest?.type === "Gauge" ? Number(oldest.state.value) : 0, 0)
     yield* release
   })
 

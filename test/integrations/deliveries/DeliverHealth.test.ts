@@ -1,6 +1,6 @@
 /** Health of endpoints: which results count, parking and probing, and when a webhook is disabled as failing (contract §10). */
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Logger, Metric } from "effect"
 import * as fc from "fast-check"
 import type { Claim } from "../../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { disable } from "../../../src/integrations/deliveries/Disabling.ts"
@@ -8,6 +8,7 @@ import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { answered, recordAll, resultWith } from "../../support/Claims.ts"
 import { secretKey, TestServer } from "../../support/TestServer.ts"
 import { run } from "../../cli/Cli.support.ts"
+import { MetricsEnabled } from "../../../src/telemetry/Telemetry.ts"
 import { layerOf } from "./Deliveries.support.ts"
 import { created, nowhere, openDue } from "./Due.support.ts"
 import { changedMeanwhile, holding } from "../../support/Locks.ts"
@@ -106,12 +107,29 @@ layerOf({}, "api")("a result", (it) => {
     const first = yield* tenFailures
     assert.strictEqual((yield* shop.configure("shop", newUrl, 1, created)).status, 200)
     const second = yield* tenFailures
-    for (const reason of ["gone", "failing"] as const) yield* disable(sql, [first], reason, 0)
-    assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
-    yield* disable(sql, [second], "failing", 0)
-    assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 3 })
-    yield* disable(sql, [second], "failing", 0)
-    // Each disabling is in the audit, once.
+    const lines: Array<string> = []
+    const measures = yield* Effect.gen(function* () {
+      for (const reason of ["gone", "failing"] as const) yield* disable(sql, [first], reason, 0)
+      assert.deepStrictEqual(yield* shop.webhook(), { enabled: true, version: 2 })
+      yield* disable(sql, [second], "failing", 0)
+      assert.deepStrictEqual(yield* shop.webhook(), { enabled: false, version: 3 })
+      yield* disable(sql, [second], "failing", 0)
+      return yield* Metric.snapshot
+    }).pipe(
+      Effect.provide(Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])),
+      Effect.provideService(MetricsEnabled, true),
+      Effect.provideService(Metric.MetricRegistry, new Map())
+    )
+    // Each disabling is in the log, the metrics and the audit, once.
+    assert.deepStrictEqual(lines, ["A webhook was disabled"])
+    assert.deepStrictEqual(
+      measures.map(({ attributes, id, state }) => [
+        id,
+        attributes?.["reason"],
+        "count" in state && Number(state.count)
+      ]),
+      [["webhook_disabled_total", "failing", 1]]
+    )
     const entries = sql`SELECT actor, action, target, detail FROM audit_entries WHERE project_id = ${shop.projectId}`
     assert.deepStrictEqual(yield* Effect.orDie(entries), [
       { actor: "service", action: "webhook.disable", target: "shop", detail: { reason: "failing" } }
