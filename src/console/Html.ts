@@ -125,8 +125,6 @@ const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].
 /** Formats a count that stops at `max`: `10000 or more`. */
 export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
 
-export const idLink = (path: string, query: Parameters<typeof href>[1], id: string): Html => link(path, query, idOf(id))
-
 /** An id. The style sheet hides the middle of a long id. The title and copied text have the whole id. */
 export const idOf = (id: string | null): Cell => {
   if (id === null) return null

@@ -1,6 +1,6 @@
 /** The pages of records, by their kind. */
 import type { Found, Kind } from "../project/IdSearch.ts"
-import { href } from "./Html.ts"
+import { href, html, idOf } from "./Html.ts"
 
 type Record = Pick<Found, "id" | "projectId">
 
@@ -17,5 +17,11 @@ const pages: Readonly<Partial<{ readonly [K in Kind]: (record: Record) => string
 /** Returns the page that shows a record: that of its kind, otherwise its history. */
 export const recordPage = (kind: Kind, record: Record) => pages[kind]?.(record) ?? historyPage(kind, record)
 
-export const historyPage = (kind: Kind, { id, projectId: project }: Record) =>
-  href("/console/history", { project, kind, id })
+const historyPage = (kind: Kind, { id, projectId: project }: Record) => href("/console/history", { project, kind, id })
+
+/** The id of a record as a link to its page. */
+export const recordLink = (kind: Kind, projectId: string, id: string | null) =>
+  id === null ? null : html`<a href="${recordPage(kind, { projectId, id })}">${idOf(id)}</a>`
+
+export const historyLink = (kind: Kind, record: Record) =>
+  html`<a href="${historyPage(kind, record)}">Commands and actions</a>`

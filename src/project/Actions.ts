@@ -2,7 +2,7 @@
  * The actions of operators (contract §13). Each entry of the table says what the action needs, asks, does and reports. The
  * commands and the console render the same entries.
  */
-import { Effect, Schema, SchemaGetter } from "effect"
+import { Effect, Record, Schema, SchemaGetter } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { replayFilters } from "../api/integrations/Replays.ts"
@@ -120,10 +120,12 @@ const action = <const Fields extends Texts>(definition: Definition<Fields>): Act
   }
 }
 
-const installation = {
-  fields: { installation: Schema.String },
-  descriptions: { installation: "The installation's id" }
-}
+/** An action on one record, which is its target. */
+const on = <const Target extends Kind>(target: Target) => ({
+  target,
+  fields: Record.singleton(target, Schema.String),
+  descriptions: Record.singleton(target, `The ${target}'s id`)
+})
 
 /** Event types, separated by commas; all of them if empty. */
 const EventTypes = Schema.String.pipe(
@@ -145,9 +147,7 @@ const replayFields = {
 /** For each command of a campaign: its label, the result, and what happens to the recipients that have no final state yet. */
 const campaignCommand = (operation: Exclude<Operation, "retry_failed">, result: string, effect: string) =>
   action({
-    target: "campaign",
-    fields: { campaign: Schema.String },
-    descriptions: { campaign: "The campaign's id" },
+    ...on("campaign"),
     question: Effect.fnUntraced(function* ({ campaign, projectId }) {
       const { eligible, name, progress } = yield* showCampaign(projectId, campaign)
       const { failed, pending, recipients, sent, skipped } = progress
@@ -177,9 +177,7 @@ export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
 
 export const actions = {
   "delivery.retry": action({
-    target: "delivery",
-    fields: { delivery: Schema.String },
-    descriptions: { delivery: "The delivery's id" },
+    ...on("delivery"),
     run: ({ delivery, projectId }) =>
       Effect.as(retryDelivery(projectId, delivery), {
         title: "The delivery is retried",
@@ -188,8 +186,7 @@ export const actions = {
       })
   }),
   "webhook.test": action({
-    target: "installation",
-    ...installation,
+    ...on("installation"),
     run: Effect.fnUntraced(function* ({ installation, projectId }) {
       const answer = yield* sendTestEvent(projectId, installation)
       const { durationMs, errorCode, status } = answer
@@ -205,8 +202,7 @@ export const actions = {
     })
   }),
   "webhook.enable": action({
-    target: "installation",
-    ...installation,
+    ...on("installation"),
     run: ({ installation, projectId }) =>
       Effect.map(enableWebhook(projectId, installation), (webhook) => ({
         title: "The webhook is enabled",
@@ -215,8 +211,7 @@ export const actions = {
       }))
   }),
   "webhook.disable": action({
-    target: "installation",
-    ...installation,
+    ...on("installation"),
     question: Effect.fnUntraced(function* ({ installation, projectId }) {
       const { endpointUrl, pending } = yield* showWebhook(projectId, installation)
       const count = `${pending < pendingMax ? "" : "at least "}${plural(pending, "pending delivery", "pending deliveries")}`
@@ -255,9 +250,7 @@ export const actions = {
       })
   }),
   "message.show": action({
-    target: "message",
-    fields: { message: Schema.String },
-    descriptions: { message: "The message's id" },
+    ...on("message"),
     run: ({ message, projectId }) =>
       Effect.map(openMessage(projectId, message), ({ address, text }) => ({
         title: `Address and text of the message ${message}`,
@@ -278,9 +271,7 @@ export const actions = {
     "do not get the message; a cancelled campaign cannot be resumed"
   ),
   "campaign.retry_failed": action({
-    target: "campaign",
-    fields: { campaign: Schema.String },
-    descriptions: { campaign: "The campaign's id" },
+    ...on("campaign"),
     question: Effect.fnUntraced(function* ({ campaign, projectId }) {
       const { name, progress, sendsPerMinute, status } = yield* showCampaign(projectId, campaign)
       const { failed, failures, unknown } = progress
@@ -350,9 +341,7 @@ export const actions = {
     })
   }),
   "key.revoke": action({
-    target: "key",
-    fields: { key: Schema.String },
-    descriptions: { key: "The key's id" },
+    ...on("key"),
     question: Effect.fnUntraced(function* ({ key, projectId }) {
       const name = yield* keyNamed(projectId, key)
       return {
@@ -374,9 +363,7 @@ export const actions = {
     })
   }),
   "replay.cancel": action({
-    target: "replay",
-    fields: { replay: Schema.String },
-    descriptions: { replay: "The replay's id" },
+    ...on("replay"),
     question: Effect.fnUntraced(function* ({ projectId, replay }) {
       const { installationId, made, since, until } = yield* showReplay(projectId, replay)
       return {

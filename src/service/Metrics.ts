@@ -13,6 +13,10 @@ import { RateLimits } from "../http/limits/RateLimits.ts"
 /** The boundaries, in seconds, are those of OpenTelemetry's semantic conventions for HTTP. */
 const boundaries = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
+/** The names are those of OpenTelemetry. Prometheus has no dots in names, so its exporter replaces them. */
+const attributesOf = (method: string, route: string) => ({ "http.route": route, "http.request.method": method })
+const statusCode = "http.response.status_code"
+
 interface Measurement {
   /** The route's template; empty for an unknown route. */
   readonly route: string
@@ -47,13 +51,9 @@ export class RequestMetrics extends Context.Service<
         incremental: true
       })
       const errorsOf = (method: string, route: string, status: number) =>
-        Metric.withAttributes(errors, {
-          http_route: route,
-          http_request_method: method,
-          http_response_status_code: String(status)
-        })
+        Metric.withAttributes(errors, { ...attributesOf(method, route), [statusCode]: String(status) })
       const replaysOf = (method: string, route: string, protocol: Measurement["protocol"]) =>
-        Metric.withAttributes(replays, { http_route: route, http_request_method: method, protocol })
+        Metric.withAttributes(replays, { ...attributesOf(method, route), protocol })
       const operations: Array<{ readonly method: string; readonly path: string }> = []
       HttpApi.reflect(Api, { onGroup: () => {}, onEndpoint: ({ endpoint }) => void operations.push(endpoint) })
       yield* atZero(
@@ -70,12 +70,7 @@ export class RequestMetrics extends Context.Service<
           const known = series.get(key)
           const metric =
             known ??
-            Metric.withAttributes(duration, {
-              http_route: route,
-              http_request_method: method,
-              http_response_status_code: String(status),
-              protocol
-            })
+            Metric.withAttributes(duration, { ...attributesOf(method, route), [statusCode]: String(status), protocol })
           if (known === undefined) series.set(key, metric)
           metric.updateUnsafe(seconds, context)
           if (replayed) replaysOf(method, route, protocol).updateUnsafe(1, context)

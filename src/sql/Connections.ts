@@ -232,7 +232,7 @@ const refusesTls = (chunk: Buffer) => chunk.length === 1 && chunk[0] === 0x4e
 const countConnections = Effect.fnUntraced(function* (pool: string, max: number) {
   if (!(yield* MetricsEnabled)) return (connection: Socket) => connection
   const context = yield* Effect.context<never>()
-  const attributes = { db_client_connection_pool_name: pool }
+  const attributes = { "db.client.connection.pool.name": pool }
   const open = Metric.withAttributes(connections, attributes)
   yield* Metric.update(Metric.withAttributes(maxConnections, attributes), max)
   return (connection: Socket) => {

@@ -2,19 +2,13 @@
  * Binds the OpenTelemetry SDK to Effect's tracer, metrics and logger. The exporters of `effect/observability` are not used. They
  * have no bound for their queue and no timeout, so while a collector hangs, each span would take 2 KB until the process ends.
  */
-import type { Attributes } from "@opentelemetry/api"
 import * as NodeSdk from "@effect/opentelemetry/NodeSdk"
 import { OTLPLogExporter } from "@opentelemetry/exporter-logs-otlp-http"
 import { OTLPMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http"
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http"
 import { CompressionAlgorithm } from "@opentelemetry/otlp-exporter-base"
 import { BatchLogRecordProcessor, type SdkLogRecord } from "@opentelemetry/sdk-logs"
-import {
-  DataPointType,
-  type MetricData,
-  PeriodicExportingMetricReader,
-  type ResourceMetrics
-} from "@opentelemetry/sdk-metrics"
+import { type MetricData, PeriodicExportingMetricReader, type ResourceMetrics } from "@opentelemetry/sdk-metrics"
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
@@ -72,14 +66,6 @@ const samplers: Record<TelemetrySettings["sampler"], (argument: number) => Sampl
   parentbased_traceidratio: (ratio) => parentBased(new TraceIdRatioBasedSampler(ratio))
 }
 
-/** The attributes of metrics by their names in Prometheus, whose names have no dots. */
-const attributeNames: Readonly<Record<string, string>> = {
-  http_route: "http.route",
-  http_request_method: "http.request.method",
-  http_response_status_code: "http.response.status_code",
-  db_client_connection_pool_name: "db.client.connection.pool.name"
-}
-
 /** The names of metrics that the conventions name otherwise than Prometheus does. */
 const metricNames: Readonly<Record<string, string>> = {
   process_cpu: "process.cpu.time",
@@ -104,29 +90,8 @@ class ConventionalMetrics extends OTLPMetricExporter {
 const conventional = (metric: MetricData): MetricData => {
   const [, plain = "", unit = ""] = /^(.+?)(_seconds|_bytes)?(?:_total)?$/.exec(metric.descriptor.name) ?? []
   const dotted = /^(http_server|db_client)_/.test(plain) ? plain.replaceAll("_", ".") : plain
-  const descriptor = {
-    ...metric.descriptor,
-    name: metricNames[plain] ?? dotted,
-    unit: units[unit] ?? metric.descriptor.unit
-  }
-  const named = <Point extends { readonly attributes: Attributes }>(points: ReadonlyArray<Point>) =>
-    points.map((point) => ({
-      ...point,
-      attributes: Object.fromEntries(
-        Object.entries(point.attributes).map(([key, value]) => [attributeNames[key] ?? key, value])
-      )
-    }))
-  // Each kind of metric has points of its own type.
-  switch (metric.dataPointType) {
-    case DataPointType.HISTOGRAM:
-      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
-    case DataPointType.EXPONENTIAL_HISTOGRAM:
-      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
-    case DataPointType.GAUGE:
-      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
-    case DataPointType.SUM:
-      return { ...metric, descriptor, dataPoints: named(metric.dataPoints) }
-  }
+  const name = metricNames[plain] ?? dotted
+  return { ...metric, descriptor: { ...metric.descriptor, name, unit: units[unit] ?? metric.descriptor.unit } }
 }
 
 /**
@@ -145,7 +110,8 @@ class Spans extends BatchSpanProcessor {
   onEnding(span: Span): void {
     const text = span.attributes["db.query.text"]
     if (typeof text !== "string") return
-    const { collection, operation, summary } = this.nameOf(text)
+    const summary = this.nameOf(text)
+    const [operation = "", collection] = summary.split(" ")
     span.updateName(summary).setAttributes({ "db.query.summary": summary, "db.operation.name": operation })
     if (collection !== undefined) span.setAttribute("db.collection.name", collection)
   }
@@ -179,20 +145,11 @@ const redacted = (value: unknown): unknown => {
   return Array.isArray(value) ? value.map(redacted) : value
 }
 
-/** The name of a statement of SQL, by its verb and table, such as `INSERT clients`. */
-interface Name {
-  /** The verb and the table; the verb alone if the statement has no table, such as `COMMIT`. */
-  readonly summary: string
-  readonly operation: string
-  readonly collection: string | undefined
-}
-
 /** Tables that mutations write beside the table that they are about. */
 const beside = new Set(["idempotency_keys", "projects"])
 
-/** Locks of rows and actions of conflicts (`FOR NO KEY UPDATE`, `DO UPDATE`) are no changes. */
-const changes =
-  /\b(INSERT)\s+INTO\s+"?(\w+)|(?<!\b(?:FOR|KEY|DO)\s+)\b(UPDATE)\s+(?:ONLY\s+)?"?(\w+)|\b(DELETE)\s+FROM\s+"?(\w+)/g
+/** Changes begin a text or follow a bracket. Locks of rows and actions of conflicts (`FOR UPDATE`, `DO UPDATE`) do not. */
+const changes = /(?:^|[()])\s*(INSERT|UPDATE|DELETE)\s+(?:INTO\s+|FROM\s+|ONLY\s+)?"?(\w+)/g
 
 /** What follows FROM or JOIN, except calls of functions. FROM is also a word of `extract` and of IS DISTINCT FROM. */
 const sources = /(?<!\bextract\(\w+\s+|\bDISTINCT\s+)\b(?:FROM|JOIN)\s+(?:LATERAL\s+)?"?(\w+)\b"?(?!\s*[(.])/g
@@ -200,32 +157,26 @@ const sources = /(?<!\bextract\(\w+\s+|\bDISTINCT\s+)\b(?:FROM|JOIN)\s+(?:LATERA
 /** The names of common table expressions, which are no tables. */
 const expressions = /(\w+)\s*(?:\([^()]*\)\s*)?\bAS\s+(?:(?:NOT\s+)?MATERIALIZED\s+)?\(/g
 
-const nameOf = (text: string): Name => {
-  const changed = [...text.matchAll(changes)].map((match) => match.slice(1).filter((part) => part !== undefined))
-  const [operation, collection] = changed.find(([, table = ""]) => !beside.has(table)) ?? changed[0] ?? []
-  if (operation !== undefined) return named(operation, collection)
+/** Returns the verb and the table of a statement, such as `INSERT clients`, or its verb alone, such as `COMMIT`. */
+const nameOf = (text: string): string => {
+  const changed = [...text.matchAll(changes)].map(([, verb, table = ""]) => ({ verb, table }))
+  const change = changed.find(({ table }) => !beside.has(table)) ?? changed[0]
+  if (change !== undefined) return `${change.verb} ${change.table}`
   const own = new Set([...text.matchAll(expressions)].map(([, name]) => name))
   const read = [...text.matchAll(sources)].map(([, table]) => table).find((table) => !own.has(table))
   const [first = "SQL"] = /\w+/.exec(text) ?? []
-  return named(first === "WITH" ? "SELECT" : first, read)
+  const verb = first === "WITH" ? "SELECT" : first
+  return read === undefined ? verb : `${verb} ${read}`
 }
-
-const named = (operation: string, collection: string | undefined): Name => ({
-  summary: collection === undefined ? operation : `${operation} ${collection}`,
-  operation,
-  collection
-})
 
 /** Maximum number of texts whose names are kept. The service has fewer, unless it composes texts from what it is given. */
 const maxNames = 1_000
 
-export const makeStatementNames = (): ((text: string) => Name) => {
-  const names = new Map<string, Name>()
+export const makeStatementNames = (): ((text: string) => string) => {
+  const names = new Map<string, string>()
   return (text) => {
-    const known = names.get(text)
-    if (known !== undefined) return known
     if (names.size >= maxNames) names.clear()
-    const name = nameOf(text)
+    const name = names.get(text) ?? nameOf(text)
     names.set(text, name)
     return name
   }

@@ -86,7 +86,7 @@ export const server = [
   mutating("telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (false)"),
   mutating("telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (true)"),
   mutating("telemetry/Otlp.ts", "faults/Telemetry")("CompressionAlgorithm.GZIP", "CompressionAlgorithm.NONE"),
-  names("(?<!\\b(?:FOR|KEY|DO)\\s+)", ""),
+  names("(?:^|[()])\\s*", ""),
   names("|\\bDISTINCT\\s+", ""),
   names("\\bextract\\(\\w+\\s+|", ""),
   names("!beside.has(table)", "true"),

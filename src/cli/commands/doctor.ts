@@ -1,5 +1,5 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
-import { Data, Effect, References } from "effect"
+import { Data, Effect, Record, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
@@ -27,22 +27,9 @@ const keys = Checks.keys.pipe(
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
-const ofRecords = Effect.all({
-  keys,
-  workers: Checks.workers,
-  work: Checks.work,
-  requests: Checks.requests,
-  tokens: Checks.tokens,
-  moves: Checks.moves
-})
-const withoutRecords = {
-  keys: skipped,
-  workers: skipped,
-  work: skipped,
-  requests: skipped,
-  tokens: skipped,
-  moves: skipped
-}
+const { moves, requests, tokens, work, workers } = Checks
+const ofRecords = { keys, workers, work, requests, tokens, moves }
+const withoutRecords = Record.map(ofRecords, () => skipped)
 const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }
 
 /** Checks of the database. A check is skipped if one on which it depends is not in order. */
@@ -51,7 +38,8 @@ const ofDatabase = Effect.gen(function* () {
   const pooler = yield* Checks.pooler
   const migrations = database.status === "failed" ? skipped : yield* Checks.migrations
   const clock = database.status === "failed" ? skipped : yield* Checks.clock
-  return { database, pooler, migrations, clock, ...(migrations.status === "ok" ? yield* ofRecords : withoutRecords) }
+  const records = migrations.status === "ok" ? yield* Effect.all(ofRecords) : withoutRecords
+  return { database, pooler, migrations, clock, ...records }
 }).pipe(
   onDatabase,
   Effect.catchCause((cause) => Effect.map(Checks.unreachable(cause), (database) => ({ database, ...withoutDatabase })))

@@ -4,9 +4,9 @@ import { campaignStatuses } from "../../api/campaigns/States.ts"
 import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
 import { details, type Listed, listFailed } from "../../campaigns/CampaignList.ts"
 import { plural } from "../../operators/Search.ts"
-import { action, badge, facts, html, idLink, idOf, input, link, progress, select, table } from "../Html.ts"
+import { action, badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
 import { choiceOf, listOf, orNotFound, projectPage, recordOf, textOf } from "../Page.ts"
-import { historyPage } from "../Records.ts"
+import { historyLink, recordLink } from "../Records.ts"
 
 const path = "/console/campaigns"
 const failedPath = "/console/failed-recipients"
@@ -23,7 +23,7 @@ export const campaigns = projectPage(
       empty: "No campaigns.",
       found: yield* orNotFound(listCampaigns(project.id, status, range)),
       columns: {
-        Campaign: ({ id }) => idLink("/console/campaign", { ...of, id }, id),
+        Campaign: ({ id }) => recordLink("campaign", project.id, id),
         Name: ({ name }) => name,
         State: (row) => link(path, { ...of, status: row.status }, badge(stateOf(row))),
         Progress: progressOf,
@@ -67,9 +67,7 @@ export const campaign = projectPage(
           "Scheduled as": row.scheduledForLocal === null ? undefined : `${row.scheduledForLocal} ${row.timeZone}`,
           Started: time(row.startedAt) ?? undefined,
           Ended: time(row.endedAt) ?? undefined,
-          History: html`<a href="${historyPage("campaign", { projectId: project.id, id: row.id })}"
-            >Commands and actions</a
-          >`,
+          History: historyLink("campaign", { projectId: project.id, id: row.id }),
           Messages: link("/console/messages", of, "Messages of the campaign"),
           "Primary route": routeOf(row.primaryRoute),
           "Fallback route": routeOf(row.fallbackRoute)
@@ -127,8 +125,7 @@ export const failedRecipients = projectPage(
       columns: {
         Client: ({ client, clientId }) => client ?? idOf(clientId),
         Reason: ({ errorCode: reason }) => link(failedPath, { ...of, reason }, reason),
-        Message: ({ messageId: id }) =>
-          id === null ? null : idLink("/console/message", { project: project.id, id }, id),
+        Message: ({ messageId }) => recordLink("message", project.id, messageId),
         Retries: ({ retries }) => retries
       }
     })

@@ -6,8 +6,9 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { type Delivery, find } from "../../integrations/deliveries/DeliveryList.ts"
 import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
-import { badge, type Columns, html, idLink, input, link, select, type Time } from "../Html.ts"
+import { badge, type Columns, html, input, link, select, type Time } from "../Html.ts"
 import { choiceOf, listOf, projectPage, textOf } from "../Page.ts"
+import { recordLink } from "../Records.ts"
 
 const path = "/console/deliveries"
 
@@ -37,9 +38,9 @@ export const probesOf = (sql: SqlClient.SqlClient, project: ProjectId, deliverie
 }
 
 export const deliveryColumns = (project: ProjectId, time: Time, probes: ReadonlyArray<Probe>): Columns<Delivery> => ({
-  Delivery: ({ id }) => idLink("/console/delivery", { project, id }, id),
+  Delivery: ({ id }) => recordLink("delivery", project, id),
   Created: ({ createdAt }) => time(createdAt),
-  Installation: ({ installationId: id }) => idLink("/console/webhook", { project, installation: id }, id),
+  Installation: ({ installationId: id }) => recordLink("installation", project, id),
   Event: ({ eventType: type }) => link(path, { project, type }, type),
   State: ({ replayOf, status }) =>
     html`${link(path, { project, status }, badge(status))}${replayOf === null ? "" : " (replay)"}`,

@@ -2,9 +2,9 @@
 import { Effect } from "effect"
 import { headersOf } from "../../integrations/deliveries/Attempt.ts"
 import { attemptsOf, type Details, details } from "../../integrations/deliveries/DeliveryList.ts"
-import { action, badge, block, facts, html, idLink, idOf, link, table, traceLink } from "../Html.ts"
+import { action, badge, block, facts, html, idOf, link, table, traceLink } from "../Html.ts"
 import { projectPage, recordOf, traceUrlOf } from "../Page.ts"
-import { historyPage } from "../Records.ts"
+import { historyLink, recordLink } from "../Records.ts"
 import { nextAttempt, probesOf } from "./Deliveries.ts"
 
 export const delivery = projectPage(
@@ -21,19 +21,13 @@ export const delivery = projectPage(
         facts({
           State: link("/console/deliveries", { ...of, status: row.status }, badge(row.status)),
           "Reason without an attempt": row.deadCode ?? undefined,
-          Installation: idLink("/console/webhook", { ...of, installation: row.installationId }, row.installationId),
+          Installation: recordLink("installation", project.id, row.installationId),
           Created: time(row.createdAt),
           "Next attempt": nextAttempt(row, probes, time) ?? undefined,
           Finished: time(row.finishedAt) ?? undefined,
-          "Replayed by":
-            row.replayedBy === null
-              ? undefined
-              : idLink("/console/delivery", { ...of, id: row.replayedBy }, row.replayedBy),
-          "Replay of":
-            row.replayOf === null ? undefined : idLink("/console/delivery", { ...of, id: row.replayOf }, row.replayOf),
-          History: html`<a href="${historyPage("delivery", { projectId: project.id, id: row.id })}"
-            >Commands and actions</a
-          >`,
+          "Replayed by": recordLink("delivery", project.id, row.replayedBy) ?? undefined,
+          "Replay of": recordLink("delivery", project.id, row.replayOf) ?? undefined,
+          History: historyLink("delivery", { projectId: project.id, id: row.id }),
           Trace: traceLink(yield* traceUrlOf(row.traceparent))
         }),
         ...(row.status === "dead"

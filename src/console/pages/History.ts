@@ -4,8 +4,9 @@ import { SqlClient } from "effect/sql"
 import { type Command, type Event, historyOf, maxShown } from "../../project/History.ts"
 import { find, kindNames } from "../../project/IdSearch.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { block, type Cell, type Columns, facts, html, idLink, idOf, table, traceLink } from "../Html.ts"
+import { block, type Cell, type Columns, facts, html, idOf, link, table, traceLink } from "../Html.ts"
 import { choiceOf, notFound, projectPage, textOf } from "../Page.ts"
+import { recordLink } from "../Records.ts"
 import { actionColumns } from "./AuditLog.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 
@@ -21,23 +22,21 @@ export const history = projectPage(
       SqlClient.SqlClient,
       sql
     )
-    const historyLink = (kind: string, id: string | null) =>
-      id === null ? null : idLink("/console/history", { project, kind, id }, id)
     const commandColumns: Columns<Command> = {
       At: ({ at }) => time(at),
       Operation: ({ operation }) => operation,
-      Record: ({ resourceId }) => idLink("/console/search", { project, q: resourceId }, resourceId),
+      Record: ({ resourceId }) => link("/console/search", { project, q: resourceId }, idOf(resourceId)),
       Version: ({ changed, version }): Cell => (changed ? version : "unchanged"),
       "API key": ({ keyId, keyName }) => (keyId === null ? null : html`${keyName} ${idOf(keyId)}`),
-      "Idempotency key": ({ idempotencyKey }) => historyLink("command", idempotencyKey),
-      Request: ({ requestId }) => historyLink("request", requestId),
+      "Idempotency key": ({ idempotencyKey }) => recordLink("command", project, idempotencyKey),
+      Request: ({ requestId }) => recordLink("request", project, requestId),
       Trace: ({ traceId }) =>
         traceId === null
           ? null
           : (traceLink(Option.getOrUndefined(traceUrlTemplate)?.replaceAll("{traceId}", traceId)) ?? idOf(traceId))
     }
     const eventColumns: Columns<Event> = {
-      Event: (event) => historyLink("event", event.id),
+      Event: ({ id }) => recordLink("event", project, id),
       Type: ({ type }) => type,
       Occurred: ({ occurredAt }) => time(occurredAt)
     }

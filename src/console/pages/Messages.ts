@@ -2,9 +2,9 @@
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/MessageList.ts"
 import { scanLimit } from "../../operators/Search.ts"
-import { action, badge, facts, html, idLink, idOf, input, link, select, table, traceLink } from "../Html.ts"
+import { action, badge, facts, html, idOf, input, link, select, table, traceLink } from "../Html.ts"
 import { choiceOf, listOf, projectPage, recordOf, textOf, traceUrlOf } from "../Page.ts"
-import { historyPage } from "../Records.ts"
+import { historyLink, recordLink } from "../Records.ts"
 
 const path = "/console/messages"
 
@@ -31,7 +31,7 @@ export const messages = projectPage(
       empty: `No messages among the latest ${scanLimit}.`,
       found: yield* find(sql, project.id, filter, range),
       columns: {
-        Message: ({ messageId: id }) => idLink("/console/message", { ...of, id }, id),
+        Message: ({ messageId: id }) => recordLink("message", project.id, id),
         Created: ({ createdAt }) => time(createdAt),
         Client: ({ client }) => client,
         Channel: ({ channel }) => channel,
@@ -72,15 +72,10 @@ export const message = projectPage(
           Client: row.client,
           Channel: row.channel,
           Conversation: idOf(row.conversationId) ?? undefined,
-          Campaign:
-            row.campaignId === null
-              ? undefined
-              : idLink("/console/campaign", { project: project.id, id: row.campaignId }, row.campaignId),
+          Campaign: recordLink("campaign", project.id, row.campaignId) ?? undefined,
           Created: time(row.createdAt),
           Changed: time(row.updatedAt),
-          History: html`<a href="${historyPage("message", { projectId: project.id, id: row.id })}"
-            >Commands and actions</a
-          >`,
+          History: historyLink("message", { projectId: project.id, id: row.id }),
           Trace: traceLink(yield* traceUrlOf(row.traceparent))
         }),
         html`<p>

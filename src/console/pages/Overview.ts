@@ -13,10 +13,11 @@ import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
+import { recordLink } from "../Records.ts"
 import { type LiveWorker, listWorkers } from "../../work/Worker.ts"
 import { plural } from "../../operators/Search.ts"
 import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
-import { badge, countOf, duration, facts, failureOf, html, idLink, idOf, link, table, timeSince } from "../Html.ts"
+import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 
 /** Maximum numbers of endpoints in a list and of projects on the page. */
 const maxEndpoints = 20
@@ -74,10 +75,12 @@ const listed = (path: string, count: Count, status?: string) => ({
   number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 })
 
+const projectLink = ({ projectId }: { readonly projectId: string }) => recordLink("project", projectId, projectId)
+
 const named = {
   Webhook: ({ installationId: installation, name, projectId: project }: FailingEndpoint | DueEndpoint) =>
     link("/console/webhook", { project, installation }, name),
-  Project: ({ projectId: project }: FailingEndpoint | DueEndpoint) => idLink("/console/project", { project }, project)
+  Project: projectLink
 }
 
 const meanings: Readonly<Record<number, string>> = { 401: "token refused", 403: "not allowed", 429: "too many" }
@@ -151,7 +154,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
       table(
         `Projects where something waits, at most ${maxProjects}`,
         {
-          Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
+          Project: projectLink,
           "Dead deliveries": listed("/console/deliveries", "dead", "dead"),
           "Messages that need a decision": listed("/console/messages", "unknown", "needs decision"),
           "Disabled webhooks": listed("/console/project", "disabled"),
@@ -167,9 +170,8 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
             table(
               `Keys with the most requests that were refused in the last day, at most ${maxShown}`,
               {
-                Key: ({ keyId, keyName, projectId: project }) =>
-                  html`${keyName} ${idLink("/console/keys", { project }, keyId)}`,
-                Project: ({ projectId: project }) => idLink("/console/project", { project }, project),
+                Key: ({ keyId, keyName, projectId: project }) => html`${keyName} ${recordLink("key", project, keyId)}`,
+                Project: projectLink,
                 Status: ({ status }) => `${status} ${meanings[status] ?? ""}`,
                 Requests: ({ count }) => count,
                 "Last counted": ({ lastAt }) => time(lastAt)

@@ -4,8 +4,9 @@ import { list } from "../../integrations/endpoints/WebhookList.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
 import { pageOf } from "../../operators/Search.ts"
 import { attemptCharts } from "../Charts.ts"
-import { badge, html, idLink } from "../Html.ts"
+import { badge, html } from "../Html.ts"
 import { listOf, pageSize, projectPage } from "../Page.ts"
+import { recordLink } from "../Records.ts"
 
 export const project = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
@@ -16,8 +17,7 @@ export const project = projectPage(
       empty: "No installation has a webhook.",
       found: pageOf(rows, pageSize, ({ installationId }) => installationId),
       columns: {
-        Installation: ({ installationId: id }) =>
-          idLink("/console/webhook", { project: project.id, installation: id }, id),
+        Installation: ({ installationId: id }) => recordLink("installation", project.id, id),
         Name: ({ name }) => name,
         State: ({ condition, enabled }) => badge(enabled ? condition : "disabled"),
         "Failures in a row": ({ failures }) => failures,

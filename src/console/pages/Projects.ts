@@ -2,8 +2,9 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selectList } from "../../sql/Columns.ts"
 import { pageOf } from "../../operators/Search.ts"
-import { countOf, idLink, input, timeSince } from "../Html.ts"
+import { countOf, input, timeSince } from "../Html.ts"
 import { listOf, type PageRequest, pageSize, textOf } from "../Page.ts"
+import { recordLink } from "../Records.ts"
 
 interface Row {
   readonly id: string
@@ -33,7 +34,7 @@ export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
     empty: "No projects.",
     found: pageOf(rows, pageSize, ({ id }) => id),
     columns: {
-      Project: ({ id }) => idLink("/console/project", { project: id }, id),
+      Project: ({ id }) => recordLink("project", id, id),
       Name: ({ name }) => name,
       Webhooks: { number: ({ webhooks }) => countOf(webhooks, maxWebhooks) },
       Created: ({ createdAt }) => time(createdAt)

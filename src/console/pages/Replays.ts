@@ -2,8 +2,9 @@
 import { Effect } from "effect"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 import { list } from "../../integrations/endpoints/WebhookList.ts"
-import { action, badge, html, idLink, idOf, input } from "../Html.ts"
+import { action, badge, html, idOf, input } from "../Html.ts"
 import { listOf, orNotFound, pageSize, projectPage, textOf } from "../Page.ts"
+import { recordLink } from "../Records.ts"
 
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
@@ -22,7 +23,7 @@ export const replays = projectPage(
       found,
       columns: {
         Replay: ({ replayId }) => idOf(replayId),
-        Installation: ({ installationId: id }) => idLink("/console/webhook", { ...of, installation: id }, id),
+        Installation: ({ installationId: id }) => recordLink("installation", project.id, id),
         State: ({ replayId, state }) =>
           html`${badge(state)}
           ${state === "running" ? action("replay.cancel", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,

@@ -1,12 +1,10 @@
 /** The search for records by the beginning of an id. If only one is found, the browser is redirected to its page. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { find, type Found, maxFound, maxProjects } from "../../project/IdSearch.ts"
-import { html, idLink, idOf, link, table } from "../Html.ts"
+import { find, maxFound, maxProjects } from "../../project/IdSearch.ts"
+import { html, link, table } from "../Html.ts"
 import { type PageRequest, textOf } from "../Page.ts"
-import { recordPage } from "../Records.ts"
-
-const pageOf = (found: Found) => recordPage(found.kind, found)
+import { recordLink, recordPage } from "../Records.ts"
 
 export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const project = textOf(request, "project")
@@ -16,16 +14,16 @@ export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, req
   const range = project === null ? `the first ${maxProjects} projects by id` : `the project ${project}`
   return {
     title: "Search",
-    elsewhere: only !== undefined && others.length === 0 ? pageOf(only) : undefined,
+    elsewhere: only !== undefined && others.length === 0 ? recordPage(only.kind, only) : undefined,
     body: [
       html`<p>Records of ${range} whose id begins with "${start}", at most ${maxFound} of a kind.</p>`,
       table(
         "Records found",
         {
           Kind: ({ kind }) => kind,
-          Id: (row) => html`<a href="${pageOf(row)}">${idOf(row.id)}</a>`,
+          Id: ({ id, kind, projectId }) => recordLink(kind, projectId, id),
           Name: ({ name }) => name,
-          Project: ({ projectId: project }) => idLink("/console/project", { project }, project)
+          Project: ({ projectId: project }) => recordLink("project", project, project)
         },
         rows,
         "No record."

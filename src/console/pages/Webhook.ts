@@ -7,7 +7,7 @@ import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details } from "../../integrations/endpoints/WebhookList.ts"
 import { action, badge, block, countOf, facts, failureOf, html, idOf, link, select, table, timeInput } from "../Html.ts"
 import { projectPage, recordOf } from "../Page.ts"
-import { historyPage } from "../Records.ts"
+import { historyLink } from "../Records.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 
 /** Number of latest deliveries on the page. */
@@ -49,9 +49,7 @@ export const webhook = projectPage(
           "Event types": row.eventTypes.join(", "),
           "Headers, without values": row.headerNames.length === 0 ? undefined : row.headerNames.join(", "),
           Version: row.version,
-          History: html`<a href="${historyPage("installation", { projectId: project.id, id: row.installationId })}"
-            >Commands and actions</a
-          >`
+          History: historyLink("installation", { projectId: project.id, id: row.installationId })
         }),
         html`<h2>Health</h2>`,
         facts({
