@@ -3,6 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { collect } from "../../src/campaigns/Runner/Recipients.ts"
 import { find } from "../../src/messaging/MessageList.ts"
 import { countStuck } from "../../src/project/Waiting.ts"
 import { settle } from "../../src/messaging/Messages.ts"
@@ -64,6 +65,16 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       }
     }
   )
+
+  it.effect("gives a recipient the outcome of a message that no longer waits, without another attempt", function* () {
+    const { claimed, claims, projectId, record, recipientState, sql } = yield* scene()
+    yield* record(yield* claimed(0), postponed)
+    yield* sql`UPDATE messages SET status = 'sent', available_at = NULL WHERE project_id = ${projectId}`
+    assert.deepStrictEqual(yield* claims(hour), [])
+    assert.include(yield* recipientState, "sending")
+    yield* collect(sql)
+    assert.include(yield* recipientState, "sent")
+  })
 
   it.effect("gives a recipient the outcome of its call after it was cancelled and deleted", function* () {
     const { claimed, projectId, record, recipientState, sql } = yield* scene()

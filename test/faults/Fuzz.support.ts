@@ -1,7 +1,4 @@
-/**
- * Requests for fuzzing: parts from the samples and the schemas of the endpoints, with mutations of their values, their text
- * and their bytes.
- */
+/** Requests for fuzzing: parts from the samples and the schemas of the endpoints, with mutations of their values and their text. */
 import { Arbitrary, Effect, Schema } from "effect"
 import { HttpApi } from "effect/http-api"
 import * as fc from "fast-check"
@@ -210,51 +207,6 @@ const request = (token: string): fc.Arbitrary<Request> =>
       })
   )
 
-const httpPieces = [
-  "\r\n",
-  "\n",
-  "\r",
-  ":",
-  " ",
-  "\0",
-  "HTTP/1.0",
-  "HTTP/9.9",
-  "Host: a\r\n",
-  "Content-Length: 5\r\n",
-  "Content-Length: 18446744073709551616\r\n",
-  "Content-Length: -1\r\n",
-  "Transfer-Encoding: chunked\r\n",
-  "Transfer-Encoding: identity, chunked\r\n",
-  "Expect: 100-continue\r\n",
-  "Expect: nothing\r\n",
-  "Connection: Upgrade\r\nUpgrade: websocket\r\n",
-  "Range: bytes=0-\r\n",
-  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-  "CONNECT a:1 HTTP/1.1\r\n",
-  "x: ".padEnd(20_000, "y"),
-  "\r\n5;a=b\r\nhello\r\n0\r\n\r\n",
-  "ffffffffffffffff\r\n"
-]
-
-/** Generates the bytes of requests, most of them damaged. */
-const bytes = (token: string): fc.Arbitrary<Uint8Array> =>
-  fc.tuple(request(token), fc.array(edit(httpPieces), { maxLength: 4 })).map(([chosen, edits]) => {
-    const body = Buffer.from(chosen.body ?? "")
-    const head = [
-      `${chosen.method ?? "GET"} ${chosen.path} HTTP/1.1`,
-      "host: localhost",
-      `authorization: Bearer ${token}`,
-      `idempotency-key: ${chosen.key ?? ""}`,
-      ...Object.entries(chosen.headers ?? {}).map(([name, text]) => `${name}: ${text}`),
-      `content-length: ${body.length}`
-    ]
-    return edited(Buffer.concat([Buffer.from(`${head.join("\r\n")}\r\n\r\n`), body]), edits)
-  })
-
 /** Generates `count` requests, the same for the same seed. */
 export const requestsOf = (token: string, seed: number, count: number): ReadonlyArray<Request> =>
   fc.sample(request(token), { seed, numRuns: count })
-
-/** Generates `count` sequences of bytes, the same for the same seed. */
-export const bytesOf = (token: string, seed: number, count: number): ReadonlyArray<Uint8Array> =>
-  fc.sample(bytes(token), { seed, numRuns: count })
