@@ -2,9 +2,8 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Context, Effect, Layer, Redacted } from "effect"
 import type { Answer } from "../support/ContractHttp.ts"
-import { codeOf, problemOf } from "../support/ContractAnswers.ts"
+import { problemOf } from "../support/ContractAnswers.ts"
 import { subscribe } from "../support/Events.ts"
-import { put } from "../support/Rows.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { path } from "./Clients.support.ts"
 import { newKey, referring, requestOf, tokenOf } from "./Requests.ts"
@@ -157,51 +156,6 @@ layer(services, { excludeTestServices: true })("the number of statements of", (i
       sql`SELECT FROM deliveries WHERE project_id = ${projectId} AND status = 'pending'`
     )
     assert.strictEqual(deliveries.length, 5 * (4 * rounds.length + rounds.length))
-  })
-
-  it.effect("a command that its record refuses is two at most", function* () {
-    const { apply, send, sql } = yield* TestServer
-    const { projectId, token } = yield* (yield* World).seed()
-    yield* apply(projectId, {
-      project: { contactCapacity: 1 },
-      organizations: [{ id: "org_archived", name: "Archived", archived: true }],
-      clients: [{ id: "cli_archived", displayName: "Archived", status: "archived" }],
-      deals: [{ id: "deal_won", title: "Won", status: "won" }],
-      tickets: [
-        { id: "tic_open", subject: "Open", status: "open" },
-        { id: "tic_rated", subject: "Rated", status: "closed", rating: { score: 1, by: "customer" } }
-      ]
-    })
-    yield* put(sql, "deliveries", {
-      project_id: projectId,
-      id: "dlv_alive",
-      installation_id: "ins_own",
-      event_id: "dlv_own",
-      available_at: "now"
-    })
-    const webhook = "integrations/ins_own/outbound-webhook"
-    const noWebhook = "integrations/ins_new/outbound-webhook/rotate-secret"
-    const configured = { endpointUrl: "https://shop.example.com/", eventTypes: ["crm.task.created.v1"] }
-    for (const [status, code, method, path, json] of [
-      [409, "contact_capacity_exhausted", "POST", "crm/clients", { displayName: "A" }],
-      [409, "client_archived", "PATCH", "crm/clients/cli_archived", { displayName: "A" }],
-      [409, "organization_archived", "PATCH", "crm/clients/cli_own", { organizationId: "org_archived" }],
-      [400, "deal_status_invalid", "PATCH", "crm/deals/deal_won", { status: "lost" }],
-      [400, "validation_failed", "PATCH", "crm/deals/deal_own", { lostReason: "A" }],
-      [409, "version_conflict", "PATCH", "crm/deals/deal_own/notes/note_own", { body: "A", expectedVersion: 2 }],
-      [409, "version_conflict", "DELETE", "crm/deals/deal_own/notes/note_own?expectedVersion=2", undefined],
-      [409, "ticket_not_rateable", "PUT", "crm/tickets/tic_open/rating", { score: 1 }],
-      [409, "rating_customer_owned", "PUT", "crm/tickets/tic_rated/rating", { score: 1 }],
-      [409, "version_conflict", "PUT", webhook, { ...configured, expectedVersion: null }],
-      [409, "version_conflict", "PUT", webhook, { ...configured, expectedVersion: 2 }],
-      [409, "version_conflict", "POST", `${webhook}/rotate-secret`, { expectedVersion: 2 }],
-      [409, "webhook_state_conflict", "POST", noWebhook, { expectedVersion: 1 }],
-      [409, "webhook_state_conflict", "POST", `${webhook}/deliveries/dlv_alive/retry`, undefined]
-    ] as const) {
-      const request = { method, path: `/api/v1/developer/${path}`, token, key: newKey(), json }
-      assert.strictEqual(codeOf(yield* send(request)), code)
-      yield* assertTwiceAtMost(code, status, send(request))
-    }
   })
 
   it.effect("a request that is refused by its shape is zero", function* () {

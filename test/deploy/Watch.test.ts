@@ -7,7 +7,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { hang, open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
 import { pathOf, requires } from "../support/Programs.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
@@ -194,46 +194,6 @@ describe("the alerts on what a service exposes", () => {
       proxy.heal()
     }
   )
-
-  it.live("tell of a delivery that waits, whatever its endpoint does, and of endpoints that are behind", function* () {
-    const port = yield* Effect.promise(freePort)
-    const server = yield* startServer({ ADMIN_PORT: String(port), WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8" })
-    const scrape = Effect.promise(() => fetch(`http://127.0.0.1:${port}/metrics`).then((answer) => answer.text()))
-    const until = (isShown: (text: string) => boolean) =>
-      scrape.pipe(Effect.repeat({ schedule: Schedule.spaced(Duration.millis(100)), until: isShown }))
-    // What waits for an endpoint counts whatever the endpoint does, but it is behind only if its answers do not explain it.
-    const gauge = (text: string, name: string) => Number(new RegExp(`^${name} ([\\d.e+]+)$`, "m").exec(text)?.[1] ?? 0)
-    const shop = yield* open(server)
-    yield* shop.subscribe("shop", (yield* receiver(hang)).url)
-    yield* shop.created()
-    yield* shop.setHealth("failures = 10, parked_until = now() + interval '1 day'")
-    yield* shop.queue(50, "2 hours")
-    const parked = yield* until((text) => gauge(text, "webhook_oldest_due_seconds") > 7_000)
-    const late = yield* firing(parked, parked)
-    assert.include(late, "DeveloperApiDeliveriesLate")
-    assert.notInclude(late, "DeveloperApiEndpointsBehind")
-    yield* shop.setHealth("failures = 0, parked_until = NULL")
-    const slow = yield* until((text) => gauge(text, "webhook_endpoints_behind") > 0)
-    assert.include(yield* firing(slow, slow), "DeveloperApiEndpointsBehind")
-  })
-})
-
-describe("the alerts on what processes without a worker expose", () => {
-  requires("promtool")
-
-  it.live("tell that nobody works in the background", function* () {
-    const port = yield* Effect.promise(freePort)
-    yield* startServer({ ADMIN_PORT: String(port) }, "api")
-    const text = yield* Effect.promise(() =>
-      fetch(`http://127.0.0.1:${port}/metrics`).then((answer) => answer.text())
-    ).pipe(
-      Effect.repeat({
-        schedule: Schedule.spaced(Duration.millis(100)),
-        until: (text) => /^background_workers 0$/m.test(text)
-      })
-    )
-    assert.include(yield* firing(text, text), "DeveloperApiNoWorker")
-  })
 })
 
 describe("the alerts and the dashboard", () => {

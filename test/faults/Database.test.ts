@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, beforeEach, describe, it } from "vitest"
-import { inGoodOrder, kill, postmasterOf, type Service, startService, temporaryDirectory } from "../support/Process.ts"
+import { inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { startCluster } from "./Cluster.support.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
@@ -246,23 +246,4 @@ it("a service whose PostgreSQL is a standby reads, is not ready, and opens new s
   await own("SELECT pg_promote()")
   await insist(service, "at-a-standby", "Standby")
   await recovers(service)
-})
-
-it("the embedded PostgreSQL is restarted by the service when it is killed", async () => {
-  const directory = await temporaryDirectory()
-  const service = await startService({ env: { DATA_DIR: directory } })
-  const key = /dk_\w+/.exec(service.stdout())?.[0] ?? ""
-  assert.strictEqual((await createClient(service.url, key, "before-it-dies", "Durable")).status, 201)
-  const requests = stream(4, () => listClients(service.url, key))
-  const first = postmasterOf(directory) ?? 0
-  kill(first, "SIGKILL")
-  await eventually(() => assert.notStrictEqual(postmasterOf(directory), first))
-  await recovers(service, key)
-  await requests.stop()
-  assert.deepStrictEqual(requests.failures, [])
-  assert.includeMembers(["200", "429 rate_limit_exceeded", "503 service_unavailable"], requests.kinds())
-  assert.isBelow(Math.max(...requests.answers.map(({ millis }) => millis)), 5_000)
-  assert.strictEqual(await countOf(service, key, "Durable"), 1)
-  assert.deepStrictEqual(await service.stop(), inGoodOrder)
-  assert.isUndefined(postmasterOf(directory))
 })

@@ -1,6 +1,6 @@
 /** The start of the service: output, logs, roles and ports (contract §13 to §15). */
 import { Schema } from "effect"
-import { mkdir, readFile, writeFile } from "node:fs/promises"
+import { mkdir, writeFile } from "node:fs/promises"
 import { createServer } from "node:net"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
@@ -18,7 +18,7 @@ import {
   temporaryDirectory
 } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
-import { database, project, serviceEnv, session } from "./Projects.support.ts"
+import { database, project, serviceEnv } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
 import { eventually } from "../support/Waiting.ts"
 import manifest from "../../package.json" with { type: "json" }
@@ -127,16 +127,6 @@ describe("a start with settings", () => {
     const { stdout } = await runToEnd("ls", [`${directory}/postgres`])
     assert.include(stdout, "PG_VERSION")
     assert.notInclude(stdout, "postmaster.pid")
-  })
-
-  it("with MIGRATE_ON_START=false does not migrate", async () => {
-    const { code, lines } = await fail({
-      ...serviceEnv(databaseUrl.replace(/\/\w+$/, "/postgres")),
-      MIGRATE_ON_START: "false"
-    })
-    assertMatches({ code, lines }, { code: 1, lines: [/migrat/] })
-    const service = await start({ MIGRATE_ON_START: "false" })
-    assert.strictEqual((await listClients(service.url, token)).status, 200)
   })
 })
 
@@ -308,25 +298,6 @@ it("the log has no room on a full disk, and the service answers without it", asy
   assert.strictEqual((await listClients(url, token)).status, 200)
   service.kill("SIGTERM")
   assert.deepStrictEqual(await ended(service), inGoodOrder)
-})
-
-it("a start that waits for the migrations of another process is ended by a signal", async () => {
-  const sql = await session(databaseUrl)
-  const migrations = await readFile(new URL("../../src/sql/migrations/Migrations.ts", import.meta.url), "utf8")
-  const lock = /const lock = ([0-9_]+)n/.exec(migrations)?.[1]?.replaceAll("_", "")
-  await sql(`SELECT pg_advisory_lock(${lock})`)
-  for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    const running = launchService({ env: serviceEnv(databaseUrl) })
-    await eventually(async () => {
-      const waiting = await sql(`
-        SELECT FROM pg_stat_activity
-        WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid()`)
-      assert.isAbove(waiting.length, 0)
-    })
-    running.kill(signal)
-    assert.deepStrictEqual(await running.exited, inGoodOrder)
-    assert.notInclude(running.stdout(), "listening")
-  }
 })
 
 describe("an invalid key file under DATA_DIR", () => {

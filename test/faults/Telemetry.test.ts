@@ -319,19 +319,6 @@ describe("a collector", () => {
     assert.deepStrictEqual(await Promise.all(services.map(({ stop }) => stop())), [inGoodOrder, inGoodOrder])
   })
 
-  it("gets nothing without OTEL_EXPORTER_OTLP_ENDPOINT, whatever other settings name it", async () => {
-    const collector = await startCollector()
-    const env = {
-      ...serviceEnv(databaseUrl),
-      OTEL_TRACES_SAMPLER: "always_on",
-      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/v1/traces`
-    }
-    const service = await startService({ env })
-    await listClients(service.url, token, newCall())
-    assert.deepStrictEqual(await service.stop(), inGoodOrder)
-    assert.deepStrictEqual(collector.received, [])
-  })
-
   it("gets the service's name and attributes with every signal", async () => {
     const { collector, service } = await startBoth(databaseUrl, {
       LOG_LEVEL: "info",

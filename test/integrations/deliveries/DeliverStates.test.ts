@@ -162,19 +162,6 @@ layerOf({}, "api")("the states of a delivery", (it) => {
     }
   })
 
-  // As after a crash that took back the claim.
-  it.effect("refuse a second result for a lease that was returned unsent and claimed again", function* () {
-    const shop = yield* openDue()
-    const first = yield* claimOne(shop)
-    yield* recordOne(shop, first, "unsent")
-    yield* Effect.sleep("2 millis")
-    const second = yield* claimOne(shop)
-    assert.strictEqual(second.attempt, first.attempt)
-    const before = yield* everything(shop)
-    for (const on of ["unsent", "succeeded", "failed"] as const) yield* recordOne(shop, first, on)
-    assert.deepStrictEqual(yield* everything(shop), before)
-  })
-
   it.effect("have a lost lease in the log with its start and end", function* () {
     const shop = yield* openDue()
     yield* claimOne(shop)
@@ -311,36 +298,5 @@ layerOf({}, "api")("the states of a delivery", (it) => {
       first.map((claim) => resultFor(claim, "succeeded"))
     )
     assert.strictEqual((yield* shop.claimed(4, { workerId: 2n })).length, 4)
-  })
-
-  it.effect("keep the count in flight correct under concurrent claims, results and repairs", function* () {
-    const names = ["a", "b", "c"]
-    const project = yield* openDue(30, names)
-    const { sql } = project
-    const outcomes = ["succeeded", "failed", "released", "exhausted"] as const
-    const work = Effect.fnUntraced(function* (n: number) {
-      for (let round = 0; round < 25; round++) {
-        const claims = yield* project.claimed(4, { workerId: BigInt(n + 1) })
-        if (round % 5 === 0) yield* endLeases(project)
-        yield* reclaim(sql, worker, minute)
-        const results = claims.map((claim, index) => resultFor(claim, outcomes[(n + round + index) % 4] ?? "succeeded"))
-        // Half of the workers record in reverse order.
-        yield* recordAll(sql, n % 2 === 0 ? results : results.toReversed())
-        if (round % 7 === n) yield* discard(sql)
-      }
-    }, Effect.orDie)
-    yield* Effect.forEach([0, 1, 2, 3], work, { concurrency: "unbounded" })
-    yield* endLeases(project)
-    yield* reclaim(sql, worker, minute)
-    const rows = yield* project.deliveries()
-    assert.strictEqual(rows.length, 90)
-    assert.strictEqual(rows.filter(({ status }) => status === "delivering").length, 0)
-    for (const name of names) assert.strictEqual((yield* project.health(name)).inFlight, 0)
-    for (const { attempts, log } of rows) {
-      assert.deepStrictEqual(
-        log.map(({ number }) => number),
-        Array.from({ length: attempts }, (_, index) => index + 1)
-      )
-    }
   })
 })

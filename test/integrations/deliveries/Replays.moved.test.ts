@@ -30,56 +30,33 @@ const closedDuring = Effect.fnUntraced(function* (projectId: string, table: stri
   return yield* Fiber.join(command)
 })
 
-layer(TestDatabase.layer, { excludeTestServices: true })(
-  "a replay of a project that moves to another database",
-  (it) => {
-    it.effect("is not started once the source has closed the project", function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* openWebhook("counted")
-      const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
-      const ended = yield* closedDuring(
-        "counted",
-        "replays",
-        "deliveries",
-        "replay",
-        "--installation",
-        "shop",
-        ...range
-      )
-      assert.deepStrictEqual(ended, failure(1, 'There is no project "counted"'))
-      assert.deepStrictEqual(yield* sql`SELECT id FROM replays`, [])
-    })
-
-    it.effect("is not cancelled at the source once that has closed the project", function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* openWebhook("replaying")
-      yield* put(sql, "replays", { project_id: "replaying", id: "rpl_1", installation_id: "shop" })
-      const ended = yield* closedDuring("replaying", "replays", "deliveries", "cancel-replay", "--replay", "rpl_1")
-      assert.deepStrictEqual(ended, failure(1, 'There is no project "replaying"'))
-      assert.deepStrictEqual(yield* sql`SELECT state FROM replays`, [{ state: "running" }])
-    })
-
-    it.effect(
-      "has no webhook changed and no delivery retried at the source once that has closed the project",
-      function* () {
-        const sql = yield* SqlClient.SqlClient
-        for (const command of ["webhooks disable", "webhooks enable", "deliveries retry"]) {
-          const id = command.replaceAll(" ", "-")
-          yield* openWebhook(id)
-          yield* put(sql, "endpoint_health", { project_id: id, installation_id: "shop" })
-          yield* sql`UPDATE webhooks SET enabled = ${!command.endsWith("enable")} WHERE project_id = ${id}`
-          yield* put(sql, "events", { project_id: id, id: "evt_1" })
-          const dead = { id: "dlv_1", event_id: "evt_1", status: "dead", finished_at: "now" }
-          yield* put(sql, "deliveries", { project_id: id, installation_id: "shop", ...dead })
-          const state = sql`
-            SELECT enabled, version, status FROM webhooks JOIN deliveries USING (project_id) WHERE project_id = ${id}`
-          const before = yield* state
-          const record = command.startsWith("webhooks") ? ["--installation", "shop"] : ["--delivery", "dlv_1"]
-          const ended = yield* closedDuring(id, "audit_entries", ...command.split(" "), ...record)
-          assert.deepStrictEqual(ended, failure(1, `There is no project "${id}"`))
-          assert.deepStrictEqual(yield* state, before)
-        }
-      }
-    )
-  }
-)
+layer(TestDatabase.layer, { excludeTestServices: true })("a project that moves to another database", (it) => {
+  it.effect("has no command on its webhooks carried out at the source once that has closed the project", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const shop = ["--installation", "shop"]
+    const range = ["--since", "2026-01-01T00:00:00Z", "--until", "2099-01-01T00:00:00Z"]
+    for (const [table, command, ...args] of [
+      ["replays", "deliveries replay", ...shop, ...range],
+      ["replays", "deliveries cancel-replay", "--replay", "rpl_1"],
+      ["audit_entries", "webhooks disable", ...shop],
+      ["audit_entries", "webhooks enable", ...shop],
+      ["audit_entries", "deliveries retry", "--delivery", "dlv_1"]
+    ] as const) {
+      const id = command.replaceAll(" ", "-")
+      yield* openWebhook(id)
+      yield* put(sql, "endpoint_health", { project_id: id, installation_id: "shop" })
+      yield* sql`UPDATE webhooks SET enabled = ${command !== "webhooks enable"} WHERE project_id = ${id}`
+      yield* put(sql, "events", { project_id: id, id: "evt_1" })
+      const dead = { id: "dlv_1", event_id: "evt_1", status: "dead", finished_at: "now" }
+      yield* put(sql, "deliveries", { project_id: id, installation_id: "shop", ...dead })
+      yield* put(sql, "replays", { project_id: id, id: "rpl_1", installation_id: "shop" })
+      const state = sql`
+        SELECT enabled, version, deliveries.status, replays.id, state
+        FROM webhooks JOIN deliveries USING (project_id) JOIN replays USING (project_id) WHERE project_id = ${id}`
+      const before = yield* state
+      const ended = yield* closedDuring(id, table, ...command.split(" "), ...args)
+      assert.deepStrictEqual(ended, failure(1, `There is no project "${id}"`))
+      assert.deepStrictEqual(yield* state, before)
+    }
+  })
+})
